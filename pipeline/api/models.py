@@ -64,6 +64,9 @@ class NewConsumer(_Body):
         default_factory=list, max_length=1000, description="`schema.table`, where `*` matches anything; empty: all"
     )
     actions: list[Actions] = Field(default_factory=list, max_length=20, description="empty: all")
+    events_table: Text | None = Field(
+        default=None, description="`schema.table` that a route sends changes to; null: the default events table"
+    )
     start: Start = Field(default="now", description=_START_TEXT)
     group_by: list[Text] | None = Field(
         default=None,
@@ -158,11 +161,13 @@ class Consumer(BaseModel):
     tables: list[str]
     actions: list[str]
     state: Literal["active", "paused"]
+    events_table: str | None = Field(description="the events table that it reads; null: the default one")
     group_by: list[str] | None
     collapse: bool
     visibility: float = Field(description="seconds")
     max_deliveries: int | None
     max_unacknowledged: int | None
+    routed: bool | None = Field(description="whether a route sends changes to its events table; null: the default one")
     position: int = Field(description="cursor: the last seq acknowledged; records: the seq after which it began")
     reader: str | None = Field(description="cursor: the client that reads its stream")
     reader_since: datetime | None

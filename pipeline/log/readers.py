@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from psycopg import sql
+
+from pipeline.log.page import DEFAULT_LOG
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -53,6 +56,7 @@ class Readers:
 
     def __init__(self, connection: Connection, table: EventsTable) -> None:
         self._connection = connection
+        self._table = table
         self._values = {"table": str(table)}
 
     def known(self) -> set[tuple[str, str]]:
@@ -63,6 +67,8 @@ class Readers:
         """Readers for which events have to be kept, the one that needs most first."""
         return queries.rows(self._connection, NeedingReader, statement("log", "needing_readers"), self._values)
 
-    def lagging(self) -> list[LaggingReader]:
-        """Readers that have not taken all events yet. Of the default table only."""
-        return queries.rows(self._connection, LaggingReader, statement("log", "lagging_readers"), self._values)
+    def lagging(self, *, of_default: bool = True) -> list[LaggingReader]:
+        """Readers that have not taken all events yet. `of_default`: of the default table, which may not exist yet."""
+        events = DEFAULT_LOG if of_default else self._table.identifier
+        query = sql.SQL(statement("log", "lagging_readers")).format(events=events)
+        return queries.rows(self._connection, LaggingReader, query, self._values)

@@ -12,23 +12,25 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 8
+VERSION = 9
 """Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
-    ("log", ("matches", "log_head", "log_floor", "populate")),
+    ("log", ("matches", "populate", "events_relation", "find_events_table", "name_of_events_table")),
+    ("log", ("log_head", "log_floor", "inserted_at")),
     (
         "readers.queue",
         (
-            *("consumer_of", "start_seq", "wake_consumer", "check_consumer", "create_consumer", "drop_consumer"),
+            *("consumer_of", "progress_id", "require_events_table", "start_seq", "wake_consumer"),
+            *("check_consumer", "create_consumer", "drop_consumer"),
             *("set_consumer_state", "pause_consumer", "resume_consumer", "reset_consumer"),
-            *("commit_durably", "require_read_committed", "move_up", "bury", "release_expired"),
-            *("receivable", "hand_out", "receive"),
+            *("commit_durably", "require_read_committed", "move_up", "event_of", "bury"),
+            *("release_expired", "receivable", "hand_out", "with_events", "receive"),
             *("visibility_of", "next_visible", "ack", "nack", "extend", "give_back"),
             *("dead_records", "retry_in_line", "retry_dead", "discard_dead"),
         ),
     ),
-    ("readers.cursor", ("advance",)),
+    ("readers.cursor", ("advance", "passed_upto")),
     ("log", ("readers",)),
     ("capture.snapshot", ("snapshots",)),
 )

@@ -17,6 +17,7 @@ from pipeline.postgres.queries import statement
 class ConsumerStatus:
     """A row of `pipeline.consumers` with counts, which stop at 100 000; None where they do not apply to its kind.
 
+    `events_table`: what it reads; None is the default one. `routed`: whether a route in force sends changes there.
     `visibility` and `oldest_pending_seconds` are in seconds; `lag` is in seqs, from its position to the newest event.
     """
 
@@ -26,11 +27,13 @@ class ConsumerStatus:
     tables: list[str]
     actions: list[str]
     state: str
+    events_table: str | None
     group_by: list[str] | None
     collapse: bool
     visibility: float
     max_deliveries: int | None
     max_unacknowledged: int | None
+    routed: bool | None
     position: int
     reader: str | None
     reader_since: datetime | None
@@ -46,6 +49,11 @@ class ConsumerStatus:
 def find(connection: Connection, name: str | None = None) -> list[ConsumerStatus]:
     """All consumers ordered by name, or the named one; empty when there is none."""
     return queries.rows(connection, ConsumerStatus, statement("readers", "consumer_status"), {"name": name})
+
+
+def tables_read(connection: Connection) -> list[str]:
+    """The events tables beside the default one that consumers read, and that exist."""
+    return [name for (name,) in connection.execute(statement("readers", "tables_read")).fetchall()]
 
 
 def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:

@@ -18,8 +18,8 @@ class Table:
         """`name`: `schema.table`."""
         config, self._lend = surroundings.config, surroundings.database.transaction
         table = EventsTable.parse(name)
-        relation = DEFAULT_LOG if name == config.events_table else table.identifier
-        self.pages = shapes.columns_of(relation)
+        self.relation = DEFAULT_LOG if name == config.events_table else table.identifier
+        self.pages = shapes.columns_of(self.relation)
         self.feed: Feed[Columns] = Feed(config.database, surroundings.wakeups, self._lend, self.pages, name)
         self._kept_from = KeptFrom(table)
         self._newest = NewestSeq(table)
@@ -57,7 +57,7 @@ class Tables:
         self._known: dict[str, Table] = {}
 
     def get(self, name: str) -> Table:
-        """The table of that name, which must be one of the settings'."""
+        """The table of that name, which must be one of the settings', or read by a consumer."""
         if name not in self._known:
             self._known[name] = Table(name, self._surroundings)
         return self._known[name]

@@ -25,26 +25,36 @@ _SECONDS_AN_EVENT = 15e-6
 def catch_up(
     connection: Connection,
     source: uuid.UUID,
-    table: EventsTable,
+    default: EventsTable,
     records_consumers: Sequence[RecordsConsumer],
     within: float = 0.1,
 ) -> bool:
     """Apply a chunk for each lagging consumer, and changes deferred while items were delivered.
 
     `records_consumers`: all of them, those that lag most first; one that an administrative function has locked keeps
-    nobody waiting. After `within` seconds no other chunk is begun. Returns whether anything was applied; then there may
-    be more.
+    nobody waiting. `default`: what those read that name no events table. After `within` seconds no other chunk is
+    begun. Returns whether anything was applied; then there may be more.
     """
     if not records_consumers:
         return False
     until, most = time.monotonic() + within, min(CHUNK_EVENTS, max(LEAST_EVENTS, int(within / _SECONDS_AN_EVENT)))
-    head = queries.value(connection, statement("shuffle", "last_moved"), {"source": source}, default=0)
+    heads: dict[str | None, int] = {None: _head(connection, source, None)}
     progress, is_over = False, False
     for consumer in records_consumers:
-        if consumer.has_deferred or (consumer.applied_seq < head and not is_over):
-            progress |= _apply_chunk(connection, table, consumer, head, most)
+        of = consumer.events_table
+        if of not in heads:
+            heads[of] = _head(connection, source, of)
+        if consumer.has_deferred or (consumer.applied_seq < heads[of] and not is_over):
+            table = default if of is None else EventsTable.parse(of)
+            progress |= _apply_chunk(connection, table, consumer, heads[of], most)
             is_over = time.monotonic() >= until
     return progress
+
+
+def _head(connection: Connection, source: uuid.UUID, table: str | None) -> int:
+    """The newest seq of an events table that is committed; None: of the default one."""
+    query = statement("shuffle", "last_moved") if table is None else statement("shuffle", "last_of_table")
+    return int(queries.value(connection, query, {"source": source, "name": table}, default=0))
 
 
 def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int, most: int) -> bool:

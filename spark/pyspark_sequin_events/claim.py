@@ -31,6 +31,7 @@ _HELD = f"""exists (
 _TAKE = f"""
     update pipeline.consumers c set reader = $2, reader_session = $3, reader_since = clock_timestamp()
     where c.name = $1 and c.kind = 'cursor' and not {_HELD}
+        and set_config('pipeline.reads_events_tables', 'on', true) is not null
     returning c.position"""
 _LOOK = """
     select c.kind, c.reader,

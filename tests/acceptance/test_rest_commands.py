@@ -73,7 +73,9 @@ def test_from_the_first_to_the_last(command: Command, log: psycopg.Connection) -
     given = ("--tables", "public.orders, public.x*", "--actions", "insert, read", "--start", "beginning")
     log.execute("update sequin_events set action = 'read' where seq = 2")
     assert command("create", "mailer", *given, "--max-deliveries", "1").stdout == 'consumer "mailer" created\n'
-    command("create", "audit", "--kind", "cursor", "--start", "1")
+    command("create", "audit", "--kind", "cursor", "--start", "1", "--events-table", "public.sequin_events")
+    none = command("create", "none", "--events-table", "public.nothing", status=2)
+    assert "there is no events table public.nothing; name one that a route sends changes to" in none.stderr
     fold(log)
 
     found = {each["name"]: each for each in as_json(command("list", "--json"))["data"]}

@@ -15,10 +15,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from pipeline.log.table import DEFAULT
 from pyspark_sequin_events import DefaultSource, catalog
 from pyspark_sequin_events.stream import StreamReader
 from tests.fixtures import small_log
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -238,6 +240,19 @@ def test_a_consumer_follows_the_query_and_nobody_else_reads_it(
     first.stop()
     assert log.position() == (5, None)
     assert readers(consumer="spark").initialOffset() == {"seq": 5}
+
+
+def test_a_consumer_of_another_events_table_is_read_by_a_query_of_that_one(
+    log: Log, readers: Callable[..., StreamReader]
+) -> None:
+    route(log.connection)
+    log.consumer(events_table=str(AUDIT))
+    with pytest.raises(ValueError, match=f"consumer spark is of events table {AUDIT}, and the query reads {DEFAULT}"):
+        readers(consumer="spark").initialOffset()
+    reader = readers(consumer="spark", events_table=AUDIT)
+    assert reader.latestOffset(reader.initialOffset(), EVERYTHING) == {"seq": 30}
+    reader.commit({"seq": 30})
+    assert log.position()[0] == 30
 
 
 def test_a_paused_consumer_has_nothing_new_and_a_lost_one_ends_the_query(

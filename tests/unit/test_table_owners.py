@@ -192,7 +192,7 @@ OWNERS = {
     ),
     "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
     "pipeline.verifications": Owner("pipeline/operate"),
-    "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
+    "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT, "pipeline/readers": REPORT}),
     "pipeline.ways": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.adoptions": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.adopted_tables": Owner(

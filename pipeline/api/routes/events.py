@@ -86,10 +86,9 @@ async def read(
     then no event up to there matched. Reading moves no cursor; `advance` does.
     """
     wanted = Filter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
-    table = _table(request.app.state.events_tables, events_table, consumer)
-    reading = _Reading(table, limit, after, wanted, consumer)
-    if events_table is not None:
-        reading.pages = shapes.json_of(EventsTable.parse(table).identifier)
+    known: Sequence[str] = request.app.state.events_tables
+    table = _table(known, events_table) if consumer is None else await _read_by(database, known, events_table, consumer)
+    reading = _Reading(table, limit, after, wanted, consumer, pages=_pages(table, known[0]))
     with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
 
         async def look(_client: Client) -> list[str] | None:
@@ -102,12 +101,28 @@ async def read(
     return _answer(request, reading)
 
 
-def _table(known: Sequence[str], asked: str | None, consumer: str | None) -> str:
+def _pages(table: str, default: str) -> Pages[Entry]:
+    return shapes.JSON if table == default else shapes.json_of(EventsTable.parse(table).identifier)
+
+
+async def _read_by(database: Pool, known: Sequence[str], asked: str | None, consumer: str) -> str:
+    """The events table that a consumer reads, which may be one that no route names any more."""
+    found = await database.rows(statement("readers", "find_reader"), {"name": consumer})
+    table = str(found[0]["events_table"] or known[0]) if found else known[0]
+    if asked not in (None, table):
+        raise HTTPException(422, f'consumer "{consumer}" reads {table}; leave out events_table, or consumer')
+    if found and not found[0]["is_there"]:
+        raise HTTPException(
+            410,
+            f'consumer "{consumer}" reads {table}, which no longer exists; restore the table, or delete the consumer',
+        )
+    return table
+
+
+def _table(known: Sequence[str], asked: str | None) -> str:
     """The events table to read: the default one unless another was asked for."""
     if asked is None or asked == known[0]:
         return known[0]
-    if consumer is not None:
-        raise HTTPException(422, "a consumer reads the default events table; leave out events_table, or consumer")
     if asked not in known:
         raise HTTPException(404, f"there is no events table {asked!r} in the settings; there are: {', '.join(known)}")
     return asked

@@ -157,6 +157,13 @@ def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
                 family.add_metric([each.name], float(value))
         if family.samples:
             yield family
+    text = "1 for the events table that a consumer reads, where it is not the default one."
+    reads = GaugeMetricFamily("pipeline_consumer_reads", text, labels=["consumer", "table"])
+    for each in found:
+        if each.events_table is not None:
+            reads.add_metric([each.name, each.events_table], 1)
+    if reads.samples:
+        yield reads
 
 
 def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ from pipeline.api import auth
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, WrongArgument
+from pipeline.log.table import EventsTable
 from pipeline.postgres.pool import Pool
 from pipeline.readers import refusals
 from pipeline.readers.cursor import frames, shapes
@@ -36,7 +37,7 @@ def router(config: Config, database: Pool, wakeups: Wakeups, server: str) -> API
     routes = APIRouter()
     streams = _Streams(
         Cursors(config.database, database.transaction),
-        Feed(config.database, wakeups, database.transaction, shapes.JSON, config.events_table),
+        Feeds(config, database, wakeups),
         server,
     )
 
@@ -50,12 +51,31 @@ def router(config: Config, database: Pool, wakeups: Wakeups, server: str) -> API
     return routes
 
 
+class Feeds:
+    """The feeds of this process, one for each events table that a consumer reads."""
+
+    def __init__(self, config: Config, database: Pool, wakeups: Wakeups) -> None:
+        self._config = config
+        self._database = database
+        self._wakeups = wakeups
+        self._known: dict[str | None, Feed[frames.Entry]] = {}
+
+    def of(self, events_table: str | None) -> Feed[frames.Entry]:
+        """The feed of an events table; None: of the default one."""
+        if events_table not in self._known:
+            named = events_table or self._config.events_table
+            pages = shapes.JSON if events_table is None else shapes.json_of(EventsTable.parse(named).identifier)
+            lend = self._database.transaction
+            self._known[events_table] = Feed(self._config.database, self._wakeups, lend, pages, named)
+        return self._known[events_table]
+
+
 class _Streams:
     """All streams of this process."""
 
-    def __init__(self, cursors: Cursors, feed: Feed[frames.Entry], server: str) -> None:
+    def __init__(self, cursors: Cursors, feeds: Feeds, server: str) -> None:
         self._cursors = cursors
-        self._feed = feed
+        self._feeds = feeds
         self._server = server
 
     async def serve(self, websocket: WebSocket, name: str) -> None:
@@ -78,7 +98,7 @@ class _Streams:
         peer = f"{websocket.client.host}:{websocket.client.port}" if websocket.client else "a local client"
         async with (
             self._cursors.claim(name, f"{peer} through server {self._server}") as claim,
-            self._feed.follower(claim.wanted, claim.position) as follower,
+            self._feeds.of(claim.events_table).follower(claim.wanted, claim.position) as follower,
         ):
             await _Stream(websocket, self._cursors, claim, follower, options).run()
 

@@ -41,6 +41,9 @@ def consumers_create(
     kind: Annotated[str, typer.Option(help="records (a queue) or cursor (a position).")] = "records",
     tables: Listed = None,
     actions: Listed = None,
+    events_table: Annotated[
+        str | None, typer.Option(help="The events table to read, if not the default one.", show_default=False)
+    ] = None,
     start: Annotated[str, typer.Option(help=START)] = "now",
     group_by: Annotated[str | None, typer.Option(help="Columns; one item of a group is delivered at a time.")] = None,
     collapse: Annotated[
@@ -58,6 +61,7 @@ def consumers_create(
         "kind": kind,
         "tables": _split(tables) or [],
         "actions": _split(actions) or [],
+        "events_table": events_table,
         "start": start,
         "group_by": _split(group_by),
         "collapse": collapse,

@@ -19,7 +19,17 @@ _MOST = 100_000
 def summary(found: Sequence[ConsumerStatus]) -> Table:
     """For `status` and `list`: one line for each consumer."""
     columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "behind", "reader")
-    return formatting.table(columns, map(_line, found))
+    if not any(each.events_table for each in found):
+        return formatting.table(columns, map(_line, found))
+    return formatting.table((*columns, "events table"), ([*_line(each), _reads(each)] for each in found))
+
+
+def _reads(each: ConsumerStatus) -> Text:
+    if each.events_table is None:
+        return formatting.dim("default")
+    if each.routed:
+        return Text(each.events_table)
+    return Text(f"{each.events_table}: no route sends changes there", "yellow")
 
 
 def _line(each: ConsumerStatus) -> list[object]:
@@ -45,6 +55,7 @@ def show_consumers(found: Sequence[ConsumerStatus]) -> None:
 def show_consumer(found: ConsumerStatus) -> None:
     """Print one consumer with its settings."""
     settings = (
+        ("events table", found.events_table or "the default one"),
         ("tables", ", ".join(found.tables) or "all"),
         ("actions", ", ".join(found.actions) or "all"),
         ("group by", ", ".join(found.group_by or ()) or "the key"),

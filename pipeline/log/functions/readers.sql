@@ -11,15 +11,17 @@ with log as (
     where w.ev_class = 'pipeline.events'::regclass
     limit 1
 ), consumers as (
-    select c.*, (select name from log) as events_table, case when c.state = 'paused' then 'resume it, or '
+    select c.*, coalesce(c.events_table, (select name from log)) as of_table, pipeline.progress_id(c) as progress_id,
+        case when c.events_table is not null and c.kind = 'cursor' then pipeline.passed_upto(c) end as passed_upto,
+        case when c.state = 'paused' then 'resume it, or '
         else 'let it acknowledge what it has read, or ' end
         || '`pipeline consumers reset ' || c.name || '` or `pipeline consumers delete ' || c.name || '`' as remedy
     from pipeline.consumers c
 )
-select 'consumer' as kind, c.name, c.events_table,
-    (select t.source_id from pipeline.events_tables t where t.name = c.events_table limit 1) as source,
+select 'consumer' as kind, c.name, c.of_table as events_table,
+    (select t.source_id from pipeline.events_tables t where t.name = c.of_table limit 1) as source,
     -- Events that its filter leaves out count as read, among the next 20,000 seqs.
-    coalesce((
+    coalesce(c.passed_upto, (
         select e.seq - 1 from pipeline.events e
         where e.seq > c.position and e.seq < c.position + 20000
             and pipeline.matches(c.tables, e.source_table_schema, e.source_table_name)
@@ -32,8 +34,8 @@ select 'consumer' as kind, c.name, c.events_table,
 from consumers c
 where c.kind = 'cursor'
 union all
-select 'consumer', c.name, c.events_table,
-    (select t.source_id from pipeline.events_tables t where t.name = c.events_table limit 1),
+select 'consumer', c.name, c.of_table,
+    (select t.source_id from pipeline.events_tables t where t.name = c.of_table limit 1),
     -- Up to the first item that may be received now.
     least(
         (select min(r.queued_seq) - 1 from public.consumer_records r
@@ -65,7 +67,7 @@ select 'consumer', c.name, c.events_table,
     ) then true end,
     c.state = 'paused', c.remedy
 from consumers c
-left join pipeline.consumer_progress p on p.consumer_id = case when c.collapse then c.id else -c.id end
+left join pipeline.consumer_progress p on p.consumer_id = c.progress_id
 where c.kind = 'records'
 union all
 select 'lake', l.directory, l.events_table,

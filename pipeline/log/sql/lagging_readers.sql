@@ -1,6 +1,6 @@
--- Each reader of the default events table that lacks events, with the first event that it lacks.
+-- Each reader of an events table that lacks events, with the first event that it lacks.
 with head as (
-    select coalesce((select seq from pipeline.events order by seq desc limit 1), 0) as seq
+    select coalesce((select seq from {events} order by seq desc limit 1), 0) as seq
 ), reader as (
     -- If a folder was made a lake twice, the newer lake counts.
     select distinct on (kind, name) kind, name, position, active, paused, remedy
@@ -13,7 +13,7 @@ select r.kind, r.name, r.active, r.paused, r.remedy, h.seq - r.position as seqs,
 from reader r
 cross join head h
 cross join lateral (
-    select e.commit_lsn, e.committed_at, e.source_epoch from pipeline.events e
+    select e.commit_lsn, e.committed_at, e.source_epoch from {events} e
     where e.seq > r.position order by e.seq limit 1
 ) first
 where r.position < h.seq

@@ -9,7 +9,7 @@ from datetime import datetime
 from pipeline.capture.replication.confirm_rule import IDLE_BYTES, IDLE_SECONDS
 from pipeline.config.settings import Config
 from pipeline.followers import applier_session, registry
-from pipeline.log.readers import FOLLOWER, LAKE, Readers
+from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader, Readers
 from pipeline.log.table import EventsTable
 from pipeline.operate import followers
 from pipeline.operate.export_status import ExportStatus
@@ -17,6 +17,7 @@ from pipeline.operate.lag import causes, follower_causes, lsn_times, reader_caus
 from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
 from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage, is_late
 from pipeline.postgres.connections import Connection
+from pipeline.readers import consumer_status
 
 FOLLOWER_SECONDS = 2.0
 """How long the follower that is farthest behind has to accept a connection, and then to answer."""
@@ -43,7 +44,7 @@ def measure(
         moved=moved,
         holder=look.holder,
         sessions=sessions(connection, moved.source_id),
-        readers=[each for each in readers.lagging() if each.kind != LAKE or (each.kind, each.name) == lake],
+        readers=[*_lagging(readers, lake), *_elsewhere(connection)],
         around=around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
         spilled=spilled(connection, moved, at),
         reasons=tuple(reasons),
@@ -60,6 +61,17 @@ def measure(
         stages.append(_taken(facts, shuffled, follower_causes.STAGE, lambda kind: kind == FOLLOWER))
         facts = _with_followers(connection, facts, stages[-1])
     return Lag(causes.limits(facts, stages), at.written, stages)
+
+
+def _lagging(readers: Readers, lake: tuple[str, str] | None) -> Iterator[LaggingReader]:
+    return (each for each in readers.lagging() if each.kind != LAKE or (each.kind, each.name) == lake)
+
+
+def _elsewhere(connection: Connection) -> Iterator[LaggingReader]:
+    """The lagging consumers of other events tables than the default one."""
+    for name in consumer_status.tables_read(connection):
+        found = Readers(connection, EventsTable.parse(name)).lagging(of_default=False)
+        yield from (each for each in found if each.kind not in (LAKE, FOLLOWER))
 
 
 def _with_followers(connection: Connection, facts: Facts, followed: Stage) -> Facts:

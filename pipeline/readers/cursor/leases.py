@@ -44,22 +44,31 @@ class _Found:
     state: str
     tables: list[str]
     actions: list[str]
+    events_table: str | None
     position: int
     reader: str | None
     reader_session: str | None
     reader_since: datetime | None
     floor: int
+    is_there: bool
+    aware: str
     held_by: int | None
 
 
 class Claim:
-    """A cursor that this process may read. `position`: the last acknowledged seq that is stored."""
+    """A cursor that this process may read. `position`: the last acknowledged seq that is stored.
 
-    def __init__(self, name: str, session: str, wanted: Filter, position: int, *, paused: bool) -> None:
+    `events_table`: what it reads, `schema.table`; None is the default one.
+    """
+
+    def __init__(
+        self, name: str, session: str, wanted: Filter, position: int, events_table: str | None, *, paused: bool
+    ) -> None:
         self.name = name
         self.session = session
         self.wanted = wanted
         self.position = position
+        self.events_table = events_table
         self.ended: asyncio.Future[PipelineError] = asyncio.get_running_loop().create_future()
         self._active = asyncio.Event()
         self.set_paused(paused)
@@ -103,7 +112,7 @@ class Cursors:
         own = f"{session.name}:{next(self._numbers)}"
         found = await self._take(name, reader, own)
         wanted = Filter(tuple(found.tables), tuple(found.actions))
-        claim = Claim(name, own, wanted, found.position, paused=found.state == "paused")
+        claim = Claim(name, own, wanted, found.position, found.events_table, paused=found.state == "paused")
         if session.lost is not None:
             raise session.lost
         self._claims[own] = claim
@@ -278,6 +287,9 @@ async def _find(connection: Connection, name: str) -> _Found:
         raise UnknownConsumer(f"there is no consumer {name!r}; {remedy}")
     if found.kind != "cursor":
         raise WrongKind(f"consumer {name} is of kind {found.kind}; streams are for cursors, its items are received")
+    if not found.is_there:
+        remedy = f"restore the table, or delete the consumer: `pipeline consumers delete {name}`"
+        raise CursorExpired(f"consumer {name} reads {found.events_table}, which no longer exists; {remedy}")
     if found.position < found.floor:
         raise CursorExpired(
             f"consumer {name} is at seq {found.position}, but events up to seq {found.floor} are no longer kept; "

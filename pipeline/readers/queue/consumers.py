@@ -18,7 +18,7 @@ class RecordsConsumer:
     """A consumer of kind records. `applied_seq`: the log up to there is in its items.
 
     `collapse`: an item is a row with its last change; otherwise each event is an item. `has_deferred`: something of it
-    could not be settled yet, since a client's open transaction held items.
+    could not be settled yet, since a client's open transaction held items. `events_table`: None is the default one.
     """
 
     id: int
@@ -27,13 +27,9 @@ class RecordsConsumer:
     actions: list[str]
     group_by: list[str] | None
     collapse: bool
+    events_table: str | None
     applied_seq: int
     has_deferred: bool
-
-    @property
-    def progress_id(self) -> int:
-        """Its id in `pipeline.consumer_progress`, where servers of versions before pass over the negative ones."""
-        return self.id if self.collapse else -self.id
 
 
 def look(connection: Connection) -> list[RecordsConsumer]:
@@ -49,7 +45,7 @@ def claim(connection: Connection, consumer: RecordsConsumer) -> RecordsConsumer 
 def set_applied(connection: Connection, consumers: Sequence[RecordsConsumer], seq: int) -> None:
     """Record that the log up to `seq` is in the items of these consumers, which are claimed."""
     connection.execute(
-        statement("readers.queue", "set_applied"), {"ids": [consumer.progress_id for consumer in consumers], "seq": seq}
+        statement("readers.queue", "set_applied"), {"ids": [consumer.id for consumer in consumers], "seq": seq}
     )
 
 

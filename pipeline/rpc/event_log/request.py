@@ -32,7 +32,7 @@ def wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> Wa
     if consumer is not None:
         for name in ("tables", "actions", "events_table"):
             if getattr(request, name):
-                raise WrongArgument(f"a consumer has its own filter and the default events table: leave out {name}")
+                raise WrongArgument(f"a consumer has its own filter and events table: leave out {name}")
     after = request.after.seq if start == "after" else None
     if after is not None and not 0 <= after <= MAX_SEQ:
         raise WrongArgument(f"after.seq must be 0 or more, not {after}")

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
+from psycopg import sql
 
 from pipeline.errors import ConsumerChanged, Unavailable
 from pipeline.log.page import Filter
@@ -76,10 +77,10 @@ class EventLog:
 
     async def _serve(self, request: pb.ReadRequest, context: Context) -> None:
         wanted = requests.wanted(request, self._config.events_table, self._config.events_tables)
-        table = self._tables.get(wanted.table)
         if wanted.consumer is not None:
-            await self._serve_consumer(table, wanted, wanted.consumer, context)
+            await self._serve_consumer(wanted, wanted.consumer, context)
             return
+        table = self._tables.get(wanted.table)
         after = await table.begin(wanted.after)
         await statuses.begin(context)
         await self._send_from(table, wanted, after, context)
@@ -96,11 +97,12 @@ class EventLog:
                     await table.require_kept(batch.after)
                 await _send(context, grouping, batch)
 
-    async def _serve_consumer(self, table: Table, wanted: Wanted, consumer: str, context: Context) -> None:
+    async def _serve_consumer(self, wanted: Wanted, consumer: str, context: Context) -> None:
         await self._unacknowledged.end(consumer)
         async with AsyncExitStack() as stack:
             reader = f"{context.peer()} through server {self._server}"
             claim = await stack.enter_async_context(self._cursors.claim(consumer, reader))
+            table = self._tables.get(claim.events_table or self._config.events_table)
             follower = await stack.enter_async_context(table.feed.follower(claim.wanted, claim.position))
             grouping = Grouping()
             acknowledgements = Acknowledgements(claim.position, whole=True)
@@ -134,12 +136,15 @@ class EventLog:
             )
         reading.acknowledge(request.position.seq)
         await reading.store()
-        return pb.AckReply(position=await self._position(reading.claim.position))
+        return pb.AckReply(position=await self._position(reading.claim))
 
-    async def _position(self, seq: int) -> pb.Position:
-        found = await self._database.rows(statement("rpc.event_log", "place"), {"seq": seq})
-        place = found[0] if found else {}
-        return pb.Position(source_epoch=place.get("source_epoch"), commit_lsn=place.get("commit_lsn"), seq=seq)
+    async def _position(self, claim: Claim) -> pb.Position:
+        table = self._tables.get(claim.events_table or self._config.events_table)
+        query = sql.SQL(statement("rpc.event_log", "place")).format(events=table.relation)
+        async with self._database.transaction() as connection:
+            row = await (await connection.execute(query, {"seq": claim.position})).fetchone()
+        epoch, commit_lsn = row or (None, None)
+        return pb.Position(source_epoch=epoch, commit_lsn=commit_lsn, seq=claim.position)
 
 
 async def _up_to_head(table: Table, wanted: Filter, after: int, grouping: Grouping) -> AsyncIterator[Batch[Columns]]:

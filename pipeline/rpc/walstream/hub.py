@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline.errors import CursorHeld, PipelineError, Unavailable, UnknownConsumer
+from pipeline.errors import CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
 from pipeline.readers import refusals
 from pipeline.readers.cursor.feed import Feed
 from pipeline.readers.cursor.leases import Claim, Cursors
@@ -165,6 +165,11 @@ class Hub:
             except UnknownConsumer:  # it was deleted: from now on, then
                 await self._store.make_consumer()
                 claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
+            if claim.events_table is not None:
+                raise WrongKind(
+                    f"consumer {CONSUMER} reads {claim.events_table}, and these clients the default events table; "
+                    f"delete it: `pipeline consumers delete {CONSUMER}`"
+                )
             yield claim
 
     def _is_needed(self, claim: Claim) -> bool:

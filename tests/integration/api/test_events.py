@@ -277,5 +277,34 @@ def test_another_events_table_is_read_by_its_name(api: Callable[..., Api], log: 
     both = reading.get("/v1/events", events_table=str(AUDIT), consumer="c")
     assert (both.status_code, both.json()["title"]) == (
         422,
-        "a consumer reads the default events table; leave out events_table, or consumer",
+        'consumer "c" reads public.sequin_events; leave out events_table, or consumer',
     )
+
+
+def test_a_consumer_of_another_events_table_reads_that_one(api: Callable[..., Api], log: psycopg.Connection) -> None:
+    route(log)
+    reading = api(routes=[{"tables": ["public.audits"], "events_table": str(AUDIT)}])
+    none = reading.post("/v1/consumers", name="c", events_table="public.nothing")
+    assert (none.status_code, str(AUDIT) in none.json()["title"]) == (422, True)
+    assert none.json()["title"].startswith("there is no events table public.nothing; name one that a route sends")
+    created = reading.post("/v1/consumers", name="c", kind="cursor", events_table=str(AUDIT), start=25).json()
+    assert (created["events_table"], created["position"], created["lag"]) == (str(AUDIT), 25, 5)
+    page = reading.get("/v1/events", consumer="c").json()
+    assert (seqs(page), {event["source_table_name"] for event in page["data"]}) == ([26, 27, 28, 29, 30], {"audits"})
+    assert seqs(reading.get("/v1/events", consumer="c", events_table=str(AUDIT), after=29).json()) == [30]
+    wrong = reading.get("/v1/events", consumer="c", events_table="public.sequin_events")
+    said = f'consumer "c" reads {AUDIT}; leave out events_table, or consumer'
+    assert (wrong.status_code, wrong.json()["title"]) == (422, said)
+    assert reading.post("/v1/consumers/c/advance", seq=30).json() == {"position": 30}
+    assert "beyond the newest event, which is 30" in reading.post("/v1/consumers/c/advance", seq=31).json()["title"]
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(reading.get, "/v1/events", consumer="c", wait=30)
+        eventually(lambda: waiting.running())
+        route(log, first=31, last=31)
+        log.execute("select pg_notify('sequin_events', %s)", [json.dumps({"table": str(AUDIT), "seq": 31})])
+        assert seqs(waiting.result(60).json()) == [31]
+    log.execute(SQL("drop table {}").format(AUDIT.identifier))
+    gone = reading.get("/v1/events", consumer="c")
+    said = f'consumer "c" reads {AUDIT}, which no longer exists; restore the table, or delete the consumer'
+    assert (gone.status_code, gone.json()["title"]) == (410, said)
+    assert reading.get("/v1/consumers/c").json()["lag"] == 0

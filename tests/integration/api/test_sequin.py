@@ -21,10 +21,13 @@ from psycopg.types.json import Jsonb
 from pipeline.api.wires.sequin import items
 from pipeline.api.wires.sequin.answers import NOT_FOUND
 from pipeline.api.wires.sequin.items import Item
+from pipeline.config.routes import Route
+from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
 from pipeline.readers.wakeups import Subscription, Wakeups
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.shuffling import move
 from tests.fixtures.staged import (
     Client,
     Staged,
@@ -222,6 +225,20 @@ def test_an_item_that_keeps_its_event_is_received_without_the_log(staged: Staged
     assert found["data"]["metadata"]["database"]["id"] == str(staged.source)
 
 
+def test_items_of_another_events_table_are_messages_as_any(staged: Staged, api: Api) -> None:
+    audits = EventsTable("public", "audits")
+    shuffler = staged.shuffler(routes=[Route(tables=("public.pair",), events_table=str(audits))])
+    move(shuffler)
+    create(staged.connection, "audited", events_table=str(audits))
+    staged.commit(insert("t", id=1), insert("pair", a=1, b=2, v="routed"))
+    move(shuffler)
+    (found,) = received(api, "audited")
+    assert (found["data"]["record"], found["data"]["action"]) == ({"a": 1, "b": 2, "v": "routed"}, "insert")
+    assert found["data"]["metadata"]["table_name"] == "pair"
+    assert ask(api, "ack", "audited", ack_ids=[found["ack_id"]]).status_code == 200
+    assert received(api, "audited") == []
+
+
 def test_an_event_that_the_statement_did_not_see_is_looked_up_again(staged: Staged, client: Client) -> None:
     staged.moved(insert("t", id=1), insert("t", id=2))
     staged.moved(update("t", {"id": 2}, id=3))
@@ -232,7 +249,7 @@ def test_an_event_that_the_statement_did_not_see_is_looked_up_again(staged: Stag
             query = statement("api.wires.sequin", "receive_items")
             seen = await (await cursor.execute(query, {"name": "orders", "most": 10})).fetchall()
             unseen = [item._replace(table_key=None, event_action=None) for item in seen]
-            return seen, await items._completed(connection, unseen)
+            return seen, await items._completed(connection, "orders", unseen)
 
     seen, again = asyncio.run(look())
     assert {item.event_action for item in seen} == {"insert", "update"}

@@ -10,6 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from pipeline.readers.cursor import reading
+from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.small_log import add_inserts, add_table, small_log
 from tests.fixtures.streaming import Stream, Streaming, announce
 from tests.fixtures.waiting import eventually
@@ -218,3 +219,25 @@ def test_the_end_of_the_server_is_told_and_waits_for_nobody(api: Streaming) -> N
         client.read_to(EVENTS)
         api.stop()
         assert closed(client)[0] == 1012
+
+
+def test_a_stream_of_another_events_table_is_fed_by_that_one(api: Streaming, log: psycopg.Connection) -> None:
+    route(log)
+    api.create("here", start="1490")
+    api.create("there", events_table=str(AUDIT))
+    with api.stream("there") as there, api.stream("here") as here:
+        there.read_to(30)
+        assert {event["source_table_name"] for frame in there.frames for event in frame.get("data", [])} == {"audits"}
+        here.read_to(EVENTS)
+        route(log, first=31, last=33)
+        log.execute("select pg_notify('sequin_events', %s)", [json.dumps({"table": str(AUDIT), "seq": 33})])
+        there.read_to(33)
+        assert there.ack(33) == 33
+    assert there.seqs == list(range(1, 34))
+    log.execute(f'drop table public."{AUDIT.name}"')
+    with api.stream("there") as there:
+        assert closed(there) == (
+            4410,
+            f"consumer there reads {AUDIT}, which no longer exists; restore the table, or delete the consumer: "
+            "`pipeline consumers delete there`",
+        )

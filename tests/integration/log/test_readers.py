@@ -110,8 +110,8 @@ def test_a_look_reads_by_index_however_long_the_log_is(look: str, log: AgingLog)
             select '00000000-0000-0000-0000-000000000001', n - 1, n, 'committed', 'x' from generate_series(1, 5000) n;
         analyze
     """)
-    query = f"explain (analyze, format json) {queries.statement('log', look)}"
-    row = log.connection.execute(query, {"table": str(log.table)}).fetchone()
+    query = f"explain (analyze, format json) {queries.statement('log', look)}".replace("{events}", "pipeline.events")
+    row = log.connection.execute(query.encode(), {"table": str(log.table)}).fetchone()
     assert row is not None
     read = [
         (node["Relation Name"], node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)))

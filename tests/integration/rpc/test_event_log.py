@@ -258,6 +258,7 @@ def test_what_retention_has_dropped_is_out_of_range(log: psycopg.Connection, rpc
 
 def test_another_events_table_is_followed_by_itself(log: psycopg.Connection, dsn: str) -> None:
     table_setup.ensure(log, EventsTable.parse("public.audit"))
+    log.execute("insert into pipeline.events_tables (source_id, name) select id, 'public.audit' from pipeline.sources")
     log.execute("create table audit_small partition of audit for values from (1) to (1000)")
     routes = '[{"tables": ["public.audited"], "events_table": "public.audit"}]'
     with Rpc(dsn, routes=routes) as rpc:
@@ -273,6 +274,15 @@ def test_another_events_table_is_followed_by_itself(log: psycopg.Connection, dsn
         found = next(call)
         assert [(change.table, change.seq) for change in found.changes] == [("audited", 1)]
         call.cancel()
+        log.execute(
+            "select pipeline.create_consumer('audits', 'public.audit'::regclass, kind => 'cursor', start => '0')"
+        )
+        of_consumer = rpc.read(consumer="audits", follow=True)
+        found = next(of_consumer)
+        assert [(change.table, change.seq) for change in found.changes] == [("audited", 1)]
+        acked = rpc.ack("audits", 1, session_of(of_consumer))
+        assert (acked.seq, acked.commit_lsn) == (1, 5)
+        of_consumer.cancel()
 
 
 def test_at_its_end_every_call_is_told(log: psycopg.Connection, dsn: str) -> None:

@@ -93,7 +93,7 @@ class Items:
         """The next items of a consumer; empty when there are none."""
         items = await _rows(connection, Item, statement(PACKAGE, "receive_items"), name=consumer, most=most)
         if any(item.table_key is None for item in items):
-            items = await _completed(connection, items)
+            items = await _completed(connection, consumer, items)
         known = [(item, str(item.table_key)) for item in items]
         for key, newest in {key: item.newest_version for item, key in known}.items():
             if key not in self._tables or self._tables[key].newest != newest:
@@ -101,10 +101,10 @@ class Items:
         return [self._tables[key].delivery(item) for item, key in known]
 
 
-async def _completed(connection: AsyncConnection, items: Sequence[Item]) -> list[Item]:
-    """With the tables of events that came while they were received, or are in the items alone."""
+async def _completed(connection: AsyncConnection, consumer: str, items: Sequence[Item]) -> list[Item]:
+    """With the tables of events that came while they were received, or are in the items or another events table."""
     ids = {item.seq: item.ack_id for item in items if item.table_key is None}
-    found = await _rows(connection, _Found, statement(PACKAGE, "find_tables"), seqs=list(ids))
+    found = await _rows(connection, _Found, statement(PACKAGE, "find_tables"), name=consumer, seqs=list(ids))
     if missing := ids.keys() - {each.seq for each in found}:
         kept = statement("readers.queue", "find_kept_events")
         found += await _rows(connection, _Found, kept, ack_ids=[ids[seq] for seq in missing])

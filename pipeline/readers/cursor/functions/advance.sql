@@ -12,7 +12,7 @@ begin
         raise invalid_parameter_value using message = 'seq must be a position in the log';
     end if;
     if advance.seq > me.position then
-        head := pipeline.log_head();
+        head := pipeline.log_head(me.events_table);
         if advance.seq > head and advance.seq > me.position then
             raise invalid_parameter_value using
                 message = format('seq %s is beyond the newest event, which is %s', advance.seq, head);

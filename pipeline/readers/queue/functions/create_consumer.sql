@@ -1,6 +1,7 @@
 -- Create a consumer. Like every function that changes consumers it may wait for the shuffler, which never waits for it.
+-- `events_table`: the one that it reads; null: the default one.
 create or replace function pipeline.create_consumer(
-    name text, collapse boolean, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
+    name text, events_table regclass, collapse boolean default true, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
     start text default 'now', group_by text[] default null, visibility interval default '30 seconds',
     max_deliveries integer default null, max_unacknowledged integer default null
 ) returns pipeline.consumers
@@ -20,15 +21,15 @@ begin
     made.max_deliveries := create_consumer.max_deliveries;
     made.max_unacknowledged := create_consumer.max_unacknowledged;
     perform pipeline.check_consumer(made);
-    made.position := pipeline.start_seq(start);
-    insert into pipeline.consumers as c (
-        name, collapse, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
-    values (made.name, made.collapse, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
-        made.max_unacknowledged, made.position)
+    made.events_table := pipeline.name_of_events_table(create_consumer.events_table);
+    made.position := pipeline.start_seq(start, made.events_table);
+    insert into pipeline.consumers as c (name, events_table, collapse, kind, tables, actions, group_by, visibility,
+        max_deliveries, max_unacknowledged, position)
+    values (made.name, made.events_table, made.collapse, made.kind, made.tables, made.actions, made.group_by,
+        made.visibility, made.max_deliveries, made.max_unacknowledged, made.position)
     returning c.* into made;
     if made.kind = 'records' then
-        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (
-            case when made.collapse then made.id else -made.id end, made.position);
+        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (pipeline.progress_id(made), made.position);
     end if;
     return made;
 exception when unique_violation then
@@ -36,9 +37,24 @@ exception when unique_violation then
         hint = 'Take another name, or drop it: select pipeline.drop_consumer(name).';
 end $$;
 revoke execute on function pipeline.create_consumer(
+    text, regclass, boolean, text, text[], text[], text, text[], interval, integer, integer) from public;
+
+-- As above, of the default table: the signatures that clients have known for longer.
+create or replace function pipeline.create_consumer(
+    name text, collapse boolean, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
+    start text default 'now', group_by text[] default null, visibility interval default '30 seconds',
+    max_deliveries integer default null, max_unacknowledged integer default null
+) returns pipeline.consumers
+language sql security definer set search_path = ''
+as $$
+    select * from pipeline.create_consumer(
+        create_consumer.name, null::regclass, create_consumer.collapse, create_consumer.kind, create_consumer.tables,
+        create_consumer.actions, create_consumer.start, create_consumer.group_by, create_consumer.visibility,
+        create_consumer.max_deliveries, create_consumer.max_unacknowledged)
+$$;
+revoke execute on function pipeline.create_consumer(
     text, boolean, text, text[], text[], text, text[], interval, integer, integer) from public;
 
--- As above, one that collapses: the signature that clients have known for longer.
 create or replace function pipeline.create_consumer(
     name text, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
     start text default 'now', group_by text[] default null, visibility interval default '30 seconds',

@@ -33,6 +33,9 @@ begin
     elsif receive.visibility <= interval '0' then
         raise invalid_parameter_value using message = 'visibility must be longer than 0, or null for the consumer''s';
     end if;
+    if me.events_table is not null then
+        perform pipeline.require_events_table(me);
+    end if;
     if me.state = 'paused' then
         return;
     end if;
@@ -66,6 +69,10 @@ begin
     select array_agg(h), min(h.seq), max(h.seq) into handed, first_seq, last_seq
     from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
     if handed is null then
+        return;
+    end if;
+    if me.events_table is not null then
+        return query select * from pipeline.with_events(me, handed);
         return;
     end if;
     return query

@@ -6,17 +6,18 @@ as $$
 declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
+    perform pipeline.require_events_table(changed);
     -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
-    perform from pipeline.consumer_progress p where p.consumer_id in (changed.id, -changed.id) for update;
+    perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(changed) for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
     update pipeline.consumers c
-    set position = pipeline.start_seq(start), reader = null, reader_session = null, reader_since = null,
+    set position = pipeline.start_seq(start, c.events_table), reader = null, reader_session = null, reader_since = null,
         updated_at = clock_timestamp()
     where c.id = changed.id
     returning c.* into changed;
     update pipeline.consumer_progress p set folded_seq = changed.position
-    where p.consumer_id in (changed.id, -changed.id);
+    where p.consumer_id = pipeline.progress_id(changed);
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;

@@ -8,7 +8,7 @@ declare
 begin
     perform pipeline.require_read_committed(me);
     -- Nobody adds items meanwhile, and nobody settles one without seeing these.
-    perform from pipeline.consumer_progress p where p.consumer_id = -me.id for update;
+    perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(me) for update;
     perform pg_advisory_xact_lock(714629016, me.id);
     with put as (
         update public.consumer_records r

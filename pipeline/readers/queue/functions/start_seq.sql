@@ -1,10 +1,10 @@
--- The seq after which a consumer begins, from what was given as `start`.
-create or replace function pipeline.start_seq(start text) returns bigint
+-- The seq after which a consumer of an events table begins, from what was given as `start`; null: of the default one.
+create or replace function pipeline.start_seq(start text, events_table text) returns bigint
 language plpgsql stable set search_path = ''
 as $$
 declare
-    head bigint := pipeline.log_head();
-    lowest bigint := pipeline.log_floor();
+    head bigint := pipeline.log_head(start_seq.events_table);
+    lowest bigint := pipeline.log_floor(start_seq.events_table);
     asked bigint;
 begin
     if start = 'now' then
@@ -26,4 +26,12 @@ begin
     end if;
     return asked;
 end $$;
+revoke execute on function pipeline.start_seq(start text, events_table text) from public;
+
+-- As above, of the default one.
+create or replace function pipeline.start_seq(start text) returns bigint
+language sql stable set search_path = ''
+as $$
+    select pipeline.start_seq(start, null)
+$$;
 revoke execute on function pipeline.start_seq(start text) from public;

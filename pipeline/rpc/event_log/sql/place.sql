@@ -1,2 +1,2 @@
--- Where in the source's history an event of the default events table is.
-select source_epoch, commit_lsn from pipeline.events where seq = %(seq)s
+-- Where in the source's history an event of an events table is.
+select source_epoch, commit_lsn from {events} where seq = %(seq)s

@@ -3,4 +3,6 @@ select e.seq, e.action as event_action, concat(e.source_database_id, ' ', e.sour
     coalesce((
         select r.id from pipeline.relations r where r.source_id = e.source_database_id
         order by r.id desc limit 1), 0) as newest_version
-from pipeline.events e where e.seq = any (%(seqs)s::bigint[])
+from pipeline.events e
+where e.seq = any (%(seqs)s::bigint[])
+    and (select c.events_table from pipeline.consumers c where c.name = %(name)s::text) is null

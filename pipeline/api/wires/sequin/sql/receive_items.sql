@@ -1,5 +1,6 @@
 -- Deliver items: values as the texts of jsonb, times as Sequin writes them, and of the event its action and the table that
--- it is of. An event that came after this statement had begun is received, and is not seen by it otherwise.
+-- it is of. An event that came after this statement had begun is received, and is not seen by it otherwise; nor is one of
+-- another events table than the default one.
 select i.ack_id::text as ack_id, i.seq, i.commit_lsn, i.commit_idx, i.source_table_schema, i.source_table_name,
     i.record_pk, i.action, i.record::text as record, i.changes::text as changes, i.exact::text as exact,
     i.transaction_annotations::text as annotations,
@@ -11,6 +12,7 @@ left join lateral (
         coalesce((
             select r.id from pipeline.relations r where r.source_id = e.source_database_id
             order by r.id desc limit 1), 0) as newest_version
-    from pipeline.events e where e.seq = i.seq
+    from pipeline.events e
+    where e.seq = i.seq and (select c.events_table from pipeline.consumers c where c.name = %(name)s::text) is null
     order by e.action = i.action and e.record_pk = i.record_pk desc limit 1 -- legacy tables may have one seq several times
 ) e on true

@@ -1,0 +1,24 @@
+-- Up to which seq a cursor of an events table has read everything that it wants. Events that its filter leaves out count
+-- as read, among the next 20,000 seqs. For the default table `pipeline.readers` has it in its own statement.
+create or replace function pipeline.passed_upto(reader pipeline.consumers) returns bigint
+language plpgsql stable set search_path = ''
+as $$
+declare
+    upto bigint;
+begin
+    if to_regclass(pipeline.events_relation(reader.events_table)) is null then
+        return reader.position;
+    end if;
+    execute format($query$
+        select coalesce((
+            select e.seq - 1 from %1$s e
+            where e.seq > $1 and e.seq < $1 + 20000
+                and pipeline.matches($2, e.source_table_schema, e.source_table_name)
+                and (cardinality($3) = 0 or e.action = any ($3))
+            order by e.seq limit 1
+        ), greatest($1, least($1 + 19999, (select e.seq from %1$s e order by e.seq desc limit 1))))$query$,
+        pipeline.events_relation(reader.events_table))
+    into upto using reader.position, reader.tables, reader.actions;
+    return upto;
+end $$;
+revoke execute on function pipeline.passed_upto(reader pipeline.consumers) from public;
