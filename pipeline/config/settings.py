@@ -72,7 +72,7 @@ class Config(ExportSettings):
         "stop", description="a change that cannot be written: stop, or park it as a dead letter and continue"
     )
     small_batches: Literal["at_once", "staged"] = Field(
-        "staged", description="small transactions, when nothing waits: at_once, in one transaction, or staged first"
+        "at_once", description="small transactions, when nothing waits: at_once, in one transaction, or staged first"
     )
     catchup_threshold: Threshold = Field(
         "1GB", description="WAL backlog above which more slots are opened: bytes, 64MB, 1GB, or off"
