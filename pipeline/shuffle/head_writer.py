@@ -75,6 +75,7 @@ class HeadWriter:
         self._tables: dict[int, bytes] = {}
         self._failed_until = self._wait_at = self._warn_at = 0.0
         self._prepared: set[str] = set()
+        self._texts = self._write_texts()
         self._has_consumers = False
         self._counted: Counter[tuple[Way, Reason | None]] = Counter()
         self._count_at = 0.0
@@ -167,24 +168,31 @@ class HeadWriter:
             "partition": self._room.partition,
         }
         data = b"".join((rows.HEADER, *events, rows.TRAILER))
-        if await copy_within(self._connection, self._statements(values, at.table, last_seq), data) is None:
+        if await copy_within(self._connection, self._statements(values, last_seq), data) is None:
             await roll_back(self._connection)
             return Reason.CHANGED
         self._head = Head(at.epoch, batch.last_lsn, at.routes, at.table, at.oid, last_seq)
         logger.debug("written", extra={"action": "replication.written", "events": len(events)})
         return None
 
-    def _statements(self, values: Mapping[str, Any], table: EventsTable, last_seq: int) -> str:
+    def _statements(self, values: Mapping[str, Any], last_seq: int) -> str:
         """The transaction, and behind its COMMIT the NOTIFY: one inside of it would make all others with one wait."""
-        begin, end = (", ".join(str(values[name]) for name in names) for names in (_BEGIN, _END))
-        channel, payload = (sql.Literal(each).as_string(self._connection) for each in log.notification(table, last_seq))
-        of = self._writer.generation
+        begin, end = (", ".join([str(values[name]) for name in names]) for names in (_BEGIN, _END))
         wake = "; select pg_notify('pipeline_staged', '')" if self._has_consumers else ""  # the shuffler makes items
+        opens, copies, commits, rest = self._texts
+        return f"{opens}{begin}{copies}{end}{commits}{last_seq}{rest}{wake}"
+
+    def _write_texts(self) -> tuple[str, str, str, str]:
+        """What is the same in each transaction: before and behind the parameters of both statements, and the seq."""
+        channel, payload = (sql.Literal(each).as_string(self._connection) for each in log.notification(self._table, 0))
+        before_seq, _, rest = payload.rpartition("0")
+        of = self._writer.generation
         return (
-            f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute begin_at_head_{of}({begin}); "
-            f"copy {table.identifier.as_string(self._connection)} ({_COLUMNS}) from stdin (format binary); "
-            f"execute end_at_head_{of}({end}); COMMIT; "
-            f"select pg_notify({channel}, {payload}){wake}"
+            f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute begin_at_head_{of}(",
+            f"); copy {self._table.identifier.as_string(self._connection)} ({_COLUMNS}) from stdin (format binary); "
+            f"execute end_at_head_{of}(",
+            f"); COMMIT; select pg_notify({channel}, {before_seq}",
+            f"{rest})",
         )
 
     async def _prepare(self) -> None:

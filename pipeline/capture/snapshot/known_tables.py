@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.capture.snapshot.captured_now import Captured
@@ -74,6 +75,12 @@ def is_rekeyed(table: Captured, before: Known) -> bool:
     """
     moved = bool(before.members and table.members) and not set(before.members or ()) & set(table.members)
     return table.keyed and (not before.keyed or has_another_key(table, before) or moved)
+
+
+def had_inserts_alone(table: Captured, joined: Mapping[int, Joined]) -> bool:
+    """Whether the log may have its rows from before its updates were captured; nobody looked at it then."""
+    found = (joined.get(oid) for oid in {table.oid, *table.relations})
+    return table.keyed and any(each is not None and each.root_oid is None for each in found)
 
 
 def has_another_key(table: Captured, before: Known) -> bool:

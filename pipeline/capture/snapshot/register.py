@@ -95,7 +95,11 @@ class Register:
         elif before is None and since is not None and (joined is None or joined.joined_at <= since):
             self._store_earlier(table, joined)
         elif before is None or another or known_tables.has_joined(table, before, joined):
-            rekeyed = another or (before is not None and known_tables.is_rekeyed(table, before))
+            rekeyed = another or (
+                known_tables.had_inserts_alone(table, all_joined)
+                if before is None
+                else known_tables.is_rekeyed(table, before)
+            )
             again = before is not None and (joined is None or joined.id == before.joined)
             empty_at = None if rekeyed or again else self._empty_at(table, all_joined)
             same = joined is not None and joined.root_oid == table.oid and not (rekeyed or again)

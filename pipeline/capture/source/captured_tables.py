@@ -73,7 +73,8 @@ def gaps(connection: Connection, source_id: uuid.UUID) -> list[Gap]:
 class Joined:
     """When a table joined last. `was_empty`: it had no rows then, and none of open transactions; None: not known.
 
-    `root_oid`: which table its rows were in then, itself or what it was a partition of; None: not known.
+    `root_oid`: which table its rows were in then, itself or what it was a partition of; None: not known, or its
+    updates and deletes were captured only later, and what was done to its rows before that is not in the log.
     """
 
     id: int
@@ -135,6 +136,13 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Ch
     if changed.dropped:
         values = {"source": source_id, "oids": list(changed.dropped)}
         connection.execute(statement("capture.source", "forget_captured"), values)
+
+
+def updates_begin(connection: Connection, source_id: uuid.UUID, oids: Collection[int]) -> None:
+    """Of these tables inserts alone were captured until now. In the transaction that stores what is published."""
+    if oids:
+        values = {"source": source_id, "oids": list(oids)}
+        connection.execute(statement("capture.source", "updates_begin"), values)
 
 
 def _present(source: Connection, tables: Mapping[int, str]) -> set[int]:

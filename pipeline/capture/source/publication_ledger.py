@@ -71,6 +71,10 @@ def named_tables(published: dict[str, Published]) -> dict[int, str]:
     }
 
 
+def _with_updates(published: dict[str, Published]) -> dict[str, Published]:
+    return {name: each for name, each in published.items() if {"update", "delete"} <= set(each.actions)}
+
+
 def recreated(stored: dict[str, Published], now: dict[str, Published]) -> str | None:
     """Which publication was dropped or recreated, as text; None when none was."""
     for name, before in stored.items():
@@ -202,8 +206,10 @@ def _save(
 ) -> None:
     stored = sources.find(pipeline, source_id)
     changed = captured_tables.look(source, named_tables(before), named_tables(now))
+    with_updates = named_tables(_with_updates(now)).keys() - named_tables(_with_updates(before)).keys()
     with pipeline.transaction():
         sources.store_published(pipeline, source_id, to_json(now))
+        captured_tables.updates_begin(pipeline, source_id, with_updates & named_tables(before).keys())
         if changed and stored is not None:
             captured_tables.record(pipeline, source_id, stored.epoch, changed)
 

@@ -15,6 +15,7 @@ import pytest
 from pipeline.errors import Fenced
 from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.table import DEFAULT
+from pipeline.postgres.queries import statement
 from pipeline.shuffle import head as head_module
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.ways import Reason, Way
@@ -241,6 +242,21 @@ def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(lo
     assert events(log)[1:] == [(2, 1_000)]
 
 
+def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(log: Staged):
+    """From when it has found the watermark as planned with, until it commits."""
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        with psycopg.connect(log.dsn) as shuffling:
+            values = {"sequence": DEFAULT.sequence.as_string(shuffling), "watermark": 1_000, "epoch": 0}
+            locked = shuffling.execute(statement("shuffle", "lock_watermark"), {**values, "source": log.source})
+            assert locked.fetchall() == [(2, 2)]
+            await writer.append(batch(log, 1_100), durable=False)
+
+    assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): 1}
+    assert events(log)[1:] == [(2, 1_000)]
+
+
 def test_nobody_hears_of_events_that_are_not_committed(log: Staged):
     async def does(writer: Writer, head: HeadWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
@@ -299,7 +315,9 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
     async def does(writer: Writer, head: HeadWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         with monkeypatch.context() as patched:  # Postgres refuses so long a payload
-            patched.setattr("pipeline.log.table.notification", lambda table, seq: ("sequin_events", "x" * 9_000))
+            opens, copies, _, rest = head._texts
+            too_long = "); COMMIT; select pg_notify('sequin_events', repeat('x', 9000) || '"
+            patched.setattr(head, "_texts", (opens, copies, too_long, rest))
             await writer.append(batch(log, 1_100, 2), durable=False)
             await writer.append(batch(log, 1_200), durable=False)
         await writer.append(batch(log, 1_300), durable=False)

@@ -331,6 +331,12 @@ MUTATIONS = (
         test=f"{AT_ONCE}::test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten",
     ),
     Mutation(
+        "the watermark is not locked",
+        (Edit(f"{SHUFFLE_SQL}/lock_watermark.sql", "\nfor update", ""),),
+        (),
+        test=f"{AT_ONCE}::test_while_the_shuffler_moves_rows_nothing_is_written_at_once",
+    ),
+    Mutation(
         "seqs that somebody has taken are given again",
         (
             Edit(
@@ -359,8 +365,8 @@ MUTATIONS = (
         (
             Edit(
                 HEAD_WRITER,
-                'execute begin_at_head_{of}({begin}); "\n            f"copy',
-                'execute begin_at_head_{of}({begin}); COMMIT; BEGIN; "\n            f"copy',
+                'f"); copy {self._table',
+                'f"); COMMIT; BEGIN; copy {self._table',
             ),
         ),
         (points.WRITING,),
