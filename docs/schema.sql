@@ -1681,7 +1681,8 @@ CREATE TABLE pipeline.export_tables (
     source_epoch integer NOT NULL,
     table_oid bigint NOT NULL,
     dataset text,
-    shows bigint
+    shows bigint,
+    waits_since timestamp with time zone
 );
 
 COMMENT ON TABLE pipeline.export_tables IS 'Tables with a current state, whatever they are called: the oid that each had in the first epoch that knows it.';
@@ -1689,6 +1690,8 @@ COMMENT ON TABLE pipeline.export_tables IS 'Tables with a current state, whateve
 COMMENT ON COLUMN pipeline.export_tables.dataset IS 'Under which name it is in `current`; null: under none, since it is called otherwise now, or another is called so.';
 
 COMMENT ON COLUMN pipeline.export_tables.shows IS 'The seq that `latest` is known to be set to; null: it is to be set.';
+
+COMMENT ON COLUMN pipeline.export_tables.waits_since IS 'Since when its current state lacks changes, few for its size; null: it waits for none.';
 
 ALTER TABLE pipeline.export_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_tables_id_seq
@@ -2985,6 +2988,8 @@ CREATE INDEX export_states_table_idx ON pipeline.export_states USING btree (tabl
 CREATE INDEX export_states_unfinished_idx ON pipeline.export_states USING btree (lake_id) WHERE (state = 'writing'::text);
 
 CREATE INDEX export_tables_dataset_idx ON pipeline.export_tables USING btree (lake_id, dataset);
+
+CREATE INDEX export_tables_waiting_idx ON pipeline.export_tables USING btree (lake_id, waits_since) WHERE (waits_since IS NOT NULL);
 
 CREATE INDEX exports_newest_idx ON pipeline.exports USING btree (lake_id, upto_seq) WHERE (state = 'committed'::text);
 

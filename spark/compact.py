@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lake import identity, ledger, script
 from lake.compaction import run as compaction
-from lake.iceberg import withdrawn
+from lake.iceberg import names, withdrawn
 from lake.iceberg.ledger import IcebergLedger
 
 
@@ -36,7 +36,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
             script.say("waits", reason=reason)
 
         lake = identity.reading(opened_ledger, identity.folder_at(arguments.export_dir))
-        if "iceberg" not in arguments.formats.split(",") and IcebergLedger(lake).found():
+        if not names.is_wanted(arguments.formats) and IcebergLedger(lake).found():
             with compaction.locked(lake, waits):
                 withdrawn.withdraw(lake)
         before = after = 0

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from lake import class_archive, ledger, parent, replaced, script, shared_folder
 from lake.changes import exporter, plan, retention_check
 from lake.errors import ExportError
-from lake.iceberg import withdrawn
+from lake.iceberg import names, withdrawn
 from lake.iceberg.ledger import Settings
 from lake.identity import Lake, folder_at
 from lake.kept_session import KeptSession
@@ -61,7 +61,7 @@ def run(dsn: str, arguments: argparse.Namespace, kept: KeptSession) -> None:
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
         rows = 0
-        needs_spark = after < head or not all(pending.error for pending in current.outdated(lake))
+        needs_spark = after < head or not all(pending.error for pending in current.outdated(lake, arguments.latest_age))
         if needs_spark:
             rows = _export(dsn, arguments, lake, connection, (after, head), kept)
         else:
@@ -105,9 +105,11 @@ def _export(
 def _fold(spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace) -> None:
     """Bring the states, then the Iceberg tables, up to what is exported."""
     try:
-        current.fold_all(spark, lake, current.outdated(lake), lambda made: script.say("state", **vars(made)))
+        current.fold_all(
+            spark, lake, current.outdated(lake, arguments.latest_age), lambda made: script.say("state", **vars(made))
+        )
     except ExportError:
-        behind = current.outdated(lake)
+        behind = current.outdated(lake, arguments.latest_age)
         if all(pending.error for pending in behind):  # else they are to be as of one seq at the next run
             _publish(lake, arguments, [pending.root for pending in behind])
         raise
@@ -115,7 +117,7 @@ def _fold(spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace)
 
 
 def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[Root]) -> None:
-    if "iceberg" not in arguments.formats.split(","):
+    if not names.is_wanted(arguments.formats):
         withdrawn.withdraw(lake)
         return
     from lake.iceberg import publish  # PyIceberg is an extra
@@ -142,6 +144,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         type=float,
         default=replaced.CHECKPOINTS,
         help="seconds that the last current state of each day stays (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--latest-age",
+        type=float,
+        default=0,
+        help="seconds that the current state of a large table may lack a few changes (default: %(default)g)",
     )
     parser.add_argument(
         "--connections", type=int, default=exporter.CONNECTIONS, help="tasks that read the log at a time, at most"

@@ -9,11 +9,14 @@ from pipeline.config import durations
 from pipeline.config.values import (
     COMPACTION_SCHEDULE,
     EXPORT_SCHEDULE,
+    ICEBERG,
+    LATEST_AGE,
     CatalogUri,
     Duration,
     Formats,
     KeepSession,
     LakePath,
+    LatestAge,
     Master,
     Schedule,
     SparkSettings,
@@ -33,6 +36,11 @@ class ExportSettings(BaseSettings):
     )
     export_checkpoints: Duration = Field(
         "7d", description="how long each day's last current state stays, for states as of earlier: 7d, 12h, 30m, 45s"
+    )
+    export_latest_age: LatestAge = Field(
+        None,
+        description="how long the current state of a large table may lack a few changes: 0, 15m, 12h; default 24h, or 0"
+        " with iceberg",
     )
     export_compaction: Schedule = Field(
         COMPACTION_SCHEDULE, description="when to merge small files of changes: cron of five fields in UTC, or off"
@@ -60,6 +68,12 @@ class ExportSettings(BaseSettings):
     def export_checkpoints_seconds(self) -> float:
         """`export_checkpoints` in seconds."""
         return durations.seconds(self.export_checkpoints)
+
+    @property
+    def export_latest_age_seconds(self) -> float:
+        """`export_latest_age` in seconds, 0 for not at all: as it is with Iceberg tables, which are as of one seq."""
+        age = self.export_latest_age or ("0" if ICEBERG in self.export_formats else LATEST_AGE)
+        return 0.0 if age == "0" else durations.seconds(age)
 
     @property
     def export_keep_session_seconds(self) -> float:

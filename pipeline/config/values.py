@@ -18,8 +18,11 @@ from pipeline.config.bucket import Bucket
 from pipeline.config.routes import Route
 
 OFF = "off"
-FORMATS = ("parquet", "iceberg")
+ICEBERG = "iceberg"
+FORMATS = ("parquet", ICEBERG)
 """What a lake can be read as."""
+LATEST_AGE = "24h"
+"""How long a current state may wait, unless the user says otherwise."""
 EXPORT_SCHEDULE = "*/5 * * * *"
 COMPACTION_SCHEDULE = "7 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
@@ -145,6 +148,13 @@ def _short(value: str) -> str:
     return value
 
 
+def _age(value: str) -> str:
+    value = value.strip().lower()
+    if value != "0":
+        durations.seconds(value)
+    return value
+
+
 def _amount(value: str) -> str:
     value = value.strip()
     sizes.amount(value)
@@ -179,6 +189,9 @@ Retention = Annotated[str, AfterValidator(_retention)]
 Threshold = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_threshold)]
 Duration = Annotated[str, AfterValidator(_duration)]
 KeepSession = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_short)]
+LatestAge = Annotated[
+    Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_age)] | None, BeforeValidator(_none_when_blank)
+]
 Amount = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_amount)]
 PortOrOff = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_port)]
 MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib.util import find_spec
 
+from pipeline.config.values import ICEBERG
 from pipeline.errors import ExportFailed
 
 PACKAGES = ("pyspark", "pyarrow", "adbc_driver_postgresql")
 REMEDY = "in a checkout: pip install '.[spark]'"
-ICEBERG = "iceberg"
 ICEBERG_PACKAGES = ("pyiceberg",)
 ICEBERG_REMEDY = "in a checkout: pip install '.[iceberg]', or leave iceberg out of PIPELINE_EXPORT_FORMATS"
 

@@ -179,6 +179,7 @@ def _arguments(config: Config, run: int, kept: Kept | None) -> list[str]:
     """Of a run, beside those that say which lake."""
     made = ["--run", str(run), "--keep", str(config.export_keep_seconds), *formats(config)]
     made += ["--checkpoints", str(config.export_checkpoints_seconds)]
+    made += ["--latest-age", str(config.export_latest_age_seconds)]
     made += ["--connections", str(config.export_connections)]
     if kept is not None:
         made += ["--keep-session", str(config.export_keep_session_seconds)]

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.config.settings import Config
+from pipeline.config.values import ICEBERG
 from pipeline.errors import ExportFailed
 from pipeline.exports.window import Window
 from pipeline.log.table import EventsTable
@@ -74,6 +75,15 @@ class File:
     last_seq: int
 
 
+@dataclass(frozen=True)
+class WaitingStates:
+    """How many current states lack a few changes, the oldest since when, and up to which seq the least is whole."""
+
+    waiting: int = 0
+    waiting_since: datetime | None = None
+    waiting_seq: int | None = None
+
+
 def window(connection: Connection, config: Config) -> Window:
     """What the lake of these settings lacks.
 
@@ -82,7 +92,11 @@ def window(connection: Connection, config: Config) -> Window:
     migrations.require_head(connection)
     table = EventsTable.parse(config.events_table)
     query = sql.SQL(statement("exports", "export_window")).format(events=table.identifier)
-    parameters = {"directory": str(config.exports), "iceberg": "iceberg" in config.export_formats}
+    parameters = {
+        "directory": str(config.exports),
+        "iceberg": ICEBERG in config.export_formats,
+        "latest_age": config.export_latest_age_seconds,
+    }
     try:
         return queries.one(connection, Window, query, parameters) or Window()
     except psycopg.errors.UndefinedTable as error:
@@ -146,6 +160,12 @@ def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
     if found is None:
         raise ExportFailed(f"there is no export {number}; `pipeline export list` shows all")
     return found, queries.rows(connection, File, statement("exports", "export_files"), {"id": number})
+
+
+def waiting_states(connection: Connection, config: Config) -> WaitingStates:
+    """Those of the lake of these settings."""
+    query = statement("exports", "waiting_states")
+    return queries.one(connection, WaitingStates, query, {"directory": str(config.exports)}) or WaitingStates()
 
 
 def keyless_tables(connection: Connection) -> list[str]:

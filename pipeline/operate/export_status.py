@@ -9,7 +9,7 @@ from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra, job, ledger, window
-from pipeline.exports.ledger import Run
+from pipeline.exports.ledger import Run, WaitingStates
 from pipeline.exports.window import Window
 from pipeline.postgres.connections import Connection
 
@@ -19,7 +19,9 @@ class ExportStatus:
     """`off`: why no run is scheduled; None when runs are. `exported_seq` is None while there is no lake.
 
     `problem`: why the next run would fail to begin, as far as can be known here.
-    `without_state`: `schema.table` of tables without a key: their changes are exported, their current state is not.
+    `waiting`: current states that lack a few changes since `waiting_since`, the oldest, and are whole up to
+    `waiting_seq`, the least. `without_state`: `schema.table` of tables without a key: their changes are exported,
+    their current state is not.
     """
 
     schedule: str
@@ -31,6 +33,9 @@ class ExportStatus:
     exported_seq: int | None = None
     behind_seqs: int | None = None
     problem: str | None = None
+    waiting: int = 0
+    waiting_since: datetime | None = None
+    waiting_seq: int | None = None
     without_state: list[str] = field(default_factory=list)
 
 
@@ -51,6 +56,7 @@ def read(config: Config, connection: Connection) -> ExportStatus:
         exported_seq=seen.exported_upto if seen.known else None,
         behind_seqs=seen.behind if used and seen.head else None,
         problem=None if off else problem,
+        **vars(ledger.waiting_states(connection, config) if used else WaitingStates()),
         without_state=ledger.keyless_tables(connection) if used else [],
     )
 

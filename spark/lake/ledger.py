@@ -105,12 +105,12 @@ class Ledger:
         return int(found[0]["seq"])
 
     def folded_upto(self, lake: uuid.UUID) -> int:
-        """The current states hold every change up to this seq; 0 when that is not known."""
+        """The current states hold every change up to this seq, but for those that wait; 0 when that is not known."""
         found = self.rows("select folded_upto from pipeline.lakes where id = $1::text::uuid", (str(lake),))
         return int(found[0]["folded_upto"] or 0)
 
     def folded(self, lake: uuid.UUID, upto: int) -> None:
-        """The current states hold every change up to that seq."""
+        """The current states hold every change up to that seq, or wait."""
         self.execute("update pipeline.lakes set folded_upto = $2 where id = $1::text::uuid", (str(lake), upto))
 
     def of_before(self, lake: uuid.UUID) -> bool:

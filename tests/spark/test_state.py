@@ -29,6 +29,7 @@ from lake.states import as_of, current, engines
 from lake.states.folded import Task
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
+from pipeline.exports import ledger as export_ledger
 from pipeline.server import schedule
 from tests.spark import both_engines
 from tests.spark.conftest import EVENTS, Pipeline
@@ -46,13 +47,15 @@ def opened(pipeline: Pipeline) -> Iterator[Lake]:
         yield exporter.open_lake(book, Folder(pipeline.folder), EVENTS)
 
 
-def fold(pipeline: Pipeline, spark: SparkSession, compared: int = 0) -> dict[str, current.Published]:
+def fold(
+    pipeline: Pipeline, spark: SparkSession, compared: int = 0, latest_age: float = 0.0
+) -> dict[str, current.Published]:
     """What `export.py` does after its ranges; `compared`: how many tables are folded by both engines first."""
     pipeline.export()
     made: list[current.Published] = []
     with opened(pipeline) as lake:
         current.recover(lake)
-        pending = current.outdated(lake)
+        pending = current.outdated(lake, latest_age)
         if compared:
             assert both_engines.assert_equal(spark, lake, pending) == compared
         current.fold_all(spark, lake, pending, made.append)
@@ -227,6 +230,63 @@ def test_a_table_that_is_too_large_for_a_task_is_folded_by_spark(
     assert fold(exported, spark)["public.single"].rewritten == 1
     assert len(folded) == 1
     assert_is_replay(latest(exported, "single"), exported, "single")
+
+
+def test_a_large_state_waits_for_more_changes_and_nothing_is_lost_by_that(
+    exported: Pipeline, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.states.waiting.SMALL", 0)
+    monkeypatch.setattr("lake.states.waiting.PART", 1)
+    whole = as_of_seqs(exported)["public.single"]
+    change, other = "insert into public.single (id, n) values (%d, 1)", "update public.pair set n = 5"
+    exported.replicate(change % 2000000, other)
+    assert list(fold(exported, spark, latest_age=HOUR)) == ["public.pair"]
+    exported.replicate(change % 2000001)
+    assert fold(exported, spark, latest_age=HOUR) == {}
+    head = folded_upto(exported)
+    assert as_of_seqs(exported) == {"public.single": whole, "public.pair": head}
+    assert_is_replay(latest(exported, "single"), exported, "single", whole)
+    past_state(exported, spark, "public.single", head, tmp_path)
+    assert_is_replay(tmp_path, exported, "single")
+    assert not has_work(exported)
+
+    exported.log.execute("update pipeline.export_tables set waits_since = waits_since - interval '1 hour'")
+    assert has_work(exported)
+    assert list(fold(exported, spark, latest_age=HOUR)) == ["public.single"]
+    assert_is_replay(latest(exported, "single"), exported, "single")
+    assert as_of_seqs(exported) == dict.fromkeys(("public.single", "public.pair"), head)
+    assert not has_work(exported)
+
+
+def test_a_large_state_that_waits_follows_its_table_at_once_when_that_is_altered(
+    exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.states.waiting.SMALL", 0)
+    monkeypatch.setattr("lake.states.waiting.PART", 1)
+    exported.replicate("insert into public.single (id, n) values (2000002, 1)")
+    assert fold(exported, spark, latest_age=HOUR) == {}
+    exported.replicate(
+        "alter table public.single add later text", "insert into public.single (id, later) values (2000003, 'x')"
+    )
+    assert list(fold(exported, spark, latest_age=HOUR)) == ["public.single"]
+    assert_is_replay(latest(exported, "single"), exported, "single")
+    assert has_work(exported, age="1s") is False
+
+
+HOUR = 3600.0
+
+
+def has_work(pipeline: Pipeline, age: str = "1h") -> bool:
+    """Whether the server would start a run."""
+    config = pipeline.config.model_copy(update={"export_dir": pipeline.folder, "export_latest_age": age})
+    with psycopg.connect(pipeline.dsn) as connection:
+        return export_ledger.window(connection, config).anything_new
+
+
+def as_of_seqs(pipeline: Pipeline) -> dict[str, int]:
+    """Up to which seq each current state lacks nothing, as the manifest says."""
+    states = json.loads((pipeline.folder / "manifest.json").read_bytes())["current"]
+    return {name: states[name]["as_of"] for name in ("public.single", "public.pair")}
 
 
 def test_a_table_that_cannot_be_folded_keeps_no_other_back(exported: Pipeline, spark: SparkSession) -> None:

@@ -123,8 +123,8 @@ OWNERS = {
     "pipeline.export_written": Owner("spark/lake"),
     "pipeline.export_replaced": Owner("spark/lake"),
     "pipeline.export_schemas": Owner("spark/lake", {"pipeline/exports": JOB}),
-    "pipeline.export_states": Owner("spark/lake"),
-    "pipeline.export_tables": Owner("spark/lake"),
+    "pipeline.export_states": Owner("spark/lake", {"pipeline/exports": JOB}),
+    "pipeline.export_tables": Owner("spark/lake", {"pipeline/exports": JOB}),
     "pipeline.exports": Owner("spark/lake", {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY}),
     "pipeline.follower_tables": Owner("pipeline/followers"),
     "pipeline.followers": Owner(

@@ -30,6 +30,10 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
         yield "lake", f"seq {now.exported_seq}, {behind}", now.directory
     if now.last_run:
         yield "last run", _state(now.last_run.state), _last_run(now.last_run)
+    if now.waiting and now.waiting_since:
+        tables = f"{formatting.count(now.waiting, 'large table')} without the newest changes"
+        since = f"the oldest for {formatting.since(now.waiting_since)}, as of seq {now.waiting_seq}"
+        yield "current states", tables, f"{since}; see PIPELINE_EXPORT_LATEST_AGE"
     if now.without_state and not now.off:
         yield "no current state", ", ".join(now.without_state), "changes only: without a key rows cannot be told apart"
 

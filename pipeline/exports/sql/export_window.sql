@@ -2,7 +2,10 @@
 select (select coalesce(max(seq), 0) from {events}) as head,
     coalesce(exported.upto, 0) as exported_upto,
     lake.id is not null as known,
-    coalesce(exported.upto > coalesce(lake.folded_upto, 0), false) as states_behind,
+    coalesce(exported.upto > coalesce(lake.folded_upto, 0), false) or exists (
+        select from pipeline.export_tables t
+        where t.lake_id = lake.id and t.waits_since <= now() - make_interval(secs => %(latest_age)s)
+    ) as states_behind,
     %(iceberg)s and coalesce(exported.upto > coalesce((
         select i.upto_seq from pipeline.export_iceberg i where i.lake_id = lake.id
     ), 0), false) as iceberg_behind,

@@ -53,15 +53,20 @@ def open_lake(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
     folder.require_writable()
     lake = identify(ledger, folder, events_table)
     ledger.lock(lake.id)
-    files = ChangeFiles(ledger, lake.id)
+    resume(lake)
+    return lake
+
+
+def resume(lake: Lake) -> None:
+    """Finish or remove what an earlier exporter left. The lake's lock must be held."""
+    files = ChangeFiles(lake.ledger, lake.id)
     files.take_over()
     for dataset, versions in files.newest_schemas().items():
         _write_schemas(lake, dataset, versions, only_missing=True)
     _recover(lake, files)
-    folder.clear_staging()
+    lake.folder.clear_staging()
     switching.finish(lake)
     Manifest(lake).update()
-    return lake
 
 
 def export(

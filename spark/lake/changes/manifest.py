@@ -2,6 +2,7 @@
 
 `manifest.json`, the head, is small. For each dataset it names the newest part, a file that never changes: that lists
 the newest files and, beside it, the full parts before it. So a run writes what is new, however much the lake holds.
+Of each current state it says which version is the newest, and up to which seq that lacks nothing.
 
 A compaction replaces files of full parts: what else these list is listed by the newest part again. That is called by
 the compaction then (-7.json), since nothing else has changed.
@@ -51,7 +52,10 @@ _PARTS = """
     where lake_id = $1::text::uuid order by dataset
 """
 _STATES = """
-    select s.dataset, s.seq, s.id from pipeline.export_tables t
+    select s.dataset, s.seq, s.id,
+        case when t.waits_since is null then greatest(s.seq, l.folded_upto) else s.seq end as as_of
+    from pipeline.export_tables t
+    join pipeline.lakes l on l.id = t.lake_id
     cross join lateral (
         select s.id, s.dataset, s.seq from pipeline.export_states s
         where s.table_id = t.id and s.state = 'committed' order by s.seq desc limit 1
@@ -126,11 +130,11 @@ class Manifest:
                 for row in self._lake.ledger.rows(_PARTS, (self._id,))
             },
         }
+        states = self._lake.ledger.rows(_STATES, (self._id,))
+        content["current"] = {row["dataset"]: {"seq": row["seq"], "as_of": row["as_of"]} for row in states}
         if isinstance(self._lake.root, ObjectPath):
-            content["current"] = {
-                row["dataset"]: {"seq": row["seq"], "part": layout.state_part(row["dataset"], row["id"])}
-                for row in self._lake.ledger.rows(_STATES, (self._id,))
-            }
+            for row in states:
+                content["current"][row["dataset"]]["part"] = layout.state_part(row["dataset"], row["id"])
         self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())
 
     def _head(self) -> dict[str, Any]:

@@ -162,8 +162,7 @@ def locked(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
             told = True
         time.sleep(_POLL)
     try:
-        exporter.open_lake(lake.ledger, lake.folder, lake.events_table)
-        lake.ledger.unlock(lake.id)  # which that has taken once more
+        exporter.resume(lake)
         yield
     finally:
         lake.ledger.unlock(lake.id)

@@ -6,10 +6,17 @@ from lake import layout
 
 Identifier = tuple[str, ...]
 """Namespaces, then the table's name."""
+FORMAT = "iceberg"
+"""What it is called among the formats of a lake."""
 FOLDER = "iceberg"
 """Where in the lake the metadata is."""
 CHANGES = "changes"
 CURRENT = "current"
+
+
+def is_wanted(formats: str) -> bool:
+    """Whether it is one of these formats, which are separated by commas."""
+    return FORMAT in formats.split(",")
 
 
 def of_changes(dataset: str, version: int) -> Identifier:

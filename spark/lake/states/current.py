@@ -23,7 +23,7 @@ from lake.changes.files import ChangeFiles
 from lake.changes.manifest import Manifest
 from lake.errors import ExportError
 from lake.identity import Lake
-from lake.states import engines, in_bucket
+from lake.states import engines, in_bucket, waiting
 from lake.states.folded import Folded, Task
 from lake.states.folders import States, version_name
 from lake.states.ledger import Root, StateLedger
@@ -49,13 +49,17 @@ class Published:
 
 @dataclass(frozen=True)
 class Pending:
-    """What brings the state of a table up to the exported seq; `folded_upto`: how far it is. `error`: why it cannot."""
+    """What brings the state of a table up to the exported seq; `folded_upto`: how far it is. `error`: why it cannot.
+
+    `waits`: the ledger's id of a table that may wait; None: it may not.
+    """
 
     dataset: str
     root: Root
     folded_upto: int
     foldings: Sequence[Folding]
     error: ExportError | None = None
+    waits: int | None = None
 
 
 def published(folding: Folding, folded: Folded, files: Sequence[BucketFile]) -> Published:
@@ -88,15 +92,22 @@ def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replac
     replaced.remove(lake, keep)
 
 
-def outdated(lake: Lake) -> list[Pending]:
+def outdated(lake: Lake, latest_age: float = 0.0) -> list[Pending]:
     """Tables with a key whose exported changes are newer than their state, that which is farthest behind first.
 
-    If there are none, that is recorded.
+    Without those that may wait, and have not for `latest_age` seconds: that they wait is recorded. If there are no
+    others, that is recorded too.
     """
     seq = lake.ledger.exported_upto(lake.id)
     oids, datasets = ChangeFiles(lake.ledger, lake.id).changed(lake.ledger.folded_upto(lake.id), seq)
-    tables = LakeTables(lake, seq, oids, datasets)
-    found = [pending for table in tables.shown() if (pending := _pending(lake, tables, table, seq))]
+    waited = waiting.waiting(lake)
+    due = {root: each for root, each in waited.items() if each.seconds >= latest_age}
+    tables = LakeTables(lake, seq, oids.union(*(each.oids for each in due.values())), datasets)
+    pending = [each for table in tables.shown() if (each := _pending(lake, tables, table, seq))]
+    later = {each.waits for each in pending if each.waits and latest_age and each.root not in due}
+    found = [each for each in pending if each.waits not in later]
+    over = due.keys() - {each.root for each in found}
+    waiting.store(lake, later, (due[root].id for root in over))
     if not found:
         lake.ledger.folded(lake.id, seq)
     return sorted(found, key=lambda pending: (pending.folded_upto, pending.dataset))
@@ -121,7 +132,8 @@ def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pe
     is_same = versions and (versions[-1].dataset, versions[-1].form_id) == (dataset, foldings[-1].form.form.id)
     if is_same and known and known.dataset == dataset and len(foldings) == 1 and not foldings[0].sources:
         return None
-    return Pending(dataset, table.root, upto, foldings)
+    may_wait = known and known.dataset == dataset and waiting.may_wait(foldings, versions[-1] if versions else None)
+    return Pending(dataset, table.root, upto, foldings, waits=known.id if known and may_wait else None)
 
 
 def fold_all(
@@ -139,10 +151,11 @@ def fold_all(
         else:
             report(made)
     replaced.remove_names(lake)
+    if not failed:
+        lake.ledger.folded(lake.id, seq)
     Manifest(lake).write_head()
     if failed:
         raise failed[0]
-    lake.ledger.folded(lake.id, seq)
 
 
 def publish(lake: Lake, table: int, version: int, folding: Folding, folded: Folded) -> Published:

@@ -59,11 +59,12 @@ _COMMIT = """
         join pipeline.export_tables t on t.id = v.table_id and t.dataset <> v.dataset
     ),
     displaced as (
-        update pipeline.export_tables t set dataset = null, shows = null from version v
+        update pipeline.export_tables t set dataset = null, shows = null, waits_since = null from version v
         where t.lake_id = v.lake_id and t.dataset = v.dataset and t.id <> v.table_id
     ),
     named as (
-        update pipeline.export_tables t set dataset = v.dataset, shows = null from version v where t.id = v.table_id
+        update pipeline.export_tables t set dataset = v.dataset, shows = null, waits_since = null from version v
+        where t.id = v.table_id
     )
     select id from version
 """
@@ -130,7 +131,7 @@ class StateLedger:
             "with moved as (insert into pipeline.export_replaced (lake_id, path, replaced_at)"
             " select lake_id, format('current/%s/latest', dataset), '-infinity' from pipeline.export_tables"
             " where id = $1 and dataset is not null)"
-            " update pipeline.export_tables set dataset = null, shows = null where id = $1",
+            " update pipeline.export_tables set dataset = null, shows = null, waits_since = null where id = $1",
             (table,),
         )
 

@@ -93,7 +93,7 @@ class Folding:
     """A fold: changes with `after` < seq <= `seq` become rows of `columns`, under the record_pk of one key.
 
     They are folded over `base`, or over what the fold before has made; `rekeyed`: the form whose key makes the
-    record_pk of the rows of that, if it is another one. `form`: whose columns come out.
+    record_pk of the rows of that, if it is another one. `form`: whose columns come out. `rows`: changes, about.
     """
 
     dataset: str
@@ -106,6 +106,7 @@ class Folding:
     columns: Sequence[Column]
     sources: Sequence[Source]
     bytes: int
+    rows: int
 
     @property
     def schema(self) -> dict[str, str]:
@@ -190,9 +191,16 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
                 columns=columns_of(form) if is_last else _numbered_columns(form, era.forms[0]),
                 sources=sources,
                 bytes=sum(file.bytes for file in used),
+                rows=sum(_rows_after(file, after) for file in used),
             )
         )
     return foldings
+
+
+def _rows_after(file: ChangeFile, after: int) -> int:
+    """Changes after a seq, about: what a compaction has made of several files may begin long before."""
+    span = file.last_seq - file.first_seq + 1
+    return ceil(file.rows * min(span, file.last_seq - after) / span)
 
 
 def columns_of(form: Numbered) -> list[Column]:

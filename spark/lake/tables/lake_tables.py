@@ -48,7 +48,13 @@ class LakeTables:
             for table in self.tables
             if not {*table.oids.values()}.isdisjoint(oids) or not {*table.datasets}.isdisjoint(datasets)
         ]
-        self._places = {table.root: place for table in self.tables if (place := self._reached(table)) is not _NOWHERE}
+        newest = self._files.last(
+            {oid for table in self.tables for oid in table.oids.values()},
+            {dataset for table in self.tables for dataset in table.datasets},
+            seq,
+        )
+        reached = ((table.root, self._reached(table, _of_table(table, newest))) for table in self.tables)
+        self._places = {root: place for root, place in reached if place is not _NOWHERE}
         self._owners = owners(self.tables, self._places)
         self._resets = self._read_resets()
 
@@ -76,12 +82,15 @@ class LakeTables:
         names = [(row["table_schema"], row["table_name"]) for row in self._lake.ledger.rows(_NAMES)]
         return [name for name in names if layout.dataset(*name) in datasets]
 
-    def _reached(self, table: SourceTable) -> Place | None:
-        """The greatest place of a change of it up to the seq; None: no change has a place; _NOWHERE: there is none."""
+    def _reached(self, table: SourceTable, newest: Iterable[ChangeFile]) -> Place | None:
+        """The greatest place of a change of it up to the seq; None: no change has a place; _NOWHERE: there is none.
+
+        `newest`: its newest files, the newest first.
+        """
         found: Place | None = _NOWHERE
         epochs = {(source, epoch): oid for (source, epoch), oid in table.oids.items()}
         numbers = {form.source_id: form.place.source for form in table.forms}
-        for file in self._files.last(set(epochs.values()), table.datasets, self._seq):
+        for file in newest:
             whole = file.last_seq <= self._seq and file.last_lsn is not None
             if whole and epochs.get((str(file.source_id), file.source_epoch or 0)) != file.table_oid:
                 continue
@@ -114,6 +123,11 @@ class LakeTables:
         oids = {oid for table in self._asked for oid in table.oids.values()}
         rows = self._lake.ledger.rows(_RESETS, (bigints(oids), self._lake.events_table))
         return [(_table(row), Reset(row["since"], row["last_seq"] or row["since"])) for row in rows]
+
+
+def _of_table(table: SourceTable, files: Iterable[ChangeFile]) -> list[ChangeFile]:
+    oids, datasets = {*table.oids.values()}, {*table.datasets}
+    return [file for file in files if (file.dataset in datasets if file.table_oid is None else file.table_oid in oids)]
 
 
 def _pairs(table: SourceTable) -> Iterable[tuple[int, int]]:

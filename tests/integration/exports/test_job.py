@@ -332,6 +332,34 @@ def test_tables_without_a_key_are_named(log: Log, config: Config) -> None:
     assert status.without_state == ["public.notes"]
 
 
+WAITING = """
+    with tables as (
+        insert into pipeline.export_tables (lake_id, source_id, source_epoch, table_oid, dataset, shows, waits_since)
+        select %(lake)s, gen_random_uuid(), 0, n, 'public.t' || n, 10 * n, now() - n * interval '1 hour'
+        from generate_series(1, 3) n returning id, lake_id, dataset, shows
+    )
+    insert into pipeline.export_states (lake_id, table_id, dataset, seq, state, schema_version, columns, buckets, rows)
+    select lake_id, id, dataset, seq, 'committed', 0, '{}', 1, 1 from tables, unnest(array[shows - 5, shows]) seq
+"""
+
+
+def test_current_states_that_wait_are_told_and_are_something_to_do_in_time(log: Log, config: Config) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 100)
+    fold(log, 100)
+    log.execute(WAITING, {"lake": LAKE})
+    status = export_status.read(config, log)
+    assert (status.waiting, status.waiting_seq) == (3, 10)
+    [(oldest,)] = log.execute("select min(waits_since) from pipeline.export_tables").fetchall()
+    assert status.waiting_since == oldest
+    for age, due in [("4h", False), ("3h", True), ("0", True), (None, False)]:
+        asked = config.model_copy(update={"export_latest_age": age})
+        assert ledger.window(log, asked).states_behind is due
+    log.execute("update pipeline.export_tables set dataset = null, waits_since = null")
+    assert export_status.read(config, log).waiting == 0
+    assert not ledger.window(log, config).states_behind
+
+
 def test_a_database_that_was_never_migrated(source_dsn: str, config: Config) -> None:
     with (
         psycopg.connect(source_dsn, autocommit=True) as connection,

@@ -148,3 +148,25 @@ def test_the_scheduler_and_spark_are_not_imported_for_settings() -> None:
         "assert not {'pyspark', 'pyarrow', 'adbc_driver_postgresql'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=True)
+
+
+@pytest.mark.parametrize(
+    ("age", "formats", "seconds"),
+    [
+        (None, "parquet", 86_400),
+        (None, "parquet,iceberg", 0),
+        ("15m", "parquet,iceberg", 900),
+        (0, "parquet", 0),
+        (" 12H ", "parquet", 43_200),
+        ("", "parquet", 86_400),
+    ],
+)
+def test_large_tables_wait_unless_iceberg_tables_are_to_be_as_of_one_seq(
+    age: object, formats: str, seconds: float
+) -> None:
+    assert load(export_latest_age=age, export_formats=formats).export_latest_age_seconds == seconds
+
+
+def test_an_age_is_a_duration() -> None:
+    with pytest.raises(ConfigError, match=r"export_latest_age|EXPORT_LATEST_AGE"):
+        load(export_latest_age="soon")

@@ -50,6 +50,13 @@ def test_status_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("no current state public.notes ") for line in lines)
 
 
+def test_states_that_wait_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = replace(EXPORTS, waiting=2, waiting_since=NOW - timedelta(hours=5), waiting_seq=812)
+    lines = [" ".join(words) for words in shown(waits, capsys)]
+    [line] = [line for line in lines if line.startswith("current states 2 large tables without the newest changes ")]
+    assert "the oldest for 5 h" in line and "as of seq 812" in " ".join(lines)
+
+
 def test_exports_that_are_off_look_like_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(ExportStatus("off", "/lake", "PIPELINE_EXPORT_SCHEDULE is off"), capsys)
     assert lines[-1] == ["exports", "off", "PIPELINE_EXPORT_SCHEDULE", "is", "off"]

@@ -1,0 +1,72 @@
+"""Current states that wait: a large table is written anew when enough of it has changed, or has waited long enough.
+
+What such a state lacks is in the files of changes, which are what else would be written beside it as deltas. The next
+fold and `export state` read them over the version that is there, so both are exact whatever waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from lake.identity import Lake
+from lake.ledger import bigints
+from lake.states.ledger import Root
+from lake.states.plan import Folding, StateVersion
+
+SMALL = 1024 * 1024
+"""Bytes of all files of a state up to which it is written at each run."""
+PART = 20
+"""A table is written once as many as one in so many of its rows have changed."""
+_WAITING = """
+    select t.id, t.source_id::text, t.source_epoch, t.table_oid,
+        extract(epoch from now() - t.waits_since)::float8 as seconds, (
+            select s.source_table_oid from pipeline.export_states s
+            where s.table_id = t.id and s.state = 'committed' order by s.seq desc limit 1
+        ) as newest_oid
+    from pipeline.export_tables t where t.lake_id = $1::text::uuid and t.waits_since is not null
+"""
+_WAIT = """
+    update pipeline.export_tables set waits_since = now()
+    where id = any($1::text::bigint[]) and waits_since is null
+"""
+_WAIT_NO_MORE = "update pipeline.export_tables set waits_since = null where id = any($1::text::bigint[])"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A table whose state lacks changes, for so many seconds; `oids`: those by which its changes are found."""
+
+    id: int
+    root: Root
+    oids: Collection[int]
+    seconds: float
+
+
+def may_wait(foldings: Sequence[Folding], newest: StateVersion | None) -> bool:
+    """Whether the newest version may stay: it is large, and nothing but a few of its rows has changed."""
+    if newest is None or len(foldings) != 1:
+        return False
+    [folding] = foldings
+    refused = any(reading.refused for source in folding.sources for reading in source.readings)
+    is_same = (newest.dataset, newest.form_id) == (folding.dataset, folding.form.form.id)
+    if folding.base != newest or folding.rekeyed is not None or not is_same or refused:
+        return False
+    return sum(file.bytes for file in newest.files) > SMALL and folding.rows * PART < newest.rows
+
+
+def waiting(lake: Lake) -> dict[Root, Waiting]:
+    """The tables that wait, by their roots."""
+    found = {}
+    for row in lake.ledger.rows(_WAITING, (str(lake.id),)):
+        root = row["source_id"], row["source_epoch"], row["table_oid"]
+        oids = {row["table_oid"], row["newest_oid"] or row["table_oid"]}
+        found[root] = Waiting(row["id"], root, oids, row["seconds"])
+    return found
+
+
+def store(lake: Lake, wait: Iterable[int], no_more: Iterable[int]) -> None:
+    """These tables wait from now on, if they did not before; those wait no more."""
+    for statement, tables in ((_WAIT, list(wait)), (_WAIT_NO_MORE, list(no_more))):
+        if tables:
+            lake.ledger.execute(statement, (bigints(tables),))
