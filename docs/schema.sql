@@ -82,7 +82,7 @@ begin
         raise invalid_parameter_value using message = 'seq must be a position in the log';
     end if;
     if advance.seq > me.position then
-        head := pipeline.log_head();
+        head := pipeline.log_head(me.events_table);
         if advance.seq > head and advance.seq > me.position then
             raise invalid_parameter_value using
                 message = format('seq %s is beyond the newest event, which is %s', advance.seq, head);
@@ -160,9 +160,11 @@ CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     select i.* from unnest(items) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
     set state = 'dead', unkeyed = -abs(r.unkeyed), ack_id = null, visible_at = null, delivered_group = null,
-        event = coalesce(r.event, (
-            select to_jsonb(e) from pipeline.events e where e.seq = r.seq
-            order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1))
+        event = coalesce(r.event, case
+            when (select c.events_table from pipeline.consumers c where c.id = r.consumer_id) is not null then pipeline.event_of(r)
+            else (
+                select to_jsonb(e) from pipeline.events e where e.seq = r.seq
+                order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1) end)
 $$;
 
 CREATE TABLE pipeline.consumers (
@@ -183,6 +185,7 @@ CREATE TABLE pipeline.consumers (
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     collapse boolean DEFAULT true,
+    events_table text,
     CONSTRAINT consumers_kind_check CHECK ((kind = ANY (ARRAY['records'::text, 'cursor'::text]))),
     CONSTRAINT consumers_max_deliveries_check CHECK ((max_deliveries >= 1)),
     CONSTRAINT consumers_max_unacknowledged_check CHECK ((max_unacknowledged >= 1)),
@@ -202,6 +205,8 @@ COMMENT ON COLUMN pipeline.consumers."position" IS 'cursor: the last seq acknowl
 COMMENT ON COLUMN pipeline.consumers.reader IS 'cursor: who reads now.';
 
 COMMENT ON COLUMN pipeline.consumers.collapse IS 'records: an item is a row with its last change; false: each event is an item. It stays as it was created.';
+
+COMMENT ON COLUMN pipeline.consumers.events_table IS 'The events table that it reads, schema.table; null: the default one. It stays as it was created.';
 
 CREATE FUNCTION pipeline.check_consumer(made pipeline.consumers) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
@@ -276,6 +281,16 @@ CREATE FUNCTION pipeline.create_consumer(name text, kind text DEFAULT 'records':
 $$;
 
 CREATE FUNCTION pipeline.create_consumer(name text, collapse boolean, kind text DEFAULT 'records'::text, tables text[] DEFAULT '{}'::text[], actions text[] DEFAULT '{}'::text[], start text DEFAULT 'now'::text, group_by text[] DEFAULT NULL::text[], visibility interval DEFAULT '00:00:30'::interval, max_deliveries integer DEFAULT NULL::integer, max_unacknowledged integer DEFAULT NULL::integer) RETURNS pipeline.consumers
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select * from pipeline.create_consumer(
+        create_consumer.name, null::regclass, create_consumer.collapse, create_consumer.kind, create_consumer.tables,
+        create_consumer.actions, create_consumer.start, create_consumer.group_by, create_consumer.visibility,
+        create_consumer.max_deliveries, create_consumer.max_unacknowledged)
+$$;
+
+CREATE FUNCTION pipeline.create_consumer(name text, events_table regclass, collapse boolean DEFAULT true, kind text DEFAULT 'records'::text, tables text[] DEFAULT '{}'::text[], actions text[] DEFAULT '{}'::text[], start text DEFAULT 'now'::text, group_by text[] DEFAULT NULL::text[], visibility interval DEFAULT '00:00:30'::interval, max_deliveries integer DEFAULT NULL::integer, max_unacknowledged integer DEFAULT NULL::integer) RETURNS pipeline.consumers
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     AS $$
@@ -293,15 +308,15 @@ begin
     made.max_deliveries := create_consumer.max_deliveries;
     made.max_unacknowledged := create_consumer.max_unacknowledged;
     perform pipeline.check_consumer(made);
-    made.position := pipeline.start_seq(start);
-    insert into pipeline.consumers as c (
-        name, collapse, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
-    values (made.name, made.collapse, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
-        made.max_unacknowledged, made.position)
+    made.events_table := pipeline.name_of_events_table(create_consumer.events_table);
+    made.position := pipeline.start_seq(start, made.events_table);
+    insert into pipeline.consumers as c (name, events_table, collapse, kind, tables, actions, group_by, visibility,
+        max_deliveries, max_unacknowledged, position)
+    values (made.name, made.events_table, made.collapse, made.kind, made.tables, made.actions, made.group_by,
+        made.visibility, made.max_deliveries, made.max_unacknowledged, made.position)
     returning c.* into made;
     if made.kind = 'records' then
-        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (
-            case when made.collapse then made.id else -made.id end, made.position);
+        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (pipeline.progress_id(made), made.position);
     end if;
     return made;
 exception when unique_violation then
@@ -356,13 +371,38 @@ begin
         raise undefined_object using message = format('there is no consumer %L', drop_consumer.name),
             hint = 'See all: select name from pipeline.consumers.';
     end if;
-    delete from pipeline.consumer_progress p where p.consumer_id in (gone.id, -gone.id);
+    delete from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(gone);
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
     perform pipeline.wake_consumer(gone.name);
     return gone;
 end $$;
+
+CREATE FUNCTION pipeline.event_of(item public.consumer_records) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $_$
+declare
+    of_table text := (select c.events_table from pipeline.consumers c where c.id = item.consumer_id);
+    found_one jsonb;
+begin
+    if to_regclass(pipeline.events_relation(of_table)) is not null then
+        execute format($query$
+            select to_jsonb(e) from %s e where e.seq = $1
+            order by (e.source_table_oid = $2 and e.record_pk = $3) desc limit 1$query$,
+            pipeline.events_relation(of_table))
+        into found_one using item.seq, item.source_table_oid, item.record_pk;
+    end if;
+    return found_one;
+end $_$;
+
+CREATE FUNCTION pipeline.events_relation(events_table text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    select case when events_table is null then 'pipeline.events'
+        else format('%I.%I', split_part(events_table, '.', 1), split_part(events_table, '.', 2)) end
+$$;
 
 CREATE FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interval) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -388,6 +428,23 @@ begin
     get diagnostics extended = row_count;
     return extended;
 end $$;
+
+CREATE FUNCTION pipeline.find_events_table(events_table text) RETURNS regclass
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $_$
+declare
+    found_one regclass := case when find_events_table.events_table ~ '^[^."]+[.][^."]+$' then
+        to_regclass(pipeline.events_relation(find_events_table.events_table)) end;
+begin
+    if find_events_table.events_table is not null and found_one is null then
+        raise invalid_parameter_value using
+            message = format('there is no events table %s', find_events_table.events_table),
+            hint = format('Name one that a route sends changes to, schema.table, as the server makes it; there are: %s.', (
+                select coalesce(string_agg(distinct t.name, ', '), 'none yet') from pipeline.events_tables t));
+    end if;
+    return found_one;
+end $_$;
 
 CREATE FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -448,6 +505,20 @@ begin
         returning r.*;
 end $$;
 
+CREATE FUNCTION pipeline.inserted_at(events_table text, from_seq bigint) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $_$
+declare
+    arrived timestamptz;
+begin
+    if to_regclass(pipeline.events_relation(events_table)) is not null then
+        execute format('select e.inserted_at from %s e where e.seq >= $1 order by e.seq limit 1',
+            pipeline.events_relation(events_table)) into arrived using from_seq;
+    end if;
+    return arrived;
+end $_$;
+
 CREATE FUNCTION pipeline.keep_collapse() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -480,22 +551,34 @@ CREATE FUNCTION pipeline.log_floor() RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO ''
     AS $$
+    select pipeline.log_floor(null)
+$$;
+
+CREATE FUNCTION pipeline.log_floor(events_table text) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    AS $$
     -- Every event after this seq is kept: retention may have deleted the first rows of the first partition.
     select greatest(
         coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint) - 1, 0),
         coalesce(max((
             select r.dropped_below - 1
             from pipeline.retention r
-            join pg_class t on t.oid = d.refobjid
+            join pg_class t on t.oid = log.oid
             join pg_namespace n on n.oid = t.relnamespace
             where r.events_table = n.nspname || '.' || t.relname
         )), 0))
-    from pg_rewrite w
-    join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = w.oid and d.refclassid = 'pg_class'::regclass
-        and d.refobjid <> w.ev_class
-    left join pg_inherits i on i.inhparent = d.refobjid and not i.inhdetachpending
+    from (
+        select d.refobjid as oid
+        from pg_rewrite w
+        join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = w.oid and d.refclassid = 'pg_class'::regclass
+            and d.refobjid <> w.ev_class
+        where log_floor.events_table is null and w.ev_class = 'pipeline.events'::regclass and d.refobjsubid = 1
+        union all
+        select to_regclass(pipeline.events_relation(log_floor.events_table)) where log_floor.events_table is not null
+    ) log
+    left join pg_inherits i on i.inhparent = log.oid and not i.inhdetachpending
     left join pg_class c on c.oid = i.inhrelid
-    where w.ev_class = 'pipeline.events'::regclass and d.refobjsubid = 1
 $$;
 
 CREATE FUNCTION pipeline.log_head() RETURNS bigint
@@ -504,6 +587,22 @@ CREATE FUNCTION pipeline.log_head() RETURNS bigint
     AS $$
     select coalesce(max(seq), 0) from pipeline.events
 $$;
+
+CREATE FUNCTION pipeline.log_head(events_table text) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $$
+declare
+    head bigint;
+begin
+    if events_table is null then
+        return pipeline.log_head();
+    elsif to_regclass(pipeline.events_relation(events_table)) is null then
+        return 0;
+    end if;
+    execute format('select coalesce(max(seq), 0) from %s', pipeline.events_relation(events_table)) into head;
+    return head;
+end $$;
 
 CREATE FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -643,6 +742,29 @@ begin
     return cardinality(held);
 end $$;
 
+CREATE FUNCTION pipeline.name_of_events_table(events_table regclass) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $$
+declare
+    of_table text := (
+        select n.nspname || '.' || t.relname from pg_class t join pg_namespace n on n.oid = t.relnamespace
+        where t.oid = name_of_events_table.events_table);
+begin
+    if of_table is null or exists (
+        select from pg_rewrite w
+        join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = w.oid and d.refclassid = 'pg_class'::regclass
+        where w.ev_class = 'pipeline.events'::regclass and d.refobjid = name_of_events_table.events_table)
+    then
+        return null;
+    elsif not exists (select from pipeline.events_tables t where t.name = of_table) then
+        raise invalid_parameter_value using message = format('%s is no events table', of_table),
+            hint = format('Name one that a route sends changes to, and start the server, which makes it; there are: %s.', (
+                select coalesce(string_agg(distinct t.name, ', '), 'none yet') from pipeline.events_tables t));
+    end if;
+    return of_table;
+end $$;
+
 CREATE FUNCTION pipeline.next_visible(consumer text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO ''
@@ -676,6 +798,29 @@ begin
                         and v.record_pk = r.record_pk and v.unkeyed = r.unkeyed)))
         order by r.visible_at limit 1);
 end $$;
+
+CREATE FUNCTION pipeline.passed_upto(reader pipeline.consumers) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $_$
+declare
+    upto bigint;
+begin
+    if to_regclass(pipeline.events_relation(reader.events_table)) is null then
+        return reader.position;
+    end if;
+    execute format($query$
+        select coalesce((
+            select e.seq - 1 from %1$s e
+            where e.seq > $1 and e.seq < $1 + 20000
+                and pipeline.matches($2, e.source_table_schema, e.source_table_name)
+                and (cardinality($3) = 0 or e.action = any ($3))
+            order by e.seq limit 1
+        ), greatest($1, least($1 + 19999, (select e.seq from %1$s e order by e.seq desc limit 1))))$query$,
+        pipeline.events_relation(reader.events_table))
+    into upto using reader.position, reader.tables, reader.actions;
+    return upto;
+end $_$;
 
 CREATE FUNCTION pipeline.pause_consumer(name text) RETURNS pipeline.consumers
     LANGUAGE sql SECURITY DEFINER
@@ -735,6 +880,13 @@ end $_$;
 
 COMMENT ON FUNCTION pipeline.populate(base anyelement, record jsonb, exact jsonb) IS 'The row of an event as its source had it: pipeline.populate(null::shop.orders, record, exact). Reads no table.';
 
+CREATE FUNCTION pipeline.progress_id(reader pipeline.consumers) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    select case when reader.events_table is not null then 1000000000 + reader.id
+        when reader.collapse then reader.id else -reader.id end
+$$;
+
 CREATE FUNCTION pipeline.receive(consumer text, max integer DEFAULT 1, visibility interval DEFAULT NULL::interval) RETURNS TABLE(ack_id uuid, seq bigint, commit_lsn bigint, commit_idx integer, source_table_schema text, source_table_name text, record_pk text, action text, record jsonb, changes jsonb, exact jsonb, unchanged_columns text[], transaction_annotations jsonb, metadata jsonb, committed_at timestamp with time zone, deliveries integer)
     LANGUAGE plpgsql SECURITY DEFINER ROWS 10
     SET search_path TO ''
@@ -763,6 +915,9 @@ begin
         raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
     elsif receive.visibility <= interval '0' then
         raise invalid_parameter_value using message = 'visibility must be longer than 0, or null for the consumer''s';
+    end if;
+    if me.events_table is not null then
+        perform pipeline.require_events_table(me);
     end if;
     if me.state = 'paused' then
         return;
@@ -799,6 +954,10 @@ begin
     if handed is null then
         return;
     end if;
+    if me.events_table is not null then
+        return query select * from pipeline.with_events(me, handed);
+        return;
+    end if;
     return query
         select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
             h.record_pk, h.action, coalesce(h.record, e.record),
@@ -816,6 +975,20 @@ begin
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
         ) e
         order by h.queued_seq, h.record is null, h.record_pk;
+end $$;
+
+CREATE FUNCTION pipeline.refuse_unaware_reader() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+begin
+    if current_setting('pipeline.reads_events_tables', true) is distinct from 'on' then
+        raise object_in_use using
+            message = format('consumer %L reads %s, and a server of a version before would read the default table',
+                old.name, old.events_table),
+            hint = 'Connect to a server of this version.';
+    end if;
+    return new;
 end $$;
 
 CREATE FUNCTION pipeline.release_expired(consumer pipeline.consumers) RETURNS void
@@ -850,6 +1023,18 @@ begin
     end if;
 end $$;
 
+CREATE FUNCTION pipeline.require_events_table(reader pipeline.consumers) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $$
+begin
+    if to_regclass(pipeline.events_relation(reader.events_table)) is null then
+        raise numeric_value_out_of_range using
+            message = format('consumer %L reads %s, which no longer exists', reader.name, reader.events_table),
+            hint = 'Restore the table, or drop the consumer: `pipeline consumers delete ' || reader.name || '`.';
+    end if;
+end $$;
+
 CREATE FUNCTION pipeline.require_read_committed(me pipeline.consumers) RETURNS void
     LANGUAGE plpgsql STABLE
     SET search_path TO ''
@@ -872,17 +1057,18 @@ CREATE FUNCTION pipeline.reset_consumer(name text, start text DEFAULT 'beginning
 declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
+    perform pipeline.require_events_table(changed);
     -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
-    perform from pipeline.consumer_progress p where p.consumer_id in (changed.id, -changed.id) for update;
+    perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(changed) for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
     update pipeline.consumers c
-    set position = pipeline.start_seq(start), reader = null, reader_session = null, reader_since = null,
+    set position = pipeline.start_seq(start, c.events_table), reader = null, reader_session = null, reader_since = null,
         updated_at = clock_timestamp()
     where c.id = changed.id
     returning c.* into changed;
     update pipeline.consumer_progress p set folded_seq = changed.position
-    where p.consumer_id in (changed.id, -changed.id);
+    where p.consumer_id = pipeline.progress_id(changed);
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;
@@ -924,7 +1110,7 @@ declare
 begin
     perform pipeline.require_read_committed(me);
     -- Nobody adds items meanwhile, and nobody settles one without seeing these.
-    perform from pipeline.consumer_progress p where p.consumer_id = -me.id for update;
+    perform from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(me) for update;
     perform pg_advisory_xact_lock(714629016, me.id);
     with put as (
         update public.consumer_records r
@@ -969,12 +1155,19 @@ begin
 end $$;
 
 CREATE FUNCTION pipeline.start_seq(start text) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    AS $$
+    select pipeline.start_seq(start, null)
+$$;
+
+CREATE FUNCTION pipeline.start_seq(start text, events_table text) RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET search_path TO ''
     AS $_$
 declare
-    head bigint := pipeline.log_head();
-    lowest bigint := pipeline.log_floor();
+    head bigint := pipeline.log_head(start_seq.events_table);
+    lowest bigint := pipeline.log_floor(start_seq.events_table);
     asked bigint;
 begin
     if start = 'now' then
@@ -1010,6 +1203,30 @@ CREATE FUNCTION pipeline.wake_consumer(consumer text) RETURNS void
     AS $$
     select pg_notify('pipeline_consumers', consumer)
 $$;
+
+CREATE FUNCTION pipeline.with_events(reader pipeline.consumers, handed public.consumer_records[]) RETURNS TABLE(ack_id uuid, seq bigint, commit_lsn bigint, commit_idx integer, source_table_schema text, source_table_name text, record_pk text, action text, record jsonb, changes jsonb, exact jsonb, unchanged_columns text[], transaction_annotations jsonb, metadata jsonb, committed_at timestamp with time zone, deliveries integer)
+    LANGUAGE plpgsql STABLE ROWS 10
+    SET search_path TO ''
+    AS $_$
+begin
+    return query execute format($query$
+        select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
+            h.record_pk, h.action, coalesce(h.record, e.record),
+            case when h.record is null then e.changes end, case when h.record is null then e.exact end,
+            case when h.record is null then e.unchanged_columns end, e.transaction_annotations, e.metadata,
+            e.committed_at, h.deliveries
+        from unnest($1) h
+        cross join lateral (
+            (select to_jsonb(e) as event from %s e
+            where e.seq = h.seq and e.seq between $2 and $3 and h.event is null
+            order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
+            union all
+            select h.event where h.event is not null
+        ) found_one
+        cross join lateral jsonb_populate_record(null::pipeline.events, found_one.event) e
+        order by h.queued_seq, h.record is null, h.record_pk$query$, pipeline.events_relation(reader.events_table))
+    using handed, (select min(h.seq) from unnest(handed) h), (select max(h.seq) from unnest(handed) h);
+end $_$;
 
 CREATE TABLE pipeline.adopted_tables (
     id bigint NOT NULL,
@@ -1275,7 +1492,7 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE pipeline.consumer_progress IS 'Up to where the log is in consumer_records. The shuffler passes over rows that an administrative function holds.';
 
-COMMENT ON COLUMN pipeline.consumer_progress.consumer_id IS 'Negative where the consumer does not collapse: servers of versions before pass it over, since they would.';
+COMMENT ON COLUMN pipeline.consumer_progress.consumer_id IS 'What pipeline.progress_id says: servers of versions before find only those consumers that they can serve.';
 
 CREATE TABLE pipeline.consumer_touches (
     consumer_id integer NOT NULL,
@@ -1993,8 +2210,14 @@ CREATE VIEW pipeline.readers AS
             c.created_at,
             c.updated_at,
             c.collapse,
-            ( SELECT log.name
-                   FROM log) AS events_table,
+            c.events_table,
+            COALESCE(c.events_table, ( SELECT log.name
+                   FROM log)) AS of_table,
+            pipeline.progress_id(c.*) AS progress_id,
+                CASE
+                    WHEN ((c.events_table IS NOT NULL) AND (c.kind = 'cursor'::text)) THEN pipeline.passed_upto(c.*)
+                    ELSE NULL::bigint
+                END AS passed_upto,
             (((((
                 CASE
                     WHEN (c.state = 'paused'::text) THEN 'resume it, or '::text
@@ -2004,12 +2227,12 @@ CREATE VIEW pipeline.readers AS
         )
  SELECT 'consumer'::text AS kind,
     c.name,
-    c.events_table,
+    c.of_table AS events_table,
     ( SELECT t.source_id
            FROM pipeline.events_tables t
-          WHERE (t.name = c.events_table)
+          WHERE (t.name = c.of_table)
          LIMIT 1) AS source,
-    COALESCE(( SELECT (e.seq - 1)
+    COALESCE(c.passed_upto, ( SELECT (e.seq - 1)
            FROM pipeline.events e
           WHERE ((e.seq > c."position") AND (e.seq < (c."position" + 20000)) AND pipeline.matches(c.tables, e.source_table_schema, e.source_table_name) AND ((cardinality(c.actions) = 0) OR (e.action = ANY (c.actions))))
           ORDER BY e.seq
@@ -2026,10 +2249,10 @@ CREATE VIEW pipeline.readers AS
 UNION ALL
  SELECT 'consumer'::text AS kind,
     c.name,
-    c.events_table,
+    c.of_table AS events_table,
     ( SELECT t.source_id
            FROM pipeline.events_tables t
-          WHERE (t.name = c.events_table)
+          WHERE (t.name = c.of_table)
          LIMIT 1) AS source,
     LEAST(( SELECT (min(r.queued_seq) - 1)
            FROM public.consumer_records r
@@ -2060,11 +2283,7 @@ UNION ALL
     (c.state = 'paused'::text) AS paused,
     c.remedy
    FROM (consumers c
-     LEFT JOIN pipeline.consumer_progress p ON ((p.consumer_id =
-        CASE
-            WHEN c.collapse THEN c.id
-            ELSE (- c.id)
-        END)))
+     LEFT JOIN pipeline.consumer_progress p ON ((p.consumer_id = c.progress_id)))
   WHERE (c.kind = 'records'::text)
 UNION ALL
  SELECT 'lake'::text AS kind,
@@ -3047,6 +3266,8 @@ CREATE INDEX sequin_events_row_history_idx ON ONLY public.sequin_events USING bt
 
 CREATE TRIGGER consumers_keep_collapse BEFORE UPDATE OF collapse ON pipeline.consumers FOR EACH ROW WHEN ((old.collapse IS DISTINCT FROM new.collapse)) EXECUTE FUNCTION pipeline.keep_collapse();
 
+CREATE TRIGGER consumers_refuse_unaware BEFORE UPDATE OF reader_session ON pipeline.consumers FOR EACH ROW WHEN (((old.events_table IS NOT NULL) AND (new.reader_session IS NOT NULL))) EXECUTE FUNCTION pipeline.refuse_unaware_reader();
+
 CREATE TRIGGER shuffle_progress_keep_turn AFTER UPDATE OF commit_lsn, epoch ON pipeline.shuffle_progress FOR EACH ROW WHEN (((new.commit_lsn <> old.commit_lsn) OR (new.epoch <> old.epoch))) EXECUTE FUNCTION pipeline.keep_turn();
 
 ALTER TABLE ONLY pipeline.backfills
@@ -3164,17 +3385,27 @@ REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, kind text, tables tex
 
 REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, collapse boolean, kind text, tables text[], actions text[], start text, group_by text[], visibility interval, max_deliveries integer, max_unacknowledged integer) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, events_table regclass, collapse boolean, kind text, tables text[], actions text[], start text, group_by text[], visibility interval, max_deliveries integer, max_unacknowledged integer) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.dead_records(consumer text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.discard_dead(consumer text, seqs bigint[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.drop_consumer(name text) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.event_of(item public.consumer_records) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.events_relation(events_table text) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.find_events_table(events_table text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.inserted_at(events_table text, from_seq bigint) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.keep_collapse() FROM PUBLIC;
 
@@ -3182,7 +3413,11 @@ REVOKE ALL ON FUNCTION pipeline.keep_turn() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.log_floor() FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.log_floor(events_table text) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.log_head() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.log_head(events_table text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) FROM PUBLIC;
 
@@ -3190,13 +3425,23 @@ REVOKE ALL ON FUNCTION pipeline.move_up(gone public.consumer_records[]) FROM PUB
 
 REVOKE ALL ON FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.name_of_events_table(events_table regclass) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.next_visible(consumer text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.passed_upto(reader pipeline.consumers) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.pause_consumer(name text) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.progress_id(reader pipeline.consumers) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.receive(consumer text, max integer, visibility interval) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.refuse_unaware_reader() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.release_expired(consumer pipeline.consumers) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.require_events_table(reader pipeline.consumers) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.require_read_committed(me pipeline.consumers) FROM PUBLIC;
 
@@ -3212,6 +3457,10 @@ REVOKE ALL ON FUNCTION pipeline.set_consumer_state(consumer text, state text) FR
 
 REVOKE ALL ON FUNCTION pipeline.start_seq(start text) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.start_seq(start text, events_table text) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.visibility_of(consumer text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.wake_consumer(consumer text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.with_events(reader pipeline.consumers, handed public.consumer_records[]) FROM PUBLIC;
