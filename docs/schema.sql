@@ -371,7 +371,7 @@ begin
         raise undefined_object using message = format('there is no consumer %L', drop_consumer.name),
             hint = 'See all: select name from pipeline.consumers.';
     end if;
-    delete from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(gone);
+    delete from pipeline.consumer_progress p where p.consumer_id in (gone.id, -gone.id, 1000000000 + gone.id);  -- see progress_id
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
@@ -984,8 +984,8 @@ CREATE FUNCTION pipeline.refuse_unaware_reader() RETURNS trigger
 begin
     if current_setting('pipeline.reads_events_tables', true) is distinct from 'on' then
         raise object_in_use using
-            message = format('consumer %L reads %s, and a server of a version before would read the default table',
-                old.name, old.events_table),
+            message = 'consumer ' || quote_literal(old.name) || ' reads ' || old.events_table
+                || ', and a server of a version before would read the default table',
             hint = 'Connect to a server of this version.';
     end if;
     return new;

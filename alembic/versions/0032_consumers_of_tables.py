@@ -21,8 +21,8 @@ as $$
 begin
     if current_setting('pipeline.reads_events_tables', true) is distinct from 'on' then
         raise object_in_use using
-            message = format('consumer %L reads %s, and a server of a version before would read the default table',
-                old.name, old.events_table),
+            message = 'consumer ' || quote_literal(old.name) || ' reads ' || old.events_table
+                || ', and a server of a version before would read the default table',
             hint = 'Connect to a server of this version.';
     end if;
     return new;

@@ -239,3 +239,16 @@ def test_a_revision_of_a_later_version_is_refused_and_nothing_changes(database_d
         change(database_dsn)
     assert migrations.current(database_dsn) == UNKNOWN
     assert tables(database_dsn) == before
+
+
+def test_the_version_before_is_kept_away_from_consumers_of_other_events_tables(database_dsn: str):
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        connection.execute(
+            "insert into pipeline.consumers (name, kind, position, events_table) values ('audit', 'cursor', 0, 'a.b')"
+        )
+        with pytest.raises(Exception, match="does not know: audit"):
+            migrations.downgrade(database_dsn, "0030")
+        assert migrations.current(database_dsn) == "0032"
+        connection.execute("select pipeline.drop_consumer('audit')")
+    migrations.downgrade(database_dsn, "0030")
+    assert migrations.current(database_dsn) == "0030"
