@@ -1,4 +1,4 @@
-"""How the JVM of a run starts: for few events with what is up soonest, for many as Java does by itself."""
+"""How the JVM of a run starts: soonest for few events, with a tight heap for some, as Java does by itself for many."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from pipeline.exports.java import Java
 
 FEW_EVENTS = 200_000
 """A run of so many ends before the optimising compiler and a parallel collector have paid for themselves."""
+SOME_EVENTS = 2_000_000
+"""A run of so many has no use for more than one thread that collects garbage."""
+TIGHT = "-XX:+UseSerialGC -XX:MaxNewSize=64m -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=15"
+"""The heap grows with what it holds; by itself it grows to its limit, whatever it holds."""
+_ARENAS = "MALLOC_ARENA_MAX"
 SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 THEIRS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
@@ -29,8 +34,10 @@ def options(
     """
     if not re.match(r"local(\[|$)", master) or any(environment.get(name) for name in THEIRS):
         return {}
-    if events is None or events > FEW_EVENTS:
+    if events is None or events > SOME_EVENTS:
         return {}
+    if events > FEW_EVENTS:
+        return {"SPARK_SUBMIT_OPTS": f"{TIGHT} {_QUIET}", _ARENAS: environment.get(_ARENAS, "2")}
     archive = data_dir.absolute() / "java" / f"classes-{_key(java)}.jsa"
     if archive.is_file():
         return _variables(f'"-XX:SharedArchiveFile={archive}"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import platform
 import sys
@@ -35,3 +36,13 @@ class Guarded:
             said = " ".join(str(error).split())
             where = f"on {platform.node()}, with {sys.executable}: " if self._named else ""
             raise TaskFailed(f"{where}{type(error).__name__}: {said}") from error
+        finally:
+            give_memory_back()
+
+
+def give_memory_back() -> None:
+    """What is not used any more: a worker stays for tasks to come, while others need its memory."""
+    if arrow := sys.modules.get("pyarrow"):
+        arrow.default_memory_pool().release_unused()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc has it
+        trim(0)

@@ -26,10 +26,18 @@ def test_a_small_run_starts_soon_and_leaves_an_archive_for_the_next(tmp_path: Pa
     assert another["LAKE_CLASS_ARCHIVE"] != str(archive)
 
 
+def test_a_run_of_some_events_has_a_heap_that_grows_with_what_it_holds(tmp_path: Path) -> None:
+    for events in (jvm.FEW_EVENTS + 1, jvm.SOME_EVENTS):
+        found = jvm.options(JAVA, "local[2]", events, tmp_path, {})
+        assert jvm.TIGHT in found["SPARK_SUBMIT_OPTS"] and found["MALLOC_ARENA_MAX"] == "2"
+        assert "LAKE_CLASS_ARCHIVE" not in found
+    assert jvm.options(JAVA, "local", events, tmp_path, {"MALLOC_ARENA_MAX": "4"})["MALLOC_ARENA_MAX"] == "4"
+
+
 @pytest.mark.parametrize(
     ("master", "events", "environment"),
     [
-        ("local[*]", jvm.FEW_EVENTS + 1, {}),
+        ("local[*]", jvm.SOME_EVENTS + 1, {}),
         ("local[*]", None, {}),
         ("spark://host:7077", 1, {}),
         *(("local[2]", 1, {name: "-XX:+UseParallelGC"}) for name in jvm.THEIRS),
