@@ -7,6 +7,8 @@ from dataclasses import dataclass
 SMALLEST, LARGEST = 250_000, 5_000_000
 """Rows of a segment: it ends with the first transaction behind so many. They grow with the log, so that a hundred or so
 are enough for any: planning the history of one row costs 35 µs a partition."""
+FEWEST = 200
+"""A transaction is never in tables of less."""
 SHARE = 8
 """A segment has an eighth of the log."""
 BYTES_OF_ROW = 256
@@ -32,12 +34,16 @@ class Sizes:
 
     @property
     def largest(self) -> int:
-        """Rows of a table."""
+        """Rows of a table: more have only those of one transaction, in several tables."""
+        return max(FEWEST, self._most)
+
+    @property
+    def _most(self) -> int:
         return min(LARGEST, self.smallest * (LARGEST // SMALLEST))
 
     def full(self, events: int) -> int:
         """Rows of a segment, where the log has so many events."""
-        return min(self.largest, max(self.smallest, events // SHARE))
+        return min(self._most, max(self.smallest, events // SHARE))
 
     def is_worth(self, rows: int, events: int) -> bool:
         """Whether a segment of so many rows becomes a partition."""
