@@ -11,6 +11,7 @@ import pytest
 from pipeline.api.routes import metrics
 from pipeline.cli.render import consumers as render
 from pipeline.config.routes import Route
+from pipeline.log import dead_letters
 from pipeline.log.readers import Readers
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate.status import Status
@@ -104,6 +105,18 @@ def test_a_dead_letter_keeps_its_event_and_comes_again(routed: Routed) -> None:
     routed.log.execute(f"delete from {AUDIT}")
     assert routed.log.execute("select pipeline.retry_dead('c')").fetchone() == (1,)
     assert [item.record for item in client.receive()] == [{"id": 1, "v": "a"}]
+
+
+def test_a_change_that_could_not_be_written_there_comes_when_it_is_retried(routed: Routed) -> None:
+    client = elsewhere(routed.log)
+    routed.log.execute(f"alter table {AUDIT} add constraint no_bad check (record ->> 'v' <> 'bad')")
+    routed.staged.commit(insert("audit", id=1, v="bad"), insert("audit", id=2, v="good"))
+    move(routed.staged.shuffler(routes=(ROUTE,), on_poison="park"))
+    assert [item.pk for item in client.receive()] == ["2"]
+    routed.log.execute(f"alter table {AUDIT} drop constraint no_bad")
+    dead_letters.request_retry(routed.log, None)
+    routed.moved()
+    assert [(item.pk, item.record["v"]) for item in client.receive()] == [("1", "bad")]
 
 
 def test_retention_of_that_table_waits_for_it_and_of_the_default_one_does_not(routed: Routed) -> None:
