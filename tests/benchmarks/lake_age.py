@@ -162,21 +162,23 @@ def _costs(cluster: Cluster, database: psycopg.Connection[Any], book: Ledger, na
 
 
 def _cost(database: psycopg.Connection[Any], folder: Path, act: Any) -> Cost:
-    before, sizes, began = _blocks(database), _sizes(folder), time.process_time()
+    before, sizes, began = blocks_read(database), file_sizes(folder), time.process_time()
     act()
     seconds = time.process_time() - began
-    new = {path: size for path, size in _sizes(folder).items() if sizes.get(path) != size}
-    return Cost(_blocks(database) - before, seconds, sum(new.values()))
+    new = {path: size for path, size in file_sizes(folder).items() if sizes.get(path) != size}
+    return Cost(blocks_read(database) - before, seconds, sum(new.values()))
 
 
-def _blocks(database: psycopg.Connection[Any]) -> float:
+def blocks_read(database: psycopg.Connection[Any]) -> float:
+    """Blocks that sessions have read of the tables of ours, from the cache or not."""
     time.sleep(1.5)  # until other sessions have told what they read
     database.execute("select pg_stat_force_next_flush()")
     [(blocks,)] = database.execute(_BLOCKS).fetchall()
     return float(blocks)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Bytes of each file in it."""
     return {str(path): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 

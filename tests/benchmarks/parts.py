@@ -21,6 +21,7 @@ from tests.benchmarks import (
     follower_slot,
     held,
     lake_age,
+    lake_year,
     latency,
     records,
     rpc_latency,
@@ -66,6 +67,11 @@ def _drained(name: str) -> Part:
     return lambda b: drains.report(name, b.cluster, b.scale, b.runs, b.only, b.classes, b.figures)
 
 
+def _lake_age(bench: Bench) -> None:
+    lake_age.report(bench.cluster, bench.figures, bench.scale)
+    lake_year.report(bench.cluster, bench.figures, bench.scale, bench.docs)
+
+
 PARTS: dict[str, Part] = {
     **{name: _drained(name) for name in BACKLOGS},
     catchup.NAME: lambda b: catchup.report(b.cluster, b.figures, b.scale, b.runs),
@@ -77,7 +83,7 @@ PARTS: dict[str, Part] = {
     small_batches.NAME: lambda b: small_batches.report(b.cluster, b.figures, b.scale, b.runs),
     held.NAME: lambda b: held.report(b.cluster, b.figures, b.scale),
     "lake": lambda b: exports.report(b.cluster, b.figures, b.scale, b.runs),
-    lake_age.NAME: lambda b: lake_age.report(b.cluster, b.figures, b.scale),
+    lake_age.NAME: _lake_age,
     stream_latency.NAME: lambda b: stream_latency.report(b.cluster, b.figures, b.scale, b.runs, b.only, b.classes),
     stream_throughput.NAME: lambda b: stream_throughput.report(b.cluster, b.figures, b.scale, b.runs),
     records.NAME: lambda b: records.report(b.cluster, b.figures, b.scale, b.runs),
