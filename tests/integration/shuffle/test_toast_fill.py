@@ -34,6 +34,8 @@ def test_an_update_of_a_row_that_was_read_has_its_unchanged_values(stage: Fillin
     """The row's insert is staged as what a snapshot had read; once in the segment of its update, once before it."""
     stage.arrive()
     for key in (2, 3):
+        # A message is staged, and so is what comes behind it.
+        stage.run("select pg_logical_emit_message(true, 'note', '')")
         stage.run(f"insert into {jobs} values ({big('c')}, {key}, {big('d')}, 0)")
         if key == 2:
             stage.run(f"update {jobs} set n = 1 where id = 2")
