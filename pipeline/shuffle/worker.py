@@ -1,4 +1,4 @@
-"""The shuffler: the one writer of the events tables, on the session that holds the shuffle role's lock."""
+"""The shuffler: moves what is staged into the events tables, on the session that holds the shuffle role's lock."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ EMPTY_EVERY = 1.0
 class Shuffler:
     """Moves whole transactions from staging into the events tables; changes that no route matches into `table`.
 
-    `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else: while the lock
-    is held there is no other writer, so seq becomes visible in order and a reader of `seq > last` misses nothing.
+    `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else. While it holds the
+    watermark's row there is no other writer, so seq becomes visible in order, and readers of `seq > last` miss nothing.
     Routes take effect at the watermark; the first step raises ConfigError for a `table` that cannot be the default.
     `stopping` is called while a large transaction is awaited. `retention`: seconds that events are kept, for the size
     of partitions. `on_poison`: what to do with a change that cannot be written; with "stop", `poison` is that change,
