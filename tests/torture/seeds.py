@@ -39,6 +39,9 @@ READ = "public.*"
 """What is read: of tables that change their form, what a row was cannot be told by a key alone."""
 SLOW_PACE = 0.004
 """Seconds between two steps while a fault has not hit yet: it is to hit a system at work."""
+APART = 0.012
+"""Seconds between two steps where ways are forced: what is committed together is one batch, and only one of plain rows
+is written at once."""
 _SECOND_OPINION = "torture_second"
 
 
@@ -173,7 +176,9 @@ def _work(plan: Plan, worker_pool: WorkerPool, faults: Faults) -> None:
             faults.begin(item)
             continue
         worker_pool.take(item)
-        if faults.pending:
+        if plan.ways != "default":
+            time.sleep(APART)
+        elif faults.pending:
             time.sleep(SLOW_PACE)
     worker_pool.finish()
     faults.finish()
