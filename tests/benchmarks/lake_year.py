@@ -136,7 +136,6 @@ class Look:
     memory_mb: float
     status_blocks: float
     status_seconds: float
-    compaction_blocks: float
     compaction_seconds: float
     lake_files: float
     """Of the manifest, and states."""
@@ -166,12 +165,16 @@ def _add(figures: Table, looks: dict[int, Look], docs: Path | None) -> None:
         name = what.replace("_", ": ", 1)
         pattern = "{:,.2f}" if what.endswith("seconds") else "{:,.0f}"
         figures.add(NAME, f"year, {name}, day {min(looks)}", [first[what]], pattern)
-        figures.add(NAME, f"year, {name}, day {max(looks)} ÷ that", [last[what] / first[what]], "{:.2f}", most=LIMIT)
+        if what == "memory_mb":  # too little for its ratio to say anything
+            figures.add(NAME, f"year, {name}, day {max(looks)}", [last[what]], pattern)
+        else:
+            figures.add(
+                NAME, f"year, {name}, day {max(looks)} ÷ that", [last[what] / first[what]], "{:.2f}", most=LIMIT
+            )
     if docs is not None:
         drawn = {
             "run: blocks": "run_blocks",
             "status: blocks": "status_blocks",
-            "memory": "memory_mb",
             "files": "lake_files",
         }
         series = {
@@ -231,7 +234,6 @@ def _look(cluster: Cluster, database: psycopg.Connection[Any], book: Ledger, val
         run.memory,
         status.blocks,
         status.seconds,
-        compaction.blocks,
         compaction.seconds,
         len(all_files(book.root)),
     )
