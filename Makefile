@@ -112,11 +112,12 @@ bench-%: $(VENV)/.bench
 $(VENV)/spark-classes.jsa: | $(VENV)/.dev
 	@$(BIN)/python -m tests.fixtures.class_archive $@ 2>/dev/null || touch $@
 
-# The DuckDB that has an extension for Iceberg in a package, away from the one of constraints.txt. Without it its test is
-# left out.
+# The DuckDB that has extensions for Iceberg and Postgres in packages, away from the one of constraints.txt. Without it
+# its test is left out.
 $(VENV)/.duckdb-iceberg: | $(VENV)/.dev
 	@$(BIN)/python -m venv $(VENV)/duckdb-iceberg && $(VENV)/duckdb-iceberg/bin/python -m pip install --quiet \
-	  --disable-pip-version-check duckdb==1.5.5 duckdb-extension-avro==1.5.5 duckdb-extension-iceberg==1.5.5 || true
+	  --disable-pip-version-check duckdb==1.5.5 duckdb-extension-avro==1.5.5 duckdb-extension-iceberg==1.5.5 \
+	  duckdb-extension-postgres-scanner==1.5.5 || true
 	@touch $@
 
 # An object store for tests, away from ours: it brings a hundred megabytes. Without it its tests are left out.

@@ -1,13 +1,15 @@
-"""One Spark session in which four ways of writing typed Parquet from the log take turns. A process of its own.
+"""One Spark session in which ways of writing typed Parquet from the log take turns. A process of its own.
 
-python tests/benchmarks/export_contenders.py JSON, with {"dsn", "jdbc_url", "jar", "folder", "upto", "runs", "only"};
-prints one JSON line a run, then one about memory.
+python tests/benchmarks/export_contenders.py JSON, with {"dsn", "postmaster", "jdbc_url", "jar", "duckdb", "folder",
+"upto", "runs", "only"}; prints one JSON line a run, then one about memory.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from lake.changes import exporter, plan
 from lake.cluster import our_modules
 from lake.folder import Folder
 from pyspark_sequin_events import catalog
+from tests.benchmarks.processes import tree_cpu_seconds
 
 EVENTS = "public.sequin_events"
 TYPES = {
@@ -41,6 +44,15 @@ TYPES = {
 """Of bench_rows: in Spark, in Postgres."""
 COMMON = "seq, source_epoch, commit_lsn, commit_idx, action, committed_at"
 TYPED = ", ".join(f"(record->>'{name}')::{postgres} as {name}" for name, (_, postgres) in TYPES.items())
+SCANNER = f"""
+import sys
+import duckdb
+dsn, to, *extensions = sys.argv[1:]
+for extension in extensions:
+    duckdb.sql(f"load '{{extension}}'")
+duckdb.sql(f"attach '{{dsn}}' as log (type postgres, read_only)")
+duckdb.sql(f"copy (select {COMMON}, {TYPED} from log.{EVENTS}) to '{{to}}' (format parquet, compression zstd)")
+"""
 
 
 class Contenders:
@@ -49,6 +61,7 @@ class Contenders:
     def __init__(self, spark: SparkSession, settings: dict[str, Any]) -> None:
         self._spark = spark
         self._dsn, self._url, self._upto = settings["dsn"], settings["jdbc_url"], settings["upto"]
+        self._duckdb: list[str] = settings["duckdb"]
 
     def ours(self, folder: Path) -> None:
         """The change export as `pipeline export run` does it: plan, files, checksums, ledger, manifest."""
@@ -97,6 +110,12 @@ class Contenders:
             if writer:
                 writer.close()
 
+    def duckdb(self, folder: Path) -> None:
+        """DuckDB's scanner of Postgres, all threads, one file, with the start of its process."""
+        folder.mkdir(parents=True)
+        program, *extensions = self._duckdb
+        subprocess.run([program, "-c", SCANNER, self._dsn, str(folder / "events.parquet"), *extensions], check=True)
+
     def _jdbc(self, query: str) -> DataFrame:
         return (
             self._spark.read.format("jdbc")
@@ -130,20 +149,33 @@ def main(settings: dict[str, Any]) -> None:
     for run in range(settings["runs"] + 1):
         for name, act in ways.items():
             folder = Path(settings["folder"]) / f"{name}-{run}"
-            began = time.monotonic()
+            began, cpu = time.monotonic(), _cpu(settings)
             act(folder)
-            seconds = time.monotonic() - began
+            seconds, cpu = time.monotonic() - began, _cpu(settings) - cpu
             files = [
                 path for path in folder.rglob("*.parquet") if "days" not in path.parts
             ]  # those are names of others
             size = sum(path.stat().st_size for path in files)
             rows = sum(pq.read_metadata(path).num_rows for path in files)
-            shown = {"name": name, "run": run, "seconds": seconds, "files": len(files), "bytes": size, "rows": rows}
+            shown = {
+                "name": name,
+                "run": run,
+                "seconds": seconds,
+                "cpu": cpu,
+                "files": len(files),
+                "bytes": size,
+                "rows": rows,
+            }
             print(json.dumps(shown), flush=True)
             shutil.rmtree(folder)
     java = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     print(json.dumps({"driver_mb": _peak("self"), "jvm_mb": _peak(java)}), flush=True)
     spark.stop()
+
+
+def _cpu(settings: dict[str, Any]) -> float:
+    """CPU seconds so far of this process, those that it has started, and Postgres."""
+    return tree_cpu_seconds(os.getpid()) + tree_cpu_seconds(settings["postmaster"])
 
 
 def _peak(pid: int | str) -> float:

@@ -1,4 +1,7 @@
-"""The lake: 3 M events to typed Parquet by Spark, ours beside Spark's JDBC source and a single process."""
+"""The lake: 3 M events to typed Parquet by Spark, ours beside Spark's JDBC source, DuckDB and a single process.
+
+Files of changes alone: nobody else folds them into current states. Whole runs are in `lake-runs`.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from pipeline.postgres import connections, migrations
 from tests.benchmarks import debezium
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
 from tests.benchmarks.table import Table
+from tests.benchmarks.usage import postmaster
 from tests.fixtures.postgres import Cluster
 
 EVENTS = 3_000_000
@@ -30,6 +34,7 @@ NAMES = {
     "jdbc_from_json": "Spark JDBC, from_json",
     "jdbc_typed": "Spark JDBC, typed in SQL",
     "single_process": "single process, ADBC and pyarrow",
+    "duckdb": "DuckDB, its scanner of Postgres",
 }
 GOALS = {"jdbc_from_json": 1.4, "jdbc_typed": 1.0, "single_process": 1 / 1.3}
 """How many times their rate ours should reach."""
@@ -54,14 +59,16 @@ RECORD = """jsonb_build_object(
 
 
 def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
-    """Time the four, then ours alone over four times as many events: the driver's memory must not grow."""
+    """Time them all, then ours alone over four times as many events: the driver's memory must not grow."""
     cluster.drop(DATABASE)
     cluster.create(DATABASE)
     try:
         events = max(10_000, round(EVENTS * scale))
         fill(cluster, events)
         jar = _jdbc_jar()
-        _add(figures, events, _run(cluster, events, runs, [n for n in NAMES if jar or not n.startswith("jdbc")], jar))
+        left_out = {"duckdb"} if not _duckdb() else set()
+        left_out |= {name for name in NAMES if name.startswith("jdbc") and not jar}
+        _add(figures, events, _run(cluster, events, runs, [name for name in NAMES if name not in left_out], jar))
         small = _run(cluster, events, 0, ["ours"], jar)["memory"]
         fill(cluster, 4 * events)
         large = _run(cluster, 4 * events, 0, ["ours"], jar)["memory"]
@@ -114,12 +121,14 @@ def _run(cluster: Cluster, events: int, runs: int, only: list[str], jar: str | N
     dsn = cluster.dsn(DATABASE)
     parts = conninfo_to_dict(cluster.tcp_dsn(DATABASE))
     url = f"jdbc:postgresql://{parts['host']}:{parts['port']}/{DATABASE}?user={parts['user']}"
-    found: dict[str, Any] = {"seconds": defaultdict(list), "bytes": {}, "files": {}}
+    found: dict[str, Any] = {"seconds": defaultdict(list), "cpu": defaultdict(list), "bytes": {}, "files": {}}
     with tempfile.TemporaryDirectory(prefix="wal-bench-lake-") as folder:
         settings = {
             "dsn": dsn,
+            "postmaster": postmaster(cluster),
             "jdbc_url": url,
             "jar": jar,
+            "duckdb": _duckdb(),
             "folder": folder,
             "upto": events,
             "runs": runs,
@@ -127,7 +136,7 @@ def _run(cluster: Cluster, events: int, runs: int, only: list[str], jar: str | N
         }
         child = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("export_contenders.py")), json.dumps(settings)],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "spark"), "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'spark'}{os.pathsep}{ROOT}", "PYSPARK_PYTHON": sys.executable},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -147,9 +156,13 @@ def _take(found: dict[str, Any], said: dict[str, Any], events: int) -> None:
     else:
         if said["rows"] != events:
             raise BenchmarkFailed(f"{said['name']} wrote {said['rows']} rows of {events}")
-        print(f"lake, run {said['run']}: {NAMES[said['name']]}: {said['seconds']:.2f} s", flush=True)
+        print(
+            f"lake, run {said['run']}: {NAMES[said['name']]}: {said['seconds']:.2f} s, {said['cpu']:.1f} CPU s",
+            flush=True,
+        )
         if said["run"]:  # the first warms up
             found["seconds"][said["name"]].append(said["seconds"])
+            found["cpu"][said["name"]].append(said["cpu"])
         found["bytes"][said["name"]], found["files"][said["name"]] = said["bytes"], said["files"]
 
 
@@ -159,13 +172,30 @@ def _add(figures: Table, events: int, found: dict[str, Any]) -> None:
     for name, seconds in found["seconds"].items():
         figures.add("lake", f"{NAMES[name]}: events/s", [events / each for each in seconds])
         figures.add("lake", f"{NAMES[name]}: MB in {found['files'][name]} files", [found["bytes"][name] / 1e6])
+    for name, cpu in found["cpu"].items():
+        figures.add("lake", f"{NAMES[name]}: CPU s, Postgres included", cpu, "{:.1f}")
     for name, least in GOALS.items():
         if seconds := found["seconds"].get(name):
             ratios = [theirs / mine for theirs, mine in zip(seconds, ours, strict=True)]
             figures.add("lake", f"pipeline export ÷ {NAMES[name]}", ratios, "{:.2f}", least=round(least, 2))
         else:
             figures.note("lake", NAMES[name], "left out")
+    if theirs := found["seconds"].get("duckdb"):
+        ratios = [their / mine for their, mine in zip(theirs, ours, strict=True)]
+        figures.add("lake", f"pipeline export ÷ {NAMES['duckdb']}", ratios, "{:.2f}")
+    else:
+        figures.note("lake", NAMES["duckdb"], "left out")
     figures.add("lake", "pipeline export: s", [median(ours)], "{:.1f}")
+
+
+def _duckdb() -> list[str]:
+    """The Python of an environment with DuckDB's scanner of Postgres, and the extension; `make test` makes it."""
+    folder = Path(sys.prefix) / "duckdb-iceberg"
+    pattern = "lib/python*/site-packages/duckdb_extension_postgres_scanner/**/*.duckdb_extension"
+    found = sorted(map(str, folder.glob(pattern)))
+    if not found:
+        print(f"lake: DuckDB is left out: {folder} has no duckdb-extension-postgres-scanner", flush=True)
+    return [str(folder / "bin" / "python"), *found] if found else []
 
 
 def _jdbc_jar() -> str | None:

@@ -258,7 +258,7 @@ def test_a_large_state_waits_for_more_changes_and_nothing_is_lost_by_that(
     assert not has_work(exported)
 
 
-def test_a_large_state_that_waits_follows_its_table_at_once_when_that_is_altered(
+def test_a_large_state_that_waits_follows_its_table_at_once_when_that_is_altered_or_emptied(
     exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lake.states.waiting.SMALL", 0)
@@ -271,6 +271,9 @@ def test_a_large_state_that_waits_follows_its_table_at_once_when_that_is_altered
     assert list(fold(exported, spark, latest_age=HOUR)) == ["public.single"]
     assert_is_replay(latest(exported, "single"), exported, "single")
     assert has_work(exported, age="1s") is False
+    exported.replicate("truncate public.single", "insert into public.single (id, later) values (2000004, 'x')")
+    assert list(fold(exported, spark, latest_age=HOUR)) == ["public.single"]
+    assert_is_replay(latest(exported, "single"), exported, "single")
 
 
 HOUR = 3600.0

@@ -132,7 +132,12 @@ def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pe
     is_same = versions and (versions[-1].dataset, versions[-1].form_id) == (dataset, foldings[-1].form.form.id)
     if is_same and known and known.dataset == dataset and len(foldings) == 1 and not foldings[0].sources:
         return None
-    may_wait = known and known.dataset == dataset and waiting.may_wait(foldings, versions[-1] if versions else None)
+    may_wait = (
+        known
+        and known.dataset == dataset
+        and waiting.may_wait(foldings, versions[-1] if versions else None)
+        and not waiting.empties_table(lake, tables.files(table, max(upto, lake.ledger.folded_upto(lake.id))))
+    )
     return Pending(dataset, table.root, upto, foldings, waits=known.id if known and may_wait else None)
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
+from lake.changes.files import ChangeFile
 from lake.identity import Lake
 from lake.ledger import bigints
 from lake.states.ledger import Root
 from lake.states.plan import Folding, StateVersion
+from lake.storage import reading
 
 SMALL = 1024 * 1024
 """Bytes of all files of a state up to which it is written at each run."""
@@ -53,6 +57,18 @@ def may_wait(foldings: Sequence[Folding], newest: StateVersion | None) -> bool:
     if folding.base != newest or folding.rekeyed is not None or not is_same or refused:
         return False
     return sum(file.bytes for file in newest.files) > SMALL and folding.rows * PART < newest.rows
+
+
+def empties_table(lake: Lake, files: Iterable[ChangeFile]) -> bool:
+    """Whether these changes have a truncate, one of which changes every row; so does what cannot be read."""
+    try:
+        for file in files:
+            with reading.parquet(lake.root / file.path) as opened:
+                if pc.any(pc.equal(opened.read(["action"]).column(0), "truncate")).as_py():
+                    return True
+    except OSError:  # the fold says which, and why
+        return True
+    return False
 
 
 def waiting(lake: Lake) -> dict[Root, Waiting]:
