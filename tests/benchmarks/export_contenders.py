@@ -114,7 +114,10 @@ class Contenders:
         """DuckDB's scanner of Postgres, all threads, one file, with the start of its process."""
         folder.mkdir(parents=True)
         program, *extensions = self._duckdb
-        subprocess.run([program, "-c", SCANNER, self._dsn, str(folder / "events.parquet"), *extensions], check=True)
+        subprocess.run(
+            [program, "-c", SCANNER, self._dsn.replace("'", "''"), str(folder / "events.parquet"), *extensions],
+            check=True,
+        )
 
     def _jdbc(self, query: str) -> DataFrame:
         return (

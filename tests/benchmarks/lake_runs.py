@@ -5,7 +5,6 @@ Each begins and ends a session of Spark, as a scheduled run does with PIPELINE_E
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,10 +17,9 @@ from psycopg import Connection
 from tests.benchmarks.backlog import SOURCE_DATABASE
 from tests.benchmarks.contenders import OF_A_BACKLOG, wait_for_events
 from tests.benchmarks.errors import BenchmarkFailed
-from tests.benchmarks.processes import QUIET_CORES, OtherPrograms, cpu_seconds, tree_cpu_seconds
+from tests.benchmarks.processes import machine_seconds
 from tests.benchmarks.server import DATABASE, PipelineServer, serve
 from tests.benchmarks.table import Table
-from tests.benchmarks.usage import postmaster
 from tests.fixtures.postgres import Cluster
 
 NAME, SLOT = "lake-runs", "lake_runs"
@@ -36,18 +34,16 @@ CPU_OF_FEW = {1: 15, 5: 18}
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds, and CPU seconds of the run with all its processes, and of Postgres meanwhile."""
+    """Seconds, and CPU seconds of all programs meanwhile: the run's own end where their parents have no word of it."""
 
     seconds: float
     cpu: float
-    of_postgres: float
 
 
 class Log:
     """A source of small tables, a server that follows it, and the lake of its log."""
 
-    def __init__(self, cluster: Cluster, server: PipelineServer, source: Connection, database: Connection) -> None:
-        self._cluster = cluster
+    def __init__(self, server: PipelineServer, source: Connection, database: Connection) -> None:
         self._server = server
         self._source = source
         self._database = database
@@ -61,14 +57,9 @@ class Log:
 
     def export(self) -> Run:
         """Raises BenchmarkFailed when it fails, or the lake then lacks an event."""
-        head = postmaster(self._cluster)
-        started, mine, theirs = time.monotonic(), cpu_seconds(os.getpid(), reaped=True), tree_cpu_seconds(head)
+        started, cpu = time.monotonic(), machine_seconds()
         self._server.run("export", "run")
-        run = Run(
-            time.monotonic() - started,
-            cpu_seconds(os.getpid(), reaped=True) - mine,
-            max(0.0, tree_cpu_seconds(head) - theirs),
-        )
+        run = Run(time.monotonic() - started, machine_seconds() - cpu)
         row = self._database.execute("select sum(rows) from pipeline.exports where state = 'committed'").fetchone()
         if row is None or row[0] != self._changes:
             raise BenchmarkFailed(f"{row} rows are in the lake, {self._changes} changes in the log")
@@ -77,7 +68,6 @@ class Log:
 
 def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
     """The first run of each of SIZES, then `runs` runs for each of FEW."""
-    others: list[float] = []
     for tables, rows in SIZES:
         count, each = (max(1, round(tables * scale)), rows) if tables > rows else (tables, max(1, round(rows * scale)))
         what = f"{count:,} tables of {each:,} rows"
@@ -86,25 +76,21 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
                 _each(count, f"insert into rows_%s select g, 0, 'row ' || g from generate_series(1, {each}) g"),
                 count * each,
             )
-            meter = OtherPrograms(postmaster(cluster))
             run = log.export()
             _add(figures, f"{what}, their first run", [run], most=MOST_SECONDS if (tables, rows) == SIZES[0] else None)
             if (tables, rows) == SIZES[1]:
-                for few in FEW:
+                for few in (few for few in FEW if few <= count):
                     found = []
                     for _ in range(runs):
                         log.change(_each(few, "update rows_%s set n = n + 1 where id = 1"), few)
                         found.append(log.export())
                     _add(figures, f"{few} changed row{'s in as many tables' * (few > 1)}", found, cpu=CPU_OF_FEW[few])
-        others.append(meter.cores())
-    figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
 
 
 def _add(figures: Table, what: str, found: list[Run], most: float | None = None, cpu: float | None = None) -> None:
     print(f"{NAME}, {what}: " + ", ".join(f"{run.seconds:.1f} s ({run.cpu:.1f} CPU s)" for run in found), flush=True)
     figures.add(NAME, f"{what}: s", [run.seconds for run in found], "{:.1f}", most=most)
-    figures.add(NAME, f"{what}: CPU s", [run.cpu for run in found], "{:.1f}", most=cpu)
-    figures.add(NAME, f"{what}: CPU s of Postgres", [run.of_postgres for run in found], "{:.1f}")
+    figures.add(NAME, f"{what}: CPU s of all programs", [run.cpu for run in found], "{:.1f}", most=cpu)
 
 
 @contextmanager
@@ -120,7 +106,7 @@ def _log(cluster: Cluster, tables: int) -> Iterator[Log]:
             settings = {**OF_A_BACKLOG, "PIPELINE_EXPORT_DIR": str(Path(folder) / "lake")}
             with serve(cluster, SLOT, settings=settings) as server, cluster.connect(DATABASE) as database:
                 server.wait_active(source)
-                yield Log(cluster, server, source, database)
+                yield Log(server, source, database)
                 server.require_steady()
     finally:
         cluster.drop(SOURCE_DATABASE)

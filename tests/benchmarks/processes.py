@@ -61,11 +61,11 @@ class OtherPrograms:
     def __init__(self, *running: int) -> None:
         """`running`: our programs that will not have ended when `cores` is called; their children count with them."""
         self._running = running
-        self._busy, self._mine, self._at = _machine_seconds(), self._own_seconds(), time.monotonic()
+        self._busy, self._mine, self._at = machine_seconds(), self._own_seconds(), time.monotonic()
 
     def cores(self) -> float:
         """Call it when all programs started meanwhile have ended: only then their time counts as ours."""
-        others = (_machine_seconds() - self._busy) - (self._own_seconds() - self._mine)
+        others = (machine_seconds() - self._busy) - (self._own_seconds() - self._mine)
         return max(0.0, others / (time.monotonic() - self._at))
 
     def _own_seconds(self) -> float:
@@ -93,7 +93,7 @@ def running(command: list[Any], *, grace: float = 0.0, **options: Any) -> Iterat
         process.wait()
 
 
-def _machine_seconds() -> float:
+def machine_seconds() -> float:
     """CPU time of all programs and of what the hypervisor took away, over all cores."""
     times = psutil.cpu_times()
     return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
