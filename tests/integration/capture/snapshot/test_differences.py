@@ -293,12 +293,13 @@ def test_a_table_that_ddl_wrote_anew_is_settled(stage: Stage, reading: ReadingTa
     number = reading.begin("written", "differences")
     reading.finish(number)
     reading.expect_equal("written")
-    # The watch of the source may find the same once more, afterwards.
+    # The watch of the source may find the same once more: afterwards, or before that, behind the last update of row 4.
     left = (
         "select kind from pipeline.rewrites where table_name = 'rewritten' and settled_at is null and kind <> 'values'"
     )
     assert stage.look(left) == []
-    assert [pk for action, pk in appended(stage, number) if action == "update"] == ["1", "2", "3"]
+    updated = [pk for action, pk in appended(stage, number) if action == "update"]
+    assert updated in (["1", "2", "3"], ["1", "2", "3", "4"])
 
 
 def test_a_transaction_that_is_open_is_waited_for(stage: Stage, reading: ReadingTables):
