@@ -117,6 +117,7 @@ class Contenders:
         subprocess.run(
             [program, "-c", SCANNER, self._dsn.replace("'", "''"), str(folder / "events.parquet"), *extensions],
             check=True,
+            stdout=sys.stderr,  # where its bar of progress goes: our own output is read line by line
         )
 
     def _jdbc(self, query: str) -> DataFrame:
