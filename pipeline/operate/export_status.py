@@ -9,7 +9,7 @@ from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra, job, ledger, window
-from pipeline.exports.ledger import Run, WaitingStates
+from pipeline.exports.ledger import HiddenState, Run, WaitingStates
 from pipeline.exports.window import Window
 from pipeline.postgres.connections import Connection
 
@@ -21,7 +21,7 @@ class ExportStatus:
     `problem`: why the next run would fail to begin, as far as can be known here.
     `waiting`: current states that lack a few changes since `waiting_since`, the oldest, and are whole up to
     `waiting_seq`, the least. `without_state`: `schema.table` of tables without a key: their changes are exported,
-    their current state is not.
+    their current state is not. `hidden`: tables without one for another reason.
     """
 
     schedule: str
@@ -37,6 +37,7 @@ class ExportStatus:
     waiting_since: datetime | None = None
     waiting_seq: int | None = None
     without_state: list[str] = field(default_factory=list)
+    hidden: list[HiddenState] = field(default_factory=list)
 
 
 def read(config: Config, connection: Connection) -> ExportStatus:
@@ -58,6 +59,7 @@ def read(config: Config, connection: Connection) -> ExportStatus:
         problem=None if off else problem,
         **vars(ledger.waiting_states(connection, config) if used else WaitingStates()),
         without_state=ledger.keyless_tables(connection) if used else [],
+        hidden=ledger.hidden_states(connection, config) if used else [],
     )
 
 
