@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pipeline.config import cron
+from pipeline.config.bucket import Bucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
-from pipeline.exports import extra, job, ledger, window
+from pipeline.exports import extra, job, ledger, reach, window
 from pipeline.exports.ledger import HiddenState, Run, WaitingStates
 from pipeline.exports.window import Window
 from pipeline.postgres.connections import Connection
@@ -61,6 +62,14 @@ def read(config: Config, connection: Connection) -> ExportStatus:
         without_state=ledger.keyless_tables(connection) if used else [],
         hidden=ledger.hidden_states(connection, config) if used else [],
     )
+
+
+def looked_into(config: Config, found: ExportStatus) -> ExportStatus:
+    """With the problem that the lake is not in its bucket, or cannot be asked for, where that is so: one request."""
+    bucket = config.exports
+    if not isinstance(bucket, Bucket) or found.off or found.problem or found.exported_seq is None:
+        return found
+    return replace(found, problem=reach.lost(bucket))
 
 
 def why_off(config: Config) -> str | None:

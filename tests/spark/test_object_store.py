@@ -30,6 +30,8 @@ from lake.states import as_of, current, engines
 from lake.storage import object_store as storage
 from lake.storage.where import ObjectPath
 from pipeline.config.settings import load
+from pipeline.exports import reach
+from pipeline.operate.export_status import ExportStatus, looked_into
 from pipeline.operate.preflight import exports as check_exports
 from pyspark_sequin_events import catalog
 from tests.fixtures.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
@@ -237,3 +239,23 @@ def test_what_is_wrong_with_a_bucket_is_said_in_one_line(store: ObjectStore, mon
     level, text, remedy = finding("s3://nobody-has-this/lake")
     assert level == "warning" and text.endswith("there is no such bucket"), text
     assert remedy == "make it, or name another"
+
+
+def test_status_says_that_a_lake_is_not_in_its_bucket(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"s3://{BUCKET}/gone"
+
+    def problem() -> str | None:
+        return looked_into(load(export_dir=url), ExportStatus("@daily", url, exported_seq=7)).problem
+
+    monkeypatch.setattr(reach, "_LOOK_SECONDS", 60.0)
+    store.faults.requests.clear()
+    assert problem() == (
+        f"{url} has no manifest, but events were exported to it; restore it, or name another PIPELINE_EXPORT_DIR to "
+        "export everything again"
+    )
+    assert store.faults.requests == [f"HEAD /{BUCKET}/gone/manifest.json"]
+    with store.files.open_output_stream(f"{BUCKET}/gone/manifest.json") as stream:
+        stream.write(b'{"lake": "22222222-0000-0000-0000-000000000000"}')
+    assert problem() is None
+    monkeypatch.setattr(reach, "_LOOK_SECONDS", 0.001)
+    assert problem() == f"{url}: the store has not answered within 0.001 s; correct AWS_ENDPOINT_URL, or start it"
