@@ -22,6 +22,7 @@ from lake.iceberg.ledger import Settings
 from lake.identity import Lake, folder_at
 from lake.kept_session import KeptSession
 from lake.states import current
+from lake.states.current import Pending
 from lake.states.ledger import Root
 from pyspark_sequin_events import catalog
 
@@ -61,11 +62,11 @@ def run(dsn: str, arguments: argparse.Namespace, kept: KeptSession) -> None:
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
         rows = 0
-        needs_spark = after < head or not all(pending.error for pending in current.outdated(lake, arguments.latest_age))
-        if needs_spark:
-            rows = _export(dsn, arguments, lake, connection, (after, head), kept)
+        pending = None if after < head else current.outdated(lake, arguments.latest_age)
+        if pending is None or not all(each.error for each in pending):
+            rows = _export(dsn, arguments, lake, connection, (after, head), kept, pending)
         else:
-            _fold(None, lake, arguments)
+            _fold(None, lake, arguments, pending)
         script.say("done", exported_upto=max(after, head), rows=rows)
 
 
@@ -76,8 +77,12 @@ def _export(
     connection: dbapi.Connection,
     bounds_of_all: tuple[int, int],
     kept: KeptSession,
+    pending: Sequence[Pending] | None,
 ) -> int:
-    """What is new, on Spark; returns how many rows there were. A crash may have left states to be folded."""
+    """What is new, on Spark; returns how many rows there were.
+
+    `pending`: states that are to be folded without anything new, as a crash may have left them; None: to be asked.
+    """
     after, head = bounds_of_all
     todo = list(catalog.ranges(connection, arguments.events_table, bounds_of_all, arguments.range_rows, MOST_RANGES))
     script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
@@ -98,20 +103,18 @@ def _export(
             )
             rows += sum(file.rows for file in files)
             script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
-        _fold(spark, lake, arguments)
+        _fold(spark, lake, arguments, current.outdated(lake, arguments.latest_age) if pending is None else pending)
     return rows
 
 
-def _fold(spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace) -> None:
+def _fold(spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace, pending: Sequence[Pending]) -> None:
     """Bring the states, then the Iceberg tables, up to what is exported."""
     try:
-        current.fold_all(
-            spark, lake, current.outdated(lake, arguments.latest_age), lambda made: script.say("state", **vars(made))
-        )
+        current.fold_all(spark, lake, pending, lambda made: script.say("state", **vars(made)))
     except ExportError:
         behind = current.outdated(lake, arguments.latest_age)
-        if all(pending.error for pending in behind):  # else they are to be as of one seq at the next run
-            _publish(lake, arguments, [pending.root for pending in behind])
+        if all(each.error for each in behind):  # else they are to be as of one seq at the next run
+            _publish(lake, arguments, [each.root for each in behind])
         raise
     _publish(lake, arguments, ())
 

@@ -1,5 +1,6 @@
 """`pipeline check` starts this: whether the bucket of a lake is reached, and may be written to.
 
+With `--look`, `pipeline status` does: whether the lake that was exported to it is there.
 What it finds is printed as JSON, one event a line: `ok`, or `unfit` with the reason.
 """
 
@@ -7,22 +8,41 @@ from __future__ import annotations
 
 import sys
 
-from lake import script
-from lake.errors import ExportError
-from lake.identity import folder_at
+from lake import layout, script
+from lake.errors import ExportError, lost
+from lake.storage import object_store, where
+from lake.storage.where import ObjectPath
 
 
 def main(argv: list[str]) -> int:
-    """Write an object, read it, remove it, and look whose lake is there. Needs no Spark and no database."""
+    """Look at the bucket. Needs no Spark and no database."""
+    url, *look = argv
     try:
-        folder = folder_at(argv[0])
-        folder.require_writable()
-        folder.identity()
+        if look:
+            _look(url)
+        else:
+            _try(url)
     except ExportError as error:
         script.say("unfit", reason=str(error))
         return 1
     script.say("ok")
     return 0
+
+
+def _look(url: str) -> None:
+    """Ask for the manifest. Somebody waits: what takes long to import is left out."""
+    at = where.parse(url)
+    if isinstance(at, ObjectPath) and not object_store.has(at / layout.MANIFEST):
+        raise lost(url)
+
+
+def _try(url: str) -> None:
+    """Write an object, read it, remove it, and look whose lake is there."""
+    from lake.identity import folder_at
+
+    folder = folder_at(url)
+    folder.require_writable()
+    folder.identity()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""A lake in a bucket: `s3://bucket/prefix`."""
+"""A lake in a bucket: `s3://bucket/prefix`. The export reads the same of it (`spark/lake/storage/where.py`).
+
+What Spark runs shares no code with the server, so a test says that they agree.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,6 @@ def parse(value: Any) -> Any:
     url = value.strip().rstrip("/")
     if not _BUCKET.fullmatch(url):
         raise ValueError(f"expected {_EXAMPLE} with the name of a bucket as S3 allows it, not {value!r}")
-    if re.search(r"//|/\.\.?(/|$)|[#?\s]", url.removeprefix("s3://")):
+    if re.search(r"//|/\.\.?(/|$)|[#?\s\x00-\x1f]", url.removeprefix("s3://")):
         raise ValueError(f"a prefix has no empty parts, no dots alone, and none of #, ? and blanks, unlike {value!r}")
     return Bucket(url)

@@ -84,6 +84,15 @@ class WaitingStates:
     waiting_seq: int | None = None
 
 
+@dataclass(frozen=True)
+class HiddenState:
+    """A table that has no current state in the lake of an events table, and why."""
+
+    events_table: str
+    table_name: str
+    reason: str
+
+
 def window(connection: Connection, config: Config) -> Window:
     """What the lake of these settings lacks.
 
@@ -166,6 +175,12 @@ def waiting_states(connection: Connection, config: Config) -> WaitingStates:
     """Those of the lake of these settings."""
     query = statement("exports", "waiting_states")
     return queries.one(connection, WaitingStates, query, {"directory": str(config.exports)}) or WaitingStates()
+
+
+def hidden_states(connection: Connection, config: Config) -> list[HiddenState]:
+    """Those of the lake of these settings, and of the lakes in it."""
+    query = statement("exports", "hidden_states")
+    return queries.rows(connection, HiddenState, query, {"directory": str(config.exports)})
 
 
 def keyless_tables(connection: Connection) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether a bucket can be a lake: asked by the code that exports, with the same credentials, as a process."""
+"""Whether a bucket can be a lake, or is one: asked by the code that exports, with its credentials, as a process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,31 @@ from pipeline.exports import job
 
 _SECONDS = 60.0
 """A store that does not answer is asked several times."""
+_LOOK_SECONDS = 5.0
+"""As long somebody waits who only wants to know how it is."""
 
 
 def unfit(bucket: Bucket) -> str | None:
-    """Why not, with the remedy; None if it can."""
+    """Why it cannot be one, with the remedy; None if it can. Writes an object, reads it and removes it."""
+    return _asked(bucket, _SECONDS)
+
+
+def lost(bucket: Bucket) -> str | None:
+    """Why the lake that was exported to it is not there, with the remedy; None if it is. One request."""
+    return _asked(bucket, _LOOK_SECONDS, "--look")
+
+
+def _asked(bucket: Bucket, seconds: float, *arguments: str) -> str | None:
     folder = str(job.scripts())
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")},
         "PYTHONPATH": os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    command = [sys.executable, str(job.scripts() / "reach.py"), str(bucket)]
+    command = [sys.executable, str(job.scripts() / "reach.py"), str(bucket), *arguments]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return f"{bucket}: the store has not answered within {_SECONDS:g} s; correct AWS_ENDPOINT_URL, or start it"
+        return f"{bucket}: the store has not answered within {seconds:g} s; correct AWS_ENDPOINT_URL, or start it"
     if done.returncode == 0:
         return None
     try:

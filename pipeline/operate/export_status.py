@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pipeline.config import cron
+from pipeline.config.bucket import Bucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
-from pipeline.exports import extra, job, ledger, window
-from pipeline.exports.ledger import Run, WaitingStates
+from pipeline.exports import extra, job, ledger, reach, window
+from pipeline.exports.ledger import HiddenState, Run, WaitingStates
 from pipeline.exports.window import Window
 from pipeline.postgres.connections import Connection
 
@@ -21,7 +22,7 @@ class ExportStatus:
     `problem`: why the next run would fail to begin, as far as can be known here.
     `waiting`: current states that lack a few changes since `waiting_since`, the oldest, and are whole up to
     `waiting_seq`, the least. `without_state`: `schema.table` of tables without a key: their changes are exported,
-    their current state is not.
+    their current state is not. `hidden`: tables without one for another reason.
     """
 
     schedule: str
@@ -37,6 +38,7 @@ class ExportStatus:
     waiting_since: datetime | None = None
     waiting_seq: int | None = None
     without_state: list[str] = field(default_factory=list)
+    hidden: list[HiddenState] = field(default_factory=list)
 
 
 def read(config: Config, connection: Connection) -> ExportStatus:
@@ -58,7 +60,16 @@ def read(config: Config, connection: Connection) -> ExportStatus:
         problem=None if off else problem,
         **vars(ledger.waiting_states(connection, config) if used else WaitingStates()),
         without_state=ledger.keyless_tables(connection) if used else [],
+        hidden=ledger.hidden_states(connection, config) if used else [],
     )
+
+
+def looked_into(config: Config, found: ExportStatus) -> ExportStatus:
+    """With the problem that the lake is not in its bucket, or cannot be asked for, where that is so: one request."""
+    bucket = config.exports
+    if not isinstance(bucket, Bucket) or found.off or found.problem or found.exported_seq is None:
+        return found
+    return replace(found, problem=reach.lost(bucket))
 
 
 def why_off(config: Config) -> str | None:

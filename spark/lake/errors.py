@@ -29,3 +29,11 @@ class Unclear(ExportError):
 
 class Dropped(ExportError):
     """The log no longer holds all events that the lake lacks."""
+
+
+def lost(directory: str) -> TargetUnfit:
+    """The lake that was exported to it is not there."""
+    return TargetUnfit(
+        f"{directory} has no manifest, but events were exported to it; restore it, or name another PIPELINE_EXPORT_DIR "
+        "to export everything again"
+    )

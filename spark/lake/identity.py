@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from lake.errors import TargetUnfit
+from lake.errors import TargetUnfit, lost
 from lake.folder import Folder
 from lake.ledger import Ledger
 from lake.object_folder import ObjectFolder
@@ -55,10 +55,7 @@ def identify(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
         if found is None or not ledger.exported_upto(found):
             folder.require_empty()
         elif isinstance(folder, ObjectFolder):  # of a folder the server says so
-            raise TargetUnfit(
-                f"{directory} has no manifest, but events were exported to it; restore it, or name another "
-                "PIPELINE_EXPORT_DIR to export everything again"
-            )
+            raise lost(directory)
         found = found or ledger.add_lake(directory, events_table)
         known = ledger.lakes()
     if found not in known:

@@ -57,10 +57,10 @@ def change_file(dataset: str, version: int, date: str, first_seq: int, last_seq:
     return f"{FILES}/{changes(dataset, version)}/date={date}/{first_seq:020d}-{last_seq:020d}.parquet"
 
 
-def merged_file(dataset: str, version: int, date: str, first_seq: int, last_seq: int, compaction: int) -> str:
-    """Path of a file that a compaction makes of others: no other attempt writes to it."""
+def merged_file(dataset: str, version: int, date: str, first_seq: int, last_seq: int, unique: str) -> str:
+    """Path of a file that a compaction makes of others; `unique`: which, so that no other attempt writes to it."""
     path = change_file(dataset, version, date, first_seq, last_seq)
-    return path.replace(".parquet", f"-m{compaction}.parquet")
+    return path.replace(".parquet", f"-m{unique}.parquet")
 
 
 def day(path: str) -> str | None:

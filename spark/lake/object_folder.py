@@ -61,13 +61,7 @@ class ObjectFolder:
 
     def has(self, path: str) -> bool:
         """Whether there is an object of that name."""
-        at = self.path / path
-        with object_store.unfit_store(at):
-            try:
-                object_store.file_system(at).open_input_file(at.in_store).close()
-            except FileNotFoundError:
-                return False
-            return True
+        return object_store.has(self.path / path)
 
     def clear_staging(self) -> None:
         """Does nothing: what a run leaves unfinished the ledger knows (`lake.storage.written`)."""

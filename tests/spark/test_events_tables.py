@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -10,15 +11,23 @@ from pyspark.sql import SparkSession
 
 from lake import ledger
 from lake.changes import exporter
+from lake.errors import ExportError
 from lake.folder import Folder
-from lake.states import current
+from lake.identity import reading
+from lake.states import as_of, current
 from pipeline.config.settings import load
 from pipeline.exports import lakes
 from pipeline.log.table import DEFAULT
+from pipeline.operate import export_status
 from pyspark_sequin_events import catalog
 from tests.fixtures.routed_log import AUDIT, route
-from tests.fixtures.small_log import add_inserts, small_log
+from tests.fixtures.small_log import SOURCE, add_inserts, add_table, small_log
 
+BACKFILL = """
+    insert into pipeline.backfills (source_id, epoch, table_oid, table_schema, table_name, kind, state, since_seqs,
+        events_table, first_seq, last_seq)
+    values (%s, 0, 16384, 'public', 'orders', 'asked', 'complete', %s, %s, 61, 67)
+"""
 pytestmark = pytest.mark.xdist_group("spark")
 
 
@@ -57,13 +66,45 @@ def test_each_has_a_lake_of_its_own_in_that_of_the_default_one(
 
         route(log, first=31, last=35)  # the same oid, and seqs that the other table has, too
         route(log, "orders", 16384, first=1, last=3)
-        assert sorted(export(spark, database_dsn, inner, str(AUDIT))) == ["public.audits", "public.orders"]
+        assert export(spark, database_dsn, inner, str(AUDIT)) == ["public.audits"]
         assert rows(inner / "current/public.audits/latest") == 35
-        assert rows(inner / "current/public.orders/latest") == 3
-        assert rows(outer / "current/public.orders/latest") == 50
+        assert rows(inner / "changes/public.orders") == 3
         assert [
             tuple(row) for row in log.execute("select events_table, position from pipeline.readers order by 1")
         ] == [
             (str(AUDIT), 38),
             (str(DEFAULT), 50),
         ]
+
+
+def test_a_table_that_is_divided_has_a_current_state_only_when_its_rows_were_read_again(
+    spark: SparkSession, database_dsn: str, tmp_path: Path
+) -> None:
+    config = load(database_dsn=database_dsn, data_dir=tmp_path)
+    outer = config.exports
+    assert isinstance(outer, Path)
+    latest = outer / "current/public.orders/latest"
+    with small_log(database_dsn, 50) as log:
+        assert export(spark, database_dsn, outer, str(DEFAULT)) == ["public.orders"]
+        route(log, "orders", 16384, first=1, last=3)
+        add_table(log, "notes", 16400)
+        add_inserts(log, 10, "notes", 16400)
+        assert export(spark, database_dsn, outer, str(DEFAULT)) == ["public.notes"]
+        assert not latest.is_symlink(), "orders has changed elsewhere only"
+        head = json.loads((outer / "manifest.json").read_bytes())
+        assert list(head["current"]) == ["public.notes"]
+        assert "`pipeline backfill start public.orders`" in head["without_current"]["public.orders"]
+        [hidden] = export_status.read(config, log).hidden
+        assert (hidden.table_name, hidden.events_table) == ("public.orders", str(DEFAULT))
+        with ledger.opened(database_dsn) as book, pytest.raises(ExportError, match=f"{AUDIT} has changes of it"):
+            as_of.wanted(reading(book, Folder(outer)), "public.orders", 60, None)
+
+        add_inserts(log, 7)  # rows that a backfill has read
+        log.execute(BACKFILL, [SOURCE, json.dumps({str(DEFAULT): 60, str(AUDIT): 3}), str(DEFAULT)])
+        assert export(spark, database_dsn, outer, str(DEFAULT)) == ["public.orders"]
+        assert rows(latest) == 7, "what is older than the backfill is not known to be there"
+        add_inserts(log, 5)
+        assert export(spark, database_dsn, outer, str(DEFAULT)) == ["public.orders"]
+        assert rows(latest) == 12
+        head = json.loads((outer / "manifest.json").read_bytes())
+        assert (sorted(head["current"]), head["without_current"]) == (["public.notes", "public.orders"], {})

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -19,13 +20,18 @@ from pyspark.sql import SparkSession
 from lake import identity, ledger
 from lake.changes import exporter
 from lake.changes.manifest import Manifest
+from lake.compaction import merging
 from lake.compaction import run as compaction
 from lake.errors import TargetUnfit
 from lake.iceberg import publish
 from lake.iceberg.ledger import IcebergLedger, Settings
 from lake.identity import folder_at
 from lake.states import as_of, current, engines
+from lake.storage import object_store as storage
+from lake.storage.where import ObjectPath
 from pipeline.config.settings import load
+from pipeline.exports import reach
+from pipeline.operate.export_status import ExportStatus, looked_into
 from pipeline.operate.preflight import exports as check_exports
 from pyspark_sequin_events import catalog
 from tests.fixtures.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
@@ -124,6 +130,20 @@ def _nothing(_: object) -> None:
     return
 
 
+def broken_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What merged files are uploaded as; of the first nobody learns that it has come."""
+    names: list[str] = []
+
+    def upload(local: Path, at: ObjectPath) -> None:
+        storage.upload(local, at)
+        names.append(at.key)
+        if len(names) == 1:
+            raise OSError("the connection broke")
+
+    monkeypatch.setattr(merging, "object_store", SimpleNamespace(upload=upload))
+    return names
+
+
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
     with pytest.MonkeyPatch.context() as patch:
@@ -158,8 +178,14 @@ def test_it_is_exact_though_requests_fail(bucketed: Bucketed, monkeypatch: pytes
     assert bucketed.iceberg("current.public.orders") == [1, *range(52, 551)]
     bucketed.change("generate_series(51, 52)", 71)
     bucketed.run()
+    names = broken_once(monkeypatch)
     assert (bucketed.compact(), bucketed.compact()) == ([(2, 1)], []), "two files of a day that is over"
     assert bucketed.changes() == bucketed.iceberg("changes.public.orders") == list(range(1, 553))
+    assert len(set(names)) == 2, "an upload that broke may have come, and is never written over"
+    assert {*names} <= bucketed.store.objects(bucketed.prefix).keys()
+    bucketed.run(keep=0)
+    assert {*names} & bucketed.store.objects(bucketed.prefix).keys() == {names[1]}
+    assert bucketed.changes() == list(range(1, 553))
     assert not [request for request in faults.requests if "list-type" in request or "prefix=" in request]
 
 
@@ -213,3 +239,23 @@ def test_what_is_wrong_with_a_bucket_is_said_in_one_line(store: ObjectStore, mon
     level, text, remedy = finding("s3://nobody-has-this/lake")
     assert level == "warning" and text.endswith("there is no such bucket"), text
     assert remedy == "make it, or name another"
+
+
+def test_status_says_that_a_lake_is_not_in_its_bucket(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"s3://{BUCKET}/gone"
+
+    def problem() -> str | None:
+        return looked_into(load(export_dir=url), ExportStatus("@daily", url, exported_seq=7)).problem
+
+    monkeypatch.setattr(reach, "_LOOK_SECONDS", 60.0)
+    store.faults.requests.clear()
+    assert problem() == (
+        f"{url} has no manifest, but events were exported to it; restore it, or name another PIPELINE_EXPORT_DIR to "
+        "export everything again"
+    )
+    assert store.faults.requests == [f"HEAD /{BUCKET}/gone/manifest.json"]
+    with store.files.open_output_stream(f"{BUCKET}/gone/manifest.json") as stream:
+        stream.write(b'{"lake": "22222222-0000-0000-0000-000000000000"}')
+    assert problem() is None
+    monkeypatch.setattr(reach, "_LOOK_SECONDS", 0.001)
+    assert problem() == f"{url}: the store has not answered within 0.001 s; correct AWS_ENDPOINT_URL, or start it"

@@ -31,6 +31,7 @@ GAP = "what was read is not missing any more"
 YIELDS = "reading tables waits for the stream"
 GAPS = "a follower asks whether what was changed before an epoch is in the log"
 LAKE = "which changes are of one table, and from where on all of its rows are known, is in the history of its source"
+DIVIDED = "a lake has no current state of a table whose changes go to several events tables"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
 
@@ -110,6 +111,7 @@ OWNERS = {
             "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
             "pipeline/capture/snapshot": SEQS,
             "pipeline/operate/verify": PROOF,
+            "spark/lake": DIVIDED,
         },
     ),
     "pipeline.export_runs": Owner("pipeline/exports", {"spark": JOB}),
@@ -192,7 +194,9 @@ OWNERS = {
     ),
     "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
     "pipeline.verifications": Owner("pipeline/operate"),
-    "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT, "pipeline/readers": REPORT}),
+    "pipeline.routes": Owner(
+        "pipeline/shuffle", {"pipeline/operate": REPORT, "pipeline/readers": REPORT, "spark/lake": DIVIDED}
+    ),
     "pipeline.ways": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.adoptions": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.adopted_tables": Owner(

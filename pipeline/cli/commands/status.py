@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import psycopg
@@ -28,7 +29,7 @@ Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds between t
 def status(context: typer.Context, as_json: Json = False, watch: Watch = False, interval: Interval = None) -> int:
     """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
     from pipeline.cli.render.status import show_status
-    from pipeline.operate import status
+    from pipeline.operate import export_status, status
     from pipeline.postgres import databases
 
     if interval is not None and not watch:
@@ -38,6 +39,8 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
         return _watch(config, as_json, interval or EVERY)
     with databases.resolved(config, start=False) as config:
         now = status.collect(config)
+        if now.exports:
+            now = replace(now, exports=export_status.looked_into(config, now.exports))
     output(now.to_json(), as_json, lambda: show_status(now))
     return 0 if now.replicating else 1
 

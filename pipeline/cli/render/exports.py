@@ -36,6 +36,8 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
         yield "current states", tables, f"{since}; see PIPELINE_EXPORT_LATEST_AGE"
     if now.without_state and not now.off:
         yield "no current state", ", ".join(now.without_state), "changes only: without a key rows cannot be told apart"
+    for each in now.hidden if not now.off else ():
+        yield "no current state", f"{each.table_name}, from {each.events_table}", each.reason
 
 
 def show_exports(found: Sequence[Export], runs: Sequence[Run]) -> None:

@@ -23,8 +23,8 @@ def run(config: Config, connection: Connection) -> Findings:
         yield Finding("warning", "routes", text, f"put route {later} first, or remove it")
     if export_status.why_off(config) is None:
         for number in dividing(config.routes):
-            text = f"route {number} takes some actions only: no `current` in the lake has all changes of its tables"
-            yield Finding("warning", "routes", text, "leave out its actions, or read `changes` of both events tables")
+            text = f"route {number} takes some actions only: its tables have no `current` in the lake"
+            yield Finding("warning", "routes", text, "leave out its actions, or read `changes` of both lakes")
     wrong = [found for name in config.events_tables[1:] for found in _table(connection, EventsTable.parse(name))]
     yield from wrong
     if config.routes and not wrong:

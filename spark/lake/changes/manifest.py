@@ -2,7 +2,8 @@
 
 `manifest.json`, the head, is small. For each dataset it names the newest part, a file that never changes: that lists
 the newest files and, beside it, the full parts before it. So a run writes what is new, however much the lake holds.
-Of each current state it says which version is the newest, and up to which seq that lacks nothing.
+Of each current state it says which version is the newest, and up to which seq that lacks nothing; of a table that
+has none, why.
 
 A compaction replaces files of full parts: what else these list is listed by the newest part again. That is called by
 the compaction then (-7.json), since nothing else has changed.
@@ -61,6 +62,17 @@ _STATES = """
         where s.table_id = t.id and s.state = 'committed' order by s.seq desc limit 1
     ) s
     where t.lake_id = $1::text::uuid and t.dataset is not null order by s.dataset
+"""
+_HIDDEN = """
+    select s.dataset, s.reason from pipeline.export_tables t
+    cross join lateral (
+        select s.dataset, s.state, s.reason from pipeline.export_states s
+        where s.table_id = t.id order by s.id desc limit 1
+    ) s
+    where t.lake_id = $1::text::uuid and t.dataset is null and s.state = 'failed' and not exists (
+        select from pipeline.export_tables other where other.lake_id = t.lake_id and other.dataset = s.dataset
+    )
+    order by s.dataset
 """
 _SEAL = """
     with listed as (
@@ -135,6 +147,8 @@ class Manifest:
         if isinstance(self._lake.root, ObjectPath):
             for row in states:
                 content["current"][row["dataset"]]["part"] = layout.state_part(row["dataset"], row["id"])
+        hidden = self._lake.ledger.rows(_HIDDEN, (self._id,))
+        content["without_current"] = {row["dataset"]: row["reason"] for row in hidden}
         self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())
 
     def _head(self) -> dict[str, Any]:

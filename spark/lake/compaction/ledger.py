@@ -48,6 +48,16 @@ _PLANNED = """
         files_after = $5, bytes = $6
     where id = $1 and state = 'writing' returning id
 """
+_FAIL = """
+    with given_up as (
+        update pipeline.export_compactions c
+        set state = 'failed', finished_at = now(), reason = $2, written = null, replaced = null
+        from (select id, written from pipeline.export_compactions where id = $1 for update) before
+        where c.id = before.id and c.state = 'writing' returning c.lake_id, before.written
+    )
+    insert into pipeline.export_replaced (lake_id, path)
+    select g.lake_id, w.path from given_up g cross join json_to_recordset(g.written) w (path text)
+"""
 _SWITCHED = "update pipeline.export_compactions set state = 'switched' where id = $1 and state = 'writing' returning id"
 _REPLACED = """
     with gone as (
@@ -169,6 +179,15 @@ class CompactionLedger:
             "insert into pipeline.export_replaced (lake_id, path) values ($1::text::uuid, $2)", (self._lake, path)
         )
 
+    def remove_later(self, paths: Iterable[str]) -> None:
+        """These files, where there are such, are nobody's, and go as replaced files do."""
+        if names := sorted(paths):
+            self._ledger.execute(
+                "insert into pipeline.export_replaced (lake_id, path)"
+                " select $1::text::uuid, json_array_elements_text($2::text::json)",
+                (self._lake, json.dumps(names)),
+            )
+
     def unfinished(self, state: str) -> list[Unfinished]:
         """Compactions in that state: writing or switched."""
         rows = self._ledger.rows(
@@ -189,12 +208,8 @@ class CompactionLedger:
         )
 
     def fail(self, number: int, reason: str) -> None:
-        """Give it up: the lake stays as it was."""
-        self._ledger.execute(
-            "update pipeline.export_compactions set state = 'failed', finished_at = now(), reason = $2, written = null,"
-            " replaced = null where id = $1 and state = 'writing'",
-            (number, reason),
-        )
+        """Give it up: the lake stays as it was, and what it may have written goes as replaced files do."""
+        self._ledger.execute(_FAIL, (number, reason))
 
 
 def _paths(text: str) -> list[ListedFile]:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 
 from lake.changes import writer
 from lake.errors import Inexact, TargetUnfit
 from lake.storage import object_store, reading
 from lake.storage.new_file import sha256, sync
-from lake.storage.where import Where
+from lake.storage.where import ObjectPath, Where
 
 BATCH_ROWS = 32 * 1024
 
@@ -31,17 +32,22 @@ class Source:
 
 @dataclass(frozen=True)
 class Task:
-    """`sources`, in order of seq, become `target`, which nobody looks for before all of it is there."""
+    """`sources`, in order of seq, become one of `targets`, which nobody looks for before all of it is there.
+
+    In a bucket each attempt takes a name of its own, since of an upload that failed nobody knows whether it was one, or
+    is one later.
+    """
 
     root: Where
     sources: Sequence[Source]
-    target: str
+    targets: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """A file that is whole and durable. `refused`: why there is none."""
+    """A file that is whole and durable, and which of the names it has. `refused`: why there is none."""
 
+    target: str = ""
     bytes: int = 0
     sha256: str = ""
     refused: str | None = None
@@ -54,13 +60,13 @@ def merge(task: Task) -> Merged:
             return _merge(task, Path(here))
         except (Inexact, TargetUnfit, OSError, pa.ArrowException) as error:
             if isinstance(task.root, Path):
-                (task.root / task.target).unlink(missing_ok=True)
-            return Merged(refused=f"{task.target} was not made: {' '.join(str(error).split())}")
+                (task.root / task.targets[0]).unlink(missing_ok=True)
+            return Merged(refused=f"{task.targets[0]} was not made: {' '.join(str(error).split())}")
 
 
 def _merge(task: Task, here: Path) -> Merged:
     """`here` is for what is read from a bucket, or on its way there."""
-    at = task.root / task.target
+    at = task.root / task.targets[0]
     place = at if isinstance(at, Path) else here / "merged.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
     first = _whole(task, 0, here)
@@ -76,13 +82,27 @@ def _merge(task: Task, here: Path) -> Merged:
     rows = sum(source.rows for source in task.sources)
     if (written := pq.read_metadata(place).num_rows) != rows:
         raise Inexact(f"{written} rows were written of {rows}")
-    made = Merged(place.stat().st_size, sha256(place))
-    if isinstance(at, Path):
-        sync(place)
-        sync(place.parent)
-    else:
-        object_store.upload(place, at)
-    return made
+    size, digest = place.stat().st_size, sha256(place)
+    if isinstance(task.root, ObjectPath):
+        return Merged(_uploaded(place, task.root, task.targets), size, digest)
+    sync(place)
+    sync(place.parent)
+    return Merged(task.targets[0], size, digest)
+
+
+def _uploaded(place: Path, root: ObjectPath, targets: Sequence[str]) -> str:
+    """Under which of these names. Raises OSError."""
+    context = TaskContext.get()
+    attempts = targets[min(context.attemptNumber() if context else 0, len(targets) - 1) :]
+    for target in attempts:
+        try:
+            object_store.upload(place, root / target)
+        except OSError:
+            if target == attempts[-1]:
+                raise
+        else:
+            return target
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _whole(task: Task, number: int, here: Path) -> Path:

@@ -8,9 +8,11 @@ were made of. `done`: so have folders and the manifest.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ AT_ONCE = 2_000
 """Files that one compaction replaces, about: what a crash repeats, and how long exports wait for a switch."""
 SOON = 256 * 1024 * 1024
 """Bytes that are merged sooner than Spark would have started."""
+NAMES = 3
+"""Of a merged file in a bucket: one for each attempt to upload it."""
 _POLL = 0.2
 
 
@@ -69,7 +73,8 @@ def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str]
 def _sweep(lake: Lake, book: CompactionLedger) -> None:
     """Remove what a compaction has written that ended before its switch."""
     for left in book.unfinished("writing"):
-        lake.folder.remove_all(each.path for each in left.written)
+        if isinstance(lake.root, Path):  # in a bucket it may still be about to come
+            lake.folder.remove_all(each.path for each in left.written)
         book.fail(left.id, "its process ended before the lake had what it wrote")
 
 
@@ -112,24 +117,22 @@ def _merged(
     refused: list[str],
 ) -> Compacted | None:
     number = book.begin()
-    targets = [_target(group, number) for group in groups]
-    paths = [
-        ListedFile(target, group[0].dataset, group[0].version) for target, group in zip(targets, groups, strict=True)
-    ]
-    book.planned(number, paths, _paths(groups), sum(file.bytes for group in groups for file in group))
+    targets = [_targets(lake, group, number) for group in groups]
+    possible = _listed((target, group) for names, group in zip(targets, groups, strict=True) for target in names)
+    book.planned(number, possible, _paths(groups), sum(file.bytes for group in groups for file in group))
     try:
         outcomes = _merge(lake, spark, groups, targets)
-        good = [n for n, outcome in enumerate(outcomes) if outcome.refused is None]
         refused += [outcome.refused for outcome in outcomes if outcome.refused is not None]
-        groups = [groups[n] for n in good]
-        if not groups:
+        good = [(group, made) for group, made in zip(groups, outcomes, strict=True) if made.refused is None]
+        if not good:
             book.fail(number, refused[-1])
             return None
-        made = [_row(groups[i], targets[n], outcomes[n]) for i, n in enumerate(good)]
-        size = sum(outcomes[n].bytes for n in good)
-        book.planned(number, [paths[n] for n in good], _paths(groups), size)
+        groups, size = [group for group, _ in good], sum(made.bytes for _, made in good)
+        chosen = _listed((made.target, group) for group, made in good)
+        book.remove_later({each.path for each in possible} - {each.path for each in chosen})
+        book.planned(number, chosen, _paths(groups), size)
         with locked(lake, waits):
-            switching.switch(lake, number, made, [file for group in groups for file in group])
+            switching.switch(lake, number, [_row(*each) for each in good], [file for group in groups for file in group])
     except (ExportError, dbapi.Error) as error:
         book.fail(number, str(error))
         raise
@@ -137,11 +140,11 @@ def _merged(
 
 
 def _merge(
-    lake: Lake, spark: Callable[[], SparkSession], groups: Sequence[Sequence[File]], targets: Sequence[str]
+    lake: Lake, spark: Callable[[], SparkSession], groups: Sequence[Sequence[File]], targets: Sequence[Sequence[str]]
 ) -> list[Merged]:
     tasks = [
-        merging.Task(lake.root, [Source(file.path, file.sha256, file.rows) for file in group], target)
-        for group, target in zip(groups, targets, strict=True)
+        merging.Task(lake.root, [Source(file.path, file.sha256, file.rows) for file in group], names)
+        for group, names in zip(groups, targets, strict=True)
     ]
     if sum(file.bytes for group in groups for file in group) <= SOON:
         return [merging.merge(task) for task in tasks]
@@ -168,25 +171,31 @@ def locked(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
         lake.ledger.unlock(lake.id)
 
 
-def _target(group: Sequence[File], number: int) -> str:
-    first = group[0]
-    return layout.merged_file(
-        first.dataset, first.version, str(first.day), first.first_seq, max(file.last_seq for file in group), number
-    )
+def _targets(lake: Lake, group: Sequence[File], number: int) -> Sequence[str]:
+    """What the file may be called that a group becomes: in a bucket under names that no other ever has."""
+    first, last_seq = group[0], max(file.last_seq for file in group)
+    merged = partial(layout.merged_file, first.dataset, first.version, str(first.day), first.first_seq, last_seq)
+    if isinstance(lake.root, Path):
+        return [merged(str(number))]
+    return [merged(f"{number}-{uuid.uuid4().hex}") for _ in range(NAMES)]
+
+
+def _listed(files: Iterable[tuple[str, Sequence[File]]]) -> list[ListedFile]:
+    return [ListedFile(path, group[0].dataset, group[0].version) for path, group in files]
 
 
 def _paths(groups: Sequence[Sequence[File]]) -> list[ListedFile]:
     return [ListedFile(file.path, file.dataset, file.version) for group in groups for file in group]
 
 
-def _row(group: Sequence[File], target: str, merged: Merged) -> dict[str, Any]:
+def _row(group: Sequence[File], merged: Merged) -> dict[str, Any]:
     """As the ledger has the file that a group became."""
     newest = max(group, key=lambda file: file.upto_seq)
     first = min(((f.first_lsn, f.first_idx) for f in group if f.first_lsn is not None), default=(None, None))
     last = max(((f.last_lsn, f.last_idx) for f in group if f.last_lsn is not None), default=(None, None))
     return {
         **asdict(newest),
-        "path": target,
+        "path": merged.target,
         "rows": sum(file.rows for file in group),
         "bytes": merged.bytes,
         "sha256": merged.sha256,

@@ -57,6 +57,8 @@ def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
         if not known or not ChangeFiles(lake.ledger, lake.id).knows(dataset):
             raise ExportError(f"table {table} is not in the lake; name one that has been exported")
         raise ExportError(f"no table was called {table} as of seq {seq}; name it as it was called then")
+    if why := tables.divided(found):
+        raise ExportError(f"there is no state of {table} as of seq {seq} in this lake: {why}")
     made = Wanted(dataset, seq, _output(lake, dataset, seq, output), tables, found)
     if not _foldings(lake, made):
         raise ExportError(f"table {table} has no key as of seq {seq}, so it has no state; read its changes instead")

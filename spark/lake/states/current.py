@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,12 +26,13 @@ from lake.identity import Lake
 from lake.states import engines, in_bucket, waiting
 from lake.states.folded import Folded, Task
 from lake.states.folders import States, version_name
-from lake.states.ledger import Root, StateLedger
+from lake.states.ledger import Refused, Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
 from lake.states.side_by_side import Begun, Job, side_by_side
 from lake.storage import written
 from lake.storage.new_file import Target
 from lake.storage.where import Where
+from lake.tables import divided
 from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
 
@@ -96,14 +97,21 @@ def outdated(lake: Lake, latest_age: float = 0.0) -> list[Pending]:
     """Tables with a key whose exported changes are newer than their state, that which is farthest behind first.
 
     Without those that may wait, and have not for `latest_age` seconds: that they wait is recorded. If there are no
-    others, that is recorded too.
+    others, that is recorded too. Tables that are divided among events tables are hidden.
     """
     seq = lake.ledger.exported_upto(lake.id)
     oids, datasets = ChangeFiles(lake.ledger, lake.id).changed(lake.ledger.folded_upto(lake.id), seq)
     waited = waiting.waiting(lake)
     due = {root: each for root, each in waited.items() if each.seconds >= latest_age}
-    tables = LakeTables(lake, seq, oids.union(*(each.oids for each in due.values())), datasets)
-    pending = [each for table in tables.shown() if (each := _pending(lake, tables, table, seq))]
+    oids = oids.union(*(each.oids for each in due.values()))
+    divisible = _divisible(lake)
+    tables = LakeTables(lake, seq, oids.union(divisible), datasets)
+    pending = [
+        each
+        for table in tables.shown()
+        if _is_to_be_looked_at(tables, table, oids, datasets, divisible)
+        and (each := _pending(lake, tables, table, seq))
+    ]
     later = {each.waits for each in pending if each.waits and latest_age and each.root not in due}
     found = [each for each in pending if each.waits not in later]
     over = due.keys() - {each.root for each in found}
@@ -111,6 +119,20 @@ def outdated(lake: Lake, latest_age: float = 0.0) -> list[Pending]:
     if not found:
         lake.ledger.folded(lake.id, seq)
     return sorted(found, key=lambda pending: (pending.folded_upto, pending.dataset))
+
+
+def _divisible(lake: Lake) -> dict[int, bool]:
+    """Oids of all tables that have or had a state, where there are several events tables; whether each is shown."""
+    return StateLedger(lake.ledger, lake.id).oids() if divided.others(lake) else {}
+
+
+def _is_to_be_looked_at(
+    tables: LakeTables, table: SourceTable, oids: Collection[int], datasets: Collection[str], divisible: dict[int, bool]
+) -> bool:
+    """Whether it has changed, or may have begun or ceased to be divided."""
+    if not {*table.oids.values()}.isdisjoint(oids) or not {*table.datasets}.isdisjoint(datasets):
+        return True
+    return tables.divided(table) is not None or not all(divisible.get(oid, True) for oid in table.oids.values())
 
 
 def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pending | None:
@@ -121,6 +143,9 @@ def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pe
     history = tables.history(table)
     form = table.form_at(history.place)
     dataset = form.dataset if form else ""
+    if form and (why := tables.divided(table)):
+        ledger.refuse(ledger.add_table(table.root).id, Refused(dataset, seq, form, why))
+        return None
     try:
         foldings = plan(history, lambda after: tables.files(table, after), versions, seq)
     except ExportError as error:

@@ -11,6 +11,7 @@ from typing import Any
 from lake.ledger import Ledger
 from lake.states.folded import Folded
 from lake.states.plan import BucketFile, Folding, StateVersion
+from lake.tables.forms import Form
 
 Root = tuple[str, int, int]
 """Source, epoch and oid of a table's first form."""
@@ -36,6 +37,16 @@ class Superseded:
     id: int
     dataset: str
     seq: int
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No state of a table is made: what it is called, as of which seq, its form, and why."""
+
+    dataset: str
+    seq: int
+    form: Form
+    reason: str
 
 
 _VERSIONS = """
@@ -89,6 +100,26 @@ _SUPERSEDED = """
 """
 
 
+_REFUSE = """
+    insert into pipeline.export_states (lake_id, table_id, dataset, seq, schema_version, form_id, columns,
+        source_epoch, source_table_oid, state, reason)
+    select $1::text::uuid, $2, $3, $4, 0, $5, '{}', $6, $7, 'failed', $8
+    where not exists (
+        select from (
+            select s.dataset, s.state, s.reason from pipeline.export_states s
+            where s.table_id = $2 order by s.id desc limit 1
+        ) newest
+        where (newest.dataset, newest.state, newest.reason) = ($3, 'failed', $8)
+    )
+"""
+_OIDS = """
+    select t.dataset is not null as shown, t.table_oid, (
+        select s.source_table_oid from pipeline.export_states s where s.table_id = t.id order by s.id desc limit 1
+    ) as newest_oid
+    from pipeline.export_tables t where t.lake_id = $1::text::uuid
+"""
+
+
 class StateLedger:
     """The states of one lake. To write, use the session that holds the lake's lock; any session may read."""
 
@@ -134,6 +165,26 @@ class StateLedger:
             " update pipeline.export_tables set dataset = null, shows = null, waits_since = null where id = $1",
             (table,),
         )
+
+    def refuse(self, table: int, refused: Refused) -> None:
+        """No state of it is made and none is shown; the reason is kept once, and told until there is a state again."""
+        form = refused.form
+        self._ledger.execute(
+            _REFUSE,
+            (
+                *(self._lake, table, refused.dataset, refused.seq),
+                *(form.id, form.place.epoch, form.table_oid, refused.reason),
+            ),
+        )
+        self.hide(table)
+
+    def oids(self) -> dict[int, bool]:
+        """Oids, the first and the newest, of all tables that have or had a state, or were refused one.
+
+        With each whether the table is shown.
+        """
+        rows = self._ledger.rows(_OIDS, (self._lake,))
+        return {oid: row["shown"] for row in rows for oid in (row["table_oid"], row["newest_oid"]) if oid is not None}
 
     def versions(self, table: int) -> list[StateVersion]:
         """Versions of a table that are whole and in place, oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from lake import layout
@@ -125,10 +125,14 @@ class Folding:
 
 @dataclass(frozen=True)
 class Reset:
-    """A backfill that has read all rows: what has come after `since` is, `upto` there, all that is to be known."""
+    """A backfill that has read all rows: what has come after `since` is, `upto` there, all that is to be known.
+
+    `others`: the last seq of each other events table when it began.
+    """
 
     since: int
     upto: int
+    others: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 FilesAfter = Callable[[int], Sequence[ChangeFile]]
@@ -140,13 +144,15 @@ class History:
     """What a fold has to know of a table besides its files.
 
     `file_names`: by dataset and schema version, what columns are called in files. `place`: the greatest of a change up
-    to the seq that is folded to; None: no change has one.
+    to the seq that is folded to; None: no change has one. `whole_since`: the backfill before which the lake lacks
+    changes of it; None: it lacks none.
     """
 
     table: SourceTable
     file_names: Mapping[tuple[str, int], Mapping[str, str]]
     place: Place | None
     resets: Sequence[Reset] = ()
+    whole_since: Reset | None = None
 
 
 def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion], seq: int) -> list[Folding]:
@@ -161,8 +167,10 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
     if not now.key:
         return []
     at = {form.form.id: number for number, form in enumerate(reached)}
-    base = max((b for b in bases if b.seq <= seq and b.form_id in at), key=lambda b: b.seq, default=None)
-    begins, after = (at[base.form_id], base.seq) if base else (0, 0)
+    whole = history.whole_since or Reset(0, 0)
+    fit = (b for b in bases if whole.upto <= b.seq <= seq and b.form_id in at)
+    base = max(fit, key=lambda b: b.seq, default=None)
+    begins, after = (at[base.form_id], base.seq) if base else (0, whole.since)
     unclear = [number for number in range(begins + 1, len(reached)) if reached[number].unclear]
     if unclear:
         since = max((reset.since for reset in history.resets if reset.upto <= seq), default=None)

@@ -74,6 +74,16 @@ def get(at: ObjectPath) -> bytes | None:
             return None
 
 
+def has(at: ObjectPath) -> bool:
+    """Whether there is an object of that name: one request. Raises TargetUnfit."""
+    with unfit_store(at):
+        try:
+            file_system(at).open_input_file(at.in_store).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+
 def put(at: ObjectPath, content: bytes) -> None:
     """Write an object whole: readers see what was there before, or this. Raises TargetUnfit."""
     with unfit_store(at), file_system(at).open_output_stream(at.in_store) as stream:

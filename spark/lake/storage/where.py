@@ -65,7 +65,7 @@ def parse(text: str | Path, environment: Mapping[str, str] = os.environ) -> Wher
     if (found := _BUCKET.fullmatch(text)) is None:
         raise TargetUnfit(f"{text} is neither a folder nor s3://bucket/prefix; name one of those")
     key = (found[2] or "").strip("/")
-    if re.search(r"//|(^|/)\.\.?(/|$)|[#?\x00-\x1f]", key):
+    if re.search(r"//|(^|/)\.\.?(/|$)|[#?\s\x00-\x1f]", key):
         raise TargetUnfit(f"{text} has a part that is empty or a dot, or one of # and ?; name another prefix")
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -17,16 +18,18 @@ from lake.identity import Lake
 from lake.ledger import bigints
 from lake.states.plan import History, Reset
 from lake.storage.reading import dataset
-from lake.tables import forms
+from lake.tables import divided, forms
+from lake.tables.divided import Asked
 from lake.tables.file_names import file_names
 from lake.tables.forms import Place
 from lake.tables.source_tables import SourceTable, link, owners
 
 _RESETS = """
-    select b.source_id::text, b.epoch, b.table_oid, (b.since_seqs ->> $2)::bigint as since, b.last_seq
+    select b.source_id::text, b.epoch, b.table_oid, b.since_seqs::text, b.last_seq
     from pipeline.backfills b
     where b.state = 'complete' and b.kind <> 'differences' and b.condition is null
         and b.table_oid = any($1::text::bigint[]) and b.since_seqs ? $2 and coalesce(b.events_table, $2) = $2
+    order by b.id desc
 """
 _NAMES = "select distinct table_schema, table_name from pipeline.relations where table_oid <> 0"
 
@@ -57,6 +60,7 @@ class LakeTables:
         self._places = {root: place for root, place in reached if place is not _NOWHERE}
         self._owners = owners(self.tables, self._places)
         self._resets = self._read_resets()
+        self._divisions = divided.divisions(lake, seq, list(self._divisible()))
 
     def shown(self) -> list[SourceTable]:
         """Those of the tables asked for that have a name which no other has by now."""
@@ -69,8 +73,14 @@ class LakeTables:
 
     def history(self, table: SourceTable) -> History:
         """What a fold has to know of it."""
-        resets = [reset for (source, epoch, oid), reset in self._resets if table.oids.get((source, epoch)) == oid]
-        return History(table, self._file_names, self._places[table.root], resets)
+        division = self._divisions.get(table.root)
+        whole_since = division.whole_since if division else None
+        return History(table, self._file_names, self._places[table.root], self._resets_of(table), whole_since)
+
+    def divided(self, table: SourceTable) -> str | None:
+        """Why this lake has not all of its changes; None: it has."""
+        division = self._divisions.get(table.root)
+        return division.reason if division else None
 
     def files(self, table: SourceTable, after: int) -> list[ChangeFile]:
         """Files with changes of the table after that seq."""
@@ -122,7 +132,18 @@ class LakeTables:
     def _read_resets(self) -> Sequence[tuple[tuple[str, int, int], Reset]]:
         oids = {oid for table in self._asked for oid in table.oids.values()}
         rows = self._lake.ledger.rows(_RESETS, (bigints(oids), self._lake.events_table))
-        return [(_table(row), Reset(row["since"], row["last_seq"] or row["since"])) for row in rows]
+        return [(_table(row), _reset(row, self._lake.events_table)) for row in rows]
+
+    def _resets_of(self, table: SourceTable) -> list[Reset]:
+        return [reset for (source, epoch, oid), reset in self._resets if table.oids.get((source, epoch)) == oid]
+
+    def _divisible(self) -> Iterator[Asked]:
+        """Those of the tables asked for that have a form by now."""
+        for table in self._asked:
+            form = table.form_at(self._places[table.root]) if table.root in self._places else None
+            if form is not None:
+                done = (reset for reset in self._resets_of(table) if reset.upto <= self._seq)
+                yield Asked(table, form, max(done, key=lambda reset: reset.since, default=None))
 
 
 def _of_table(table: SourceTable, files: Iterable[ChangeFile]) -> list[ChangeFile]:
@@ -132,6 +153,12 @@ def _of_table(table: SourceTable, files: Iterable[ChangeFile]) -> list[ChangeFil
 
 def _pairs(table: SourceTable) -> Iterable[tuple[int, int]]:
     return sorted({(epoch, oid) for (_, epoch), oid in table.oids.items()})
+
+
+def _reset(row: dict[str, Any], events_table: str) -> Reset:
+    others = json.loads(row["since_seqs"])
+    since = others.pop(events_table)
+    return Reset(since, row["last_seq"] or since, others)
 
 
 def _table(row: dict[str, Any]) -> tuple[str, int, int]:

@@ -15,6 +15,7 @@ from psycopg.types.json import Json
 from pipeline.readers.cursor import leases
 from pipeline.rpc.walstream import absent
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.rpc import Rpc, position, refused
 from tests.fixtures.small_log import SOURCE, add_inserts, small_log
 from tests.fixtures.streaming import announce
@@ -267,6 +268,19 @@ def test_what_is_done_to_the_consumer_reaches_sessions(
     with Client(rpc.address).connected() as client:
         eventually(lambda: position(log, "walstream") == head(log), errors=(TypeError,))
         assert client.nothing()
+
+
+def test_a_consumer_of_another_events_table_is_refused(log: psycopg.Connection, rpc: Rpc) -> None:
+    route(log, "orders", 16384)
+    log.execute("select pipeline.drop_consumer('walstream')")
+    table = AUDIT.identifier.as_string()
+    log.execute("select pipeline.create_consumer('walstream', events_table => %s::regclass, kind => 'cursor')", [table])
+    with Client(rpc.address).connected() as client:
+        assert client.ended() == (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"consumer walstream reads {AUDIT}, and these clients the default events table; "
+            "delete it: `pipeline consumers delete walstream`",
+        )
 
 
 def test_another_process_says_who_serves_it(log: psycopg.Connection, dsn: str, rpc: Rpc) -> None:

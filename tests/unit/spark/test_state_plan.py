@@ -151,6 +151,19 @@ def test_a_backfill_is_a_new_beginning_once_it_is_complete() -> None:
         folds(UNCLEAR, FILES, [version(9, 1)], 24, Reset(15, 25))
 
 
+def test_a_table_that_had_changes_elsewhere_begins_with_the_backfill_after_them() -> None:
+    def begins(*bases: StateVersion) -> tuple[int | None, int]:
+        history = History(
+            SourceTable({(SOURCE, 0): OID}, PLAIN), file_names(PLAIN), Place(0, 0, 29, 0), whole_since=Reset(15, 20)
+        )
+        [found] = plan(history, lambda after: [each for each in FILES if each.last_seq > after], bases, 29)
+        return found.base.seq if found.base else None, found.after
+
+    assert begins() == (None, 15)
+    assert begins(version(9, 1), version(19, 1)) == (None, 15), "they have rows that are gone"
+    assert begins(version(19, 1), version(20, 1)) == (20, 20)
+
+
 @pytest.mark.parametrize(("rows", "buckets"), [(0, 1), (250_000, 1), (250_001, 2), (1_000_001, 8)])
 def test_buckets_are_made_for_the_rows(rows: int, buckets: int) -> None:
     assert buckets_for(rows) == buckets

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from lake import ledger
 from lake.errors import TargetUnfit
+from lake.iceberg import names
 from lake.storage.where import ObjectPath, parse, relative
+from pipeline.config import bucket, values
+from pipeline.exports import job
 
 
 def test_a_path_and_a_url() -> None:
@@ -28,3 +32,27 @@ def test_a_path_and_a_url() -> None:
 def test_another_url_is_refused(url: str) -> None:
     with pytest.raises(TargetUnfit, match=r"name (one of those|another prefix)"):
         parse(url, {})
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "/", "/a", "/a/b/", "/a b", "/a\tb", "/a\x01b", "/ä", "/.a", "/a.", "/a/..", "/a//b"]
+)
+@pytest.mark.parametrize(
+    "start", ["s3://lake", "s3://l", "s3://La", "s3:/lake", "S3://lake", "s3a://lake", "gs://lake"]
+)
+def test_the_server_takes_what_the_export_takes(start: str, rest: str) -> None:
+    url = start + rest
+    try:
+        expected: str | None = str(parse(url, {}))
+    except TargetUnfit:
+        expected = None
+    try:
+        found: str | None = str(bucket.parse(url))
+    except ValueError:
+        found = None
+    assert found == expected
+
+
+def test_the_server_calls_things_as_the_export_does() -> None:
+    assert values.ICEBERG == names.FORMAT
+    assert job.COMPACTION == ledger.COMPACTION

@@ -1,0 +1,162 @@
+"""Tables whose changes are divided among events tables: the lake of one of those has not all that made the table.
+
+Two things tell: by which routes changes go now, and whether another events table has changes of the table. Those are
+made up for by a backfill that began when the other had the last of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lake.identity import Lake
+from lake.states.plan import Reset
+from lake.tables.forms import Form
+from lake.tables.source_tables import SourceTable
+from pyspark_sequin_events.query import qualified
+
+CHANGES = ("insert", "update", "delete", "truncate", "read")
+"""The actions that make a table what it is."""
+NEVER = 2**63 - 1
+_OTHERS = """
+    select o.name, exists (
+        select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname || '.' || c.relname = o.name and c.relkind in ('r', 'p')
+    ) as is_there
+    from (select name from pipeline.events_tables union select events_table from pipeline.lakes) o
+    where o.name <> $1 order by 1
+"""
+_ROUTES = """
+    select distinct on (source_id) source_id::text, events_table, routes::text from pipeline.routes
+    where $1 or coalesce((first_seqs ->> $2)::bigint, 0) <= $3
+    order by source_id, id desc
+"""
+_CHANGED_LATER = """
+    select first_seqs::text from pipeline.routes where (first_seqs ->> $1)::bigint > $2 order by id limit 1
+"""
+_ASKED = "json_to_recordset($1::text::json) a (n int, source uuid, epoch int, oid bigint, after bigint, below bigint)"
+_IN_LOG = """
+    select distinct a.n from {asked} cross join lateral (
+        select from {events} e where e.source_database_id = a.source and e.source_table_oid = a.oid
+            and e.source_epoch = a.epoch and e.seq > a.after and e.seq < a.below limit 1
+    ) found
+"""
+_IN_LAKES = """
+    select distinct a.n from pipeline.lakes l cross join {asked} cross join lateral (
+        select from pipeline.export_files f join pipeline.exports e on e.id = f.export_id and e.state = 'committed'
+        where f.lake_id = l.id and f.table_oid = a.oid and f.source_id = a.source and f.source_epoch = a.epoch
+            and f.last_seq > a.after and f.first_seq < a.below limit 1
+    ) found
+    where l.events_table = $2
+"""
+
+
+@dataclass(frozen=True)
+class Division:
+    """Why the lake has not all changes of a table; or, in `whole_since`, the backfill from which on it has all."""
+
+    reason: str | None = None
+    whole_since: Reset | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A table, the form that it has, and its newest backfill that is in the lake."""
+
+    table: SourceTable
+    form: Form
+    reset: Reset | None
+
+
+def others(lake: Lake) -> dict[str, bool]:
+    """The other events tables that changes have gone to, and whether each is there still."""
+    return {row["name"]: row["is_there"] for row in lake.ledger.rows(_OTHERS, (lake.events_table,))}
+
+
+def divisions(lake: Lake, seq: int, asked: Sequence[Asked]) -> dict[tuple[str, int, int], Division]:
+    """Which of these tables are divided as of `seq`, by their roots: as many questions for many as for one."""
+    elsewhere = others(lake) if asked else {}
+    if not elsewhere:
+        return {}
+    is_head = seq >= lake.ledger.exported_upto(lake.id)
+    rows = lake.ledger.rows(_ROUTES, (is_head, lake.events_table, seq))
+    routes = {row["source_id"]: (row["events_table"], json.loads(row["routes"])) for row in rows}
+    below = {} if is_head else _changed_later(lake, seq)
+    ever: dict[int, str] = {}
+    since: dict[int, str] = {}
+    for name, is_there in elsewhere.items():
+        bound = below.get(name, NEVER)
+        ever |= dict.fromkeys(_has(lake, name, is_there, ((each, 0, bound) for each in asked)), name)
+        after = ((each, each.reset.others.get(name, 0) if each.reset else 0, bound) for each in asked)
+        since |= dict.fromkeys(_has(lake, name, is_there, after), name)
+    found = {}
+    for number, each in enumerate(asked):
+        reason = _by_routes(lake.events_table, routes.get(each.form.source_id), each.form)
+        if reason is None and number in since:
+            reason = _by_changes(lake.events_table, since[number], each.form)
+        if reason or number in ever:
+            found[each.table.root] = Division(reason, None if reason else each.reset)
+    return found
+
+
+def destinations(default: str, routes: Iterable[Mapping[str, Any]], schema: str, name: str) -> set[str]:
+    """The events tables that changes of a table go to."""
+    found = set()
+    for action in CHANGES:
+        taking = (route["events_table"] for route in routes if _takes(route, f"{schema}.{name}", action))
+        found.add(next(taking, default))
+    return found
+
+
+def _takes(route: Mapping[str, Any], name: str, action: str) -> bool:
+    if route["actions"] and action not in route["actions"]:
+        return False
+    patterns = (".*".join(map(re.escape, pattern.split("*"))) for pattern in route["tables"])
+    return not route["tables"] or any(re.fullmatch(pattern, name, re.DOTALL) for pattern in patterns)
+
+
+def _by_routes(events_table: str, recorded: tuple[str, Sequence[Mapping[str, Any]]] | None, form: Form) -> str | None:
+    if recorded is None:
+        return None
+    going = destinations(*recorded, form.schema, form.name)
+    elsewhere = ", ".join(sorted(going - {events_table}))
+    if not elsewhere:
+        return None
+    if events_table not in going:
+        return f"routes send its changes to {elsewhere}; read the lake of that"
+    return f"routes send some of its changes to {elsewhere}; read changes in each lake, or let one have all of them"
+
+
+def _by_changes(events_table: str, other: str, form: Form) -> str:
+    return (
+        f"{other} has changes of it that {events_table} has not; "
+        f"run `pipeline backfill start {form.schema}.{form.name}`, which reads its rows again"
+    )
+
+
+def _changed_later(lake: Lake, seq: int) -> dict[str, int]:
+    """Where each events table was when routes changed after that seq: what came from there on came after it."""
+    rows = lake.ledger.rows(_CHANGED_LATER, (lake.events_table, seq))
+    return {name: int(first) for name, first in json.loads(rows[0]["first_seqs"]).items()} if rows else {}
+
+
+def _has(lake: Lake, name: str, is_there: bool, asked: Iterable[tuple[Asked, int, int]]) -> Collection[int]:
+    """Numbers of those of which an events table has, or its lakes have, changes between two seqs."""
+    given = json.dumps(list(_pairs(asked)))
+    found = {row["n"] for row in lake.ledger.rows(_IN_LAKES.format(asked=_ASKED), (given, name))}
+    if is_there:
+        with lake.ledger.transaction():
+            # Where a table has none, all of the log would be read to know it, which the planner does not expect.
+            lake.ledger.execute("set local enable_seqscan = off")
+            query = _IN_LOG.format(asked=_ASKED, events=qualified(name))
+            found |= {row["n"] for row in lake.ledger.rows(query, (given,))}
+    return found
+
+
+def _pairs(asked: Iterable[tuple[Asked, int, int]]) -> Iterator[dict[str, object]]:
+    for number, (each, after, below) in enumerate(asked):
+        for (source, epoch), oid in each.table.oids.items():
+            yield {"n": number, "source": source, "epoch": epoch, "oid": oid, "after": after, "below": below}

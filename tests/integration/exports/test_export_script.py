@@ -1,0 +1,35 @@
+"""`spark/export.py` where there is nothing to do for Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import export
+import pytest
+
+from lake.identity import Lake
+from lake.kept_session import KeptSession
+from lake.states import current
+from lake.states.current import Pending
+from tests.fixtures.lake_ledger import EVENTS, lake_ledger
+
+
+def test_what_is_to_be_folded_is_asked_once(database_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the actions in all files that have come since the run before."""
+    folder = tmp_path / "lake"
+    with lake_ledger(database_dsn, folder) as book:
+        book.publish("public.t1")
+        book.update()
+    outdated, asked = current.outdated, 0
+
+    def counted(lake: Lake, latest_age: float) -> list[Pending]:
+        nonlocal asked
+        asked += 1
+        return outdated(lake, latest_age)
+
+    monkeypatch.setattr(current, "outdated", counted)
+    arguments = export._arguments(["--export-dir", str(folder), "--events-table", EVENTS])
+    with KeptSession() as kept:
+        export.run(database_dsn, arguments, kept)
+        assert not kept.is_usable(), "no session was needed"
+    assert asked == 1
