@@ -20,6 +20,7 @@ from tests.fixtures.spark import JVM_OPTIONS
 gc.disable()  # until all tests are collected: that leaves little garbage
 
 pytest_plugins = [
+    "tests.fixtures.data_directories",
     "tests.fixtures.postgres",
     "tests.fixtures.server",
     "tests.fixtures.rigs",

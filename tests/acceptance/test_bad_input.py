@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -22,6 +22,7 @@ from pipeline.config.settings import load
 from pipeline.operate.preflight import check, providers
 from pipeline.postgres.embedded import Server
 from pipeline.server import serve as serving
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 from tests.fixtures.processes import group, title
@@ -80,7 +81,8 @@ def strict() -> Iterator[Cluster]:
         with psycopg.connect(server.dsn("postgres"), autocommit=True) as conn:
             conn.execute(sql.SQL("create role watched superuser login password {}").format(SECRET))
             conn.execute("select pg_reload_conf()")
-        yield Cluster(server.dsn("postgres"), server)
+        with closing(Cluster(server.dsn("postgres"), server)) as cluster:
+            yield cluster
 
 
 @contextmanager
@@ -88,6 +90,7 @@ def small_server(wal_level: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix=f"wal-pg-{os.getpid()}-") as folder:
         settings = {**SETTINGS, "wal_level": wal_level}
         server = Server(Path(folder), bin_dir=bin_dir(18), settings=settings, port=free_port())
+        prepare(server.directory, server.bin_dir)
         server.start()
         try:
             yield server

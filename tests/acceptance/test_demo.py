@@ -51,7 +51,7 @@ def started(data_dir: Path, folder: Path, seconds: int) -> Iterator[subprocess.P
         process.communicate()
 
 
-def finished(data_dir: Path, folder: Path, seconds: int = 2) -> str:
+def finished(data_dir: Path, folder: Path, seconds: int = 1) -> str:
     with started(data_dir, folder, seconds) as process:
         output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output

@@ -17,6 +17,7 @@ import pytest
 from pipeline.postgres.embedded import Server
 from tests.fixtures import test_decoding
 from tests.fixtures.background import BackgroundThread
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, free_port, unique
 from tests.fixtures.server import ROOT, Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -91,7 +92,7 @@ class Writer(BackgroundThread):
     def work(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as source:
             key = 0
-            while not self.stopped.wait(0.002):
+            while not self.stopped.wait(0.004):
                 key += 1
                 source.execute("insert into t values (%s), (%s)", [key, -key])
 
@@ -162,6 +163,7 @@ def test_confirmation_never_passes_an_unfinished_staging_commit(
 def source_that_keeps_little_wal(server_directory: Path) -> Iterator[Server]:
     keeps = {"max_slot_wal_keep_size": "16MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
     server = Server(server_directory, settings={**SETTINGS, **keeps}, port=free_port())
+    prepare(server_directory, server.bin_dir)
     server.start()
     server.create_databases("shop")
     yield server

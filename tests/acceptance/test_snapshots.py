@@ -34,7 +34,7 @@ def write(dsn: str, seed: int, stop: threading.Event) -> None:
     """Updates that leave the large value alone, key changes, deletes and inserts."""
     choose = random.Random(seed)
     with psycopg.connect(dsn) as source:
-        while not stop.wait(0.003):
+        while not stop.wait(0.006):
             with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected), source.transaction():
                 for _ in range(choose.randint(1, 4)):
                     key, other = choose.randint(1, KEYS), choose.randint(1, KEYS)

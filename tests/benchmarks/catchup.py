@@ -6,14 +6,16 @@ The pipeline database is on a server of its own, as our own writes would be WAL 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from statistics import median
 
-from tests.benchmarks.backlog import copied_slot, tens
+from tests.benchmarks.backlog import Backlog, copied_slot, tens
 from tests.benchmarks.contenders import Drain, Pipeline
 from tests.benchmarks.drains import add_cpu, add_memory, say
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
-from tests.benchmarks.server import durable_server
+from tests.benchmarks.server import PipelineServer, durable_server
 from tests.benchmarks.table import Table
 from tests.benchmarks.usage import WALSENDER, postmaster
 from tests.fixtures.postgres import Cluster
@@ -38,21 +40,39 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
 
     Raises BenchmarkFailed when a log is not that of one slot.
     """
-    found: defaultdict[int, list[Drain]] = defaultdict(list)
-    others: list[float] = []
     with durable_server() as databases, tens(cluster, scale) as backlog:
-        for run in range(1, runs + 1):
-            for slots in SLOTS:
-                with copied_slot(cluster, f"copy_{run}_{slots}") as slot:
-                    meter = OtherPrograms(postmaster(cluster), postmaster(databases))
-                    drain = Pipeline(settings(slots), databases, digested=True).drain(cluster, backlog, slot)
-                    others.append(meter.cores())
-                found[slots].append(drain)
-                say(f"{NAME}, run {run} of {runs}: at most {_slots(slots)}", backlog, drain, others[-1])
-                if drain.digest != found[1][0].digest:
-                    raise BenchmarkFailed(f"the log read by {_slots(slots)} is not the one read by 1 slot")
+        found, others = drained(NAME, SLOTS, cluster, databases, backlog, runs)
     _add(found, backlog.changes, figures)
     figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
+
+
+def drained(
+    name: str,
+    counts: Sequence[int],
+    cluster: Cluster,
+    databases: Cluster,
+    backlog: Backlog,
+    runs: int,
+    beside: Callable[[PipelineServer], AbstractContextManager[object]] = nullcontext,
+) -> tuple[dict[int, list[Drain]], list[float]]:
+    """By these numbers of slots, the first of which is 1, in turn; and the cores that others took meanwhile.
+
+    Raises BenchmarkFailed when a log is not that of one slot.
+    """
+    found: defaultdict[int, list[Drain]] = defaultdict(list)
+    others: list[float] = []
+    for run in range(1, runs + 1):
+        for slots in counts:
+            with copied_slot(cluster, f"copy_{run}_{slots}") as slot:
+                meter = OtherPrograms(postmaster(cluster), postmaster(databases))
+                contender = Pipeline(settings(slots), databases, digested=True, beside=beside)
+                drain = contender.drain(cluster, backlog, slot)
+                others.append(meter.cores())
+            found[slots].append(drain)
+            say(f"{name}, run {run} of {runs}: at most {_slots(slots)}", backlog, drain, others[-1])
+            if drain.digest != found[1][0].digest:
+                raise BenchmarkFailed(f"the log read by {_slots(slots)} is not the one read by 1 slot")
+    return found, others
 
 
 def _add(found: dict[int, list[Drain]], changes: int, figures: Table) -> None:

@@ -5,18 +5,16 @@ Each role of the server and each backend of both Postgres is held to a twentieth
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 from tests.benchmarks import catchup, plot, slow_cores
-from tests.benchmarks.backlog import copied_slot, tens
-from tests.benchmarks.contenders import Drain, Pipeline
-from tests.benchmarks.drains import add_cpu, say
-from tests.benchmarks.errors import BenchmarkFailed
-from tests.benchmarks.processes import QUIET_CORES, Family, OtherPrograms
+from tests.benchmarks.backlog import tens
+from tests.benchmarks.contenders import Drain
+from tests.benchmarks.drains import add_cpu
+from tests.benchmarks.processes import QUIET_CORES, Family
 from tests.benchmarks.server import PipelineServer, durable_server
 from tests.benchmarks.slow_cores import SlowCores
 from tests.benchmarks.table import Table
@@ -37,20 +35,8 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int, docs: Path
     Raises CannotRun where processes cannot be held to a share of a core, BenchmarkFailed when a log is another's.
     """
     slow_cores.require()
-    found: defaultdict[int, list[Drain]] = defaultdict(list)
-    others: list[float] = []
     with durable_server() as databases, tens(cluster, scale * SIZE) as backlog:
-        for run in range(1, runs + 1):
-            for slots in SLOTS:
-                with copied_slot(cluster, f"copy_{run}_{slots}") as slot:
-                    meter = OtherPrograms(postmaster(cluster), postmaster(databases))
-                    settings = catchup.settings(slots)
-                    drain = Pipeline(settings, databases, digested=True, beside=slowed).drain(cluster, backlog, slot)
-                    others.append(meter.cores())
-                found[slots].append(drain)
-                say(f"{NAME}, run {run} of {runs}: at most {slots}", backlog, drain, others[-1])
-                if drain.digest != found[1][0].digest:
-                    raise BenchmarkFailed(f"the log read by {slots} slots is not the one read by one")
+        found, others = catchup.drained(NAME, SLOTS, cluster, databases, backlog, runs, slowed)
     _add(found, backlog.changes, figures)
     figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
     if docs:

@@ -12,8 +12,8 @@ import pytest
 
 from pipeline.errors import SchemaError
 from pipeline.postgres import functions, migrations
-from tests.fixtures.server import COMMAND, ROOT
-from tests.migration.test_migrations import command, output_of
+from tests.fixtures.server import ROOT
+from tests.migration.test_migrations import migrate_twice_at_once
 
 SIGNATURES = Path(__file__).parent / "data" / "function_signatures.txt"
 BY_HAND = """
@@ -67,8 +67,7 @@ def test_two_servers_that_boot_together_install_them_once(
 ):
     log.execute(BY_HAND)
     log.execute("update pipeline.installed_functions set digest = 'of other texts', installed_at = '2000-01-01'")
-    for process in [command(database_dsn, *COMMAND, "migrate", folder=tmp_path) for _ in range(2)]:
-        output_of(process)
+    migrate_twice_at_once(database_dsn, tmp_path)
     assert head(log) == 0
     assert state(log) == (functions.VERSION, functions.digest())
 

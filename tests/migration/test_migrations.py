@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -19,7 +20,7 @@ from pipeline.postgres import migrations
 from pipeline.staging import segments
 from tests.fixtures.legacy_tables import first_boot
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.server import COMMAND, ROOT, environment
+from tests.fixtures.server import ROOT, environment, run_command
 from tests.fixtures.waiting import eventually
 
 UNKNOWN = "9999"
@@ -56,22 +57,13 @@ def tables(dsn: str) -> list[str]:
         return [row[0] for row in rows]
 
 
-def command(dsn: str, *arguments: str, folder: Path = ROOT) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        arguments,
-        cwd=folder,
-        env=environment({"database_dsn": dsn}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def output_of(process: subprocess.Popen[str]) -> str:
-    shown, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, shown
-    return shown
+def migrate_twice_at_once(dsn: str, folder: Path) -> list[str]:
+    """What both commands print."""
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(run_command, "migrate", folder=folder, database_dsn=dsn) for _ in range(2)]
+        both = [each.result() for each in running]
+    assert [each.returncode for each in both] == [0, 0], both
+    return [each.stdout for each in both]
 
 
 def test_up_down_up_gives_the_same_schema(cluster: Cluster, empty_dsn: str):
@@ -180,15 +172,17 @@ def shape(connection: psycopg.Connection, table: EventsTable) -> list[object]:
 
 
 def test_alembic_in_the_repository_does_what_the_server_does(cluster: Cluster, empty_dsn: str, database_dsn: str):
-    alembic = [sys.executable, "-m", "alembic"]
-    output_of(command(empty_dsn, *alembic, "upgrade", "head"))
+    command = [sys.executable, "-m", "alembic", "upgrade", "head"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment({"database_dsn": empty_dsn}), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done
     assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
-    assert migrations.head() in output_of(command(empty_dsn, *alembic, "current"))
+    assert migrations.current(empty_dsn) == migrations.head()
 
 
 def test_two_migrations_at_once_both_succeed(cluster: Cluster, empty_dsn: str, database_dsn: str, tmp_path: Path):
-    both = [command(empty_dsn, *COMMAND, "migrate", folder=tmp_path) for _ in range(2)]
-    shown = [output_of(process) for process in both]
+    shown = migrate_twice_at_once(empty_dsn, tmp_path)
     assert all(migrations.head() in text for text in shown), shown
     assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
 

@@ -21,6 +21,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline.postgres.embedded import Server
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving
@@ -56,6 +57,7 @@ class Node:
 
     def __init__(self, directory: Path, binaries: Path, settings: dict[str, str]) -> None:
         self.server = Server(directory, bin_dir=binaries, settings=settings, port=free_port())
+        prepare(directory, binaries)
         self.server.start()
         assert self.server.port is not None
         self.proxy = Proxy(self.server.port)
@@ -107,6 +109,7 @@ class Node:
 
     def close(self) -> None:
         self.proxy.close()
+        self.cluster.close()
         self.server.stop("immediate")
 
 

@@ -17,9 +17,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("**
 SOURCES = [*PAGES, *(ROOT / "pipeline").glob("**/*.py")]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_nobody_is_told_to_install_this_from_an_index_that_does_not_have_it(path: Path) -> None:
-    assert not re.search(rf"pip install [^\n]*{PROJECT['name']}", path.read_text())
+def test_nobody_is_told_to_install_this_from_an_index_that_does_not_have_it() -> None:
+    told = re.compile(rf"pip install [^\n]*{PROJECT['name']}")
+    assert [path for path in SOURCES if told.search(path.read_text())] == []
 
 
 def test_extras_that_people_are_told_to_install_are_there() -> None:

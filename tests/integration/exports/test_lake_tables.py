@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -36,10 +37,10 @@ def asked(book: Ledger, oids: Sequence[int], monkeypatch: pytest.MonkeyPatch) ->
     """How many queries it takes to know how far the changes of these tables go, and that it is so."""
     rows, count = book.lake.ledger.rows, 0
 
-    def counted(*arguments: object) -> object:
+    def counted(query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
         nonlocal count
         count += 1
-        return rows(*arguments)  # type: ignore[arg-type]
+        return rows(query, parameters)
 
     with monkeypatch.context() as patch:
         patch.setattr(book.lake.ledger, "rows", counted)

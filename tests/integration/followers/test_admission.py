@@ -19,6 +19,7 @@ from pipeline.operate import add_follower, followers
 from pipeline.operate.json_values import as_json
 from pipeline.postgres import connections
 from pipeline.postgres.embedded import Server
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port, unique
 
@@ -244,6 +245,7 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
     """Three followers need no more than one does."""
     settings = {**SETTINGS, "wal_level": "replica", "max_replication_slots": "1", "max_wal_senders": "1"}
     server = Server(tmp_path / "meagre", bin_dir=bin_dir(18), settings=settings, port=free_port())
+    prepare(server.directory, server.bin_dir)
     server.start()
     try:
         config = load(source_dsn=server.dsn("postgres"), database_dsn=database_dsn)

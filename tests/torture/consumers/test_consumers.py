@@ -22,7 +22,7 @@ def stage() -> Iterator[tuple[Cluster, Staged]]:
         yield made
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_consumers_are_given_what_they_were_promised(stage: tuple[Cluster, Staged], number: int):
     seed = random.SystemRandom().randrange(10**6)
     outcome = trials.Round(*stage, seed).play(SECONDS)

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from lake.changes.files import ChangeFile
 from lake.states.plan import BucketFile, Folding, Reset, StateVersion
 from lake.states.waiting import PART, SMALL, may_wait
+from lake.tables.forms import Form
 from tests.unit.spark.test_state_plan import PLAIN, file, folds, form
 
 ROWS, RUNS = 400_000, 288
@@ -21,13 +23,13 @@ def version(seq: int, rows: int = ROWS, size: int = 4 * SMALL, form_id: int = 1)
     return StateVersion(seq, "public.t", seq, form_id, COLUMNS, 2, rows, files)
 
 
-def changes(first: int, last: int, rows: int | None = None) -> object:
+def changes(first: int, last: int, rows: int | None = None) -> ChangeFile:
     """A file of changes, as many as seqs unless it says how many."""
     return replace(file(first, last, **COLUMNS), rows=last - first + 1 if rows is None else rows)
 
 
-def folding(newest: StateVersion, *files: object, forms: Sequence[object] = PLAIN, seq: int = 2000) -> list[Folding]:
-    return folds(forms, files, [newest], seq)  # type: ignore[arg-type]
+def folding(newest: StateVersion, *files: ChangeFile, forms: Sequence[Form] = PLAIN, seq: int = 2000) -> list[Folding]:
+    return folds(forms, files, [newest], seq)
 
 
 def test_a_large_table_waits_with_a_few_changes_and_a_small_one_does_not() -> None:
@@ -58,7 +60,7 @@ def test_of_a_merged_file_only_what_is_new_counts() -> None:
     ],
     ids=["a column", "the key", "its name"],
 )
-def test_nothing_waits_with_a_table_that_was_altered(forms: Sequence[object]) -> None:
+def test_nothing_waits_with_a_table_that_was_altered(forms: Sequence[Form]) -> None:
     newest = version(9)
     assert not may_wait(folding(newest, changes(10, 19), forms=forms), newest)
 

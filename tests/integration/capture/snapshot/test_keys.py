@@ -39,7 +39,7 @@ class Mover(BackgroundThread):
             moves = shuffler(log)
             while not self.stopped.is_set():
                 if moves.step() < 0:
-                    self.stopped.wait(0.01)
+                    self.stopped.wait(0.03)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
 from pipeline.postgres.embedded import Server
 from pipeline.staging import progress
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port
 from tests.fixtures.replicating import catch_up, events, refuse, replicate_first
 from tests.fixtures.waiting import eventually
@@ -37,12 +37,9 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         if (binaries := bin_dir(major)) is None:
             pytest.skip(f"PostgreSQL {major} is not installed")
         if major not in made:
-            with tempfile.TemporaryDirectory(prefix="wal-pg-blank-") as folder:
-                server = Server(Path(folder) / "pg", bin_dir=binaries, settings=SETTINGS)
-                server.start()
-                server.stop()
-                made[major] = tmp_path_factory.mktemp("blank") / str(major)
-                shutil.copytree(server.data, made[major], symlinks=True)
+            folder = tmp_path_factory.mktemp("blank") / str(major)
+            prepare(folder, binaries)
+            made[major] = folder / "data"
         return made[major]
 
     return make

@@ -14,7 +14,7 @@ from tests.fixtures.following import Follower, follower
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
-TRANSACTIONS = 150
+TRANSACTIONS = 100
 UNKNOWN = EventsTable("public", "forgetful_events")
 FORGET = """
     create table forgetful_events (like sequin_events including all);

@@ -10,7 +10,7 @@ from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.schema_changes import Changed
+from tests.fixtures.schema_changes import Changed, become_equal, followed_tables
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 from tests.integration.followers.schema_changes import cases
@@ -31,25 +31,32 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
 
 
-@pytest.mark.parametrize("kind", cases.COLUMNS_AND_KEYS)
-def test_columns_and_keys_are_followed(changed: Changed, kind: str):
-    change = cases.COLUMNS_AND_KEYS[kind]
-    with changed.made.running():
+@pytest.fixture
+def several(stage: Stage, cluster: Cluster) -> Iterator[list[Changed]]:
+    """Tables of one follower, for each change of columns and keys one."""
+    with followed_tables(stage, cluster, len(cases.COLUMNS_AND_KEYS)) as made:
+        yield made
+
+
+def test_columns_and_keys_are_followed(several: list[Changed]):
+    assert not any(change.copied for change in cases.COLUMNS_AND_KEYS.values())
+    with several[0].made.running():
+        for changed, change in zip(several, cases.COLUMNS_AND_KEYS.values(), strict=True):
+            changed.run(*change.statements)
+        become_equal(several)
+        assert not several[0].is_copied
+
+
+def test_they_are_followed_from_far_behind(stage: Stage, several: list[Changed]):
+    for changed, change in zip(several, cases.COLUMNS_AND_KEYS.values(), strict=True):
         changed.run(*change.statements)
-        changed.become_equal()
-        assert changed.is_copied == change.copied
-
-
-@pytest.mark.parametrize("kind", cases.COLUMNS_AND_KEYS)
-def test_they_are_followed_from_far_behind(changed: Changed, kind: str):
-    change = cases.COLUMNS_AND_KEYS[kind]
-    changed.run(*change.statements)
-    changed.stage.arrive()
-    changed.run("update $t set a = 'later'" if kind != "renamed" else "update $t set c = 'later'")
-    changed.stage.arrive()
-    with changed.made.running():
-        changed.become_equal()
-        assert changed.is_copied == change.copied
+    stage.arrive()
+    for changed, kind in zip(several, cases.COLUMNS_AND_KEYS, strict=True):
+        changed.run("update $t set a = 'later'" if kind != "renamed" else "update $t set c = 'later'")
+    stage.arrive()
+    with several[0].made.running():
+        become_equal(several)
+        assert not several[0].is_copied
 
 
 @pytest.mark.parametrize("kind", cases.TABLES)

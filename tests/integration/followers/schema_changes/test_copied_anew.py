@@ -11,7 +11,7 @@ from pipeline.operate import resync_follower
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.schema_changes import Changed
+from tests.fixtures.schema_changes import Changed, become_equal, become_equal_in_time, followed_tables
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 from tests.integration.followers.schema_changes import cases
@@ -32,27 +32,36 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
 
 
-@pytest.mark.parametrize("kind", cases.REWRITES)
-def test_rewritten_tables(changed: Changed, kind: str):
-    changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
-    changed.stage.arrive()
-    with changed.made.running():
-        changed.become_equal()
-        changed.run(*cases.REWRITES[kind].statements)
-        changed.become_equal_in_time()
-        assert changed.is_copied
+@pytest.fixture
+def several(stage: Stage, cluster: Cluster) -> Iterator[list[Changed]]:
+    """Tables of one follower, for each rewrite one, of some rows."""
+    with followed_tables(stage, cluster, len(cases.REWRITES)) as made:
+        for changed in made:
+            changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
+        stage.arrive()
+        yield made
+
+
+def test_rewritten_tables(several: list[Changed]):
+    made = several[0].made
+    with made.running():
+        become_equal(several)
+        for changed, change in zip(several, cases.REWRITES.values(), strict=True):
+            changed.run(*change.statements)
+        become_equal_in_time(several)
+        assert len(made.copies()) == len(several)
+        for changed in several:
+            changed.run("insert into $t (id) values (100)", "delete from $t where id = 3")
+        become_equal_in_time(several)
+
+
+def test_rewritten_tables_from_far_behind(stage: Stage, several: list[Changed]):
+    for changed, change in zip(several, cases.REWRITES.values(), strict=True):
+        changed.run(*change.statements)
         changed.run("insert into $t (id) values (100)", "delete from $t where id = 3")
-        changed.become_equal_in_time()
-
-
-@pytest.mark.parametrize("kind", ["type", "with other changes", "twice"])
-def test_rewritten_tables_from_far_behind(changed: Changed, kind: str):
-    changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
-    changed.run(*cases.REWRITES[kind].statements)
-    changed.run("insert into $t (id) values (100)", "delete from $t where id = 3")
-    changed.stage.arrive()
-    with changed.made.running():
-        changed.become_equal_in_time()
+    stage.arrive()
+    with several[0].made.running():
+        become_equal_in_time(several)
 
 
 NEW = "create table $new (id int primary key, a text); create index on $new (a)"

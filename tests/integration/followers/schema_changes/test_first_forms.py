@@ -55,33 +55,48 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["made", "found"])
-def changed(stage: Stage, cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Changed]:
-    """A follower whose table is made, or was there, and is not copied yet."""
-    with registered(stage, cluster, found=request.param == "found") as made:
+def several(stage: Stage, cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[list[Changed]]:
+    """Tables of one follower, for each change one, which are made, or were there, and are not copied yet."""
+    with registered_tables(stage, cluster, len(CHANGES), found=request.param == "found") as made:
         yield made
 
 
 @contextmanager
 def registered(stage: Stage, cluster: Cluster, *, found: bool = False, **options: str) -> Iterator[Changed]:
-    table = unique("t")
-    create = CREATE.replace("$t", table)
-    stage.run(create)
-    publish_new_tables(stage.config)
-    stage.run(f"insert into {table} values (1, 'a1', 'b1', 'n1'), (2, 'a2', 'b2', 'n2')")
-    stage.arrive()
-    patterns = (f"public.{table}*",)
-    with copying(stage, cluster, *([create] if found else []), tables=[table], patterns=patterns, **options) as made:
-        yield Changed(stage, made, table)
+    with registered_tables(stage, cluster, 1, found=found, **options) as [changed]:
+        yield changed
 
 
 @contextmanager
-def altered(changed: Changed, ddl: str) -> Iterator[None]:
-    """A follower that runs, once this has been run after its tables were made and before they are copied."""
+def registered_tables(
+    stage: Stage, cluster: Cluster, count: int, *, found: bool = False, **options: str
+) -> Iterator[list[Changed]]:
+    tables = [unique("t") for _ in range(count)]
+    create = [CREATE.replace("$t", table) for table in tables]
+    stage.run(*create)
+    publish_new_tables(stage.config)
+    stage.run(*(f"insert into {table} values (1, 'a1', 'b1', 'n1'), (2, 'a2', 'b2', 'n2')" for table in tables))
+    stage.arrive()
+    patterns = tuple(f"public.{table}*" for table in tables)
+    with copying(stage, cluster, *(create if found else []), tables=tables, patterns=patterns, **options) as made:
+        yield [Changed(stage, made, table) for table in tables]
+
+
+@contextmanager
+def altered(*changes: tuple[Changed, str], also: str = "") -> Iterator[None]:
+    """A follower that runs, once these were run, in one transaction, after its tables were made and before any of them
+    is copied. `also`: what that transaction does to others of them, which would be copied meanwhile else.
+    """
+    changed, _ = changes[0]
     made = changed.made
     with psycopg.connect(changed.stage.config.source) as holder, made.running():
-        holder.execute(changed.named("insert into $t values (3, 'a3', 'b3', 'n3')").encode())
-        eventually(lambda: f"pid {holder.info.backend_pid} " in (made.found.table_states[0].reason or ""))
-        holder.execute(changed.named(ddl).encode())
+        for each, _ in changes:
+            holder.execute(each.named("insert into $t values (3, 'a3', 'b3', 'n3')").encode())
+        holder.execute(also.encode())
+        holds = f"pid {holder.info.backend_pid} "
+        eventually(lambda: any(holds in (table.reason or "") for table in made.found.table_states))
+        for each, ddl in changes:
+            holder.execute(each.named(ddl).encode())
         assert made.copies() == {}
         holder.commit()
         yield
@@ -96,25 +111,32 @@ def keys(connection: psycopg.Connection, table: str) -> list[str]:
     return [column for (column,) in connection.execute(query, [table]).fetchall()]
 
 
-@pytest.mark.parametrize("kind", CHANGES)
-def test_columns_and_keys_are_those_of_the_copy(changed: Changed, kind: str):
-    with altered(changed, CHANGES[kind]):
-        changed.become_equal()
-        changed.run("delete from $t where ctid = (select min(ctid) from $t)")
-        changed.become_equal()
-        assert keys(changed.made.look, changed.t) == keys(changed.stage.source, changed.t)
+def test_columns_and_keys_are_those_of_the_copy(stage: Stage, several: list[Changed]):
+    first, tables = several[0], [each.t for each in several]
+    with altered(*zip(several, CHANGES.values(), strict=True)):
+        first.become_equal(*tables)
+        for each in several:
+            each.run("delete from $t where ctid = (select min(ctid) from $t)")
+        first.become_equal(*tables)
+        for each, kind in zip(several, CHANGES, strict=True):
+            assert keys(first.made.look, each.t) == keys(stage.source, each.t), kind
 
 
-@pytest.mark.parametrize("kind", NAMES)
-def test_a_table_is_called_as_at_the_source(changed: Changed, kind: str):
-    ddl, name = map(changed.named, NAMES[kind])
-    with altered(changed, ddl):
-        changed.run(f"update {name} set b = b || '!'")
-        changed.become_equal(name)
-        assert keys(changed.made.look, name) == keys(changed.stage.source, name)
-        assert changed.made.look.execute("select to_regclass(%s)", [changed.t]).fetchall() == [(None,)]
-        [table] = changed.made.found.table_states
-        assert table.table_name == name
+@pytest.mark.parametrize("found", [False, True], ids=["made", "found"])
+def test_a_table_is_called_as_at_the_source(stage: Stage, cluster: Cluster, found: bool):
+    with registered_tables(stage, cluster, len(NAMES), found=found) as several:
+        ddl, names = zip(
+            *(map(each.named, kind) for each, kind in zip(several, NAMES.values(), strict=True)), strict=True
+        )
+        with altered(*zip(several, ddl, strict=True)):
+            first = several[0]
+            for name in names:
+                first.run(f"update {name} set b = b || '!'")
+            first.become_equal(*names)
+            for each, name in zip(several, names, strict=True):
+                assert keys(first.made.look, name) == keys(stage.source, name)
+                assert first.made.look.execute("select to_regclass(%s)", [each.t]).fetchall() == [(None,)]
+            assert {table.table_name for table in first.made.found.table_states} == set(names)
 
 
 @pytest.mark.parametrize("options", [{}, {"schema": "exists"}], ids=["made", "found"])
@@ -134,7 +156,7 @@ def test_names_that_are_exchanged(stage: Stage, cluster: Cluster):
         changed.stage.arrive()
         registry.add_tables(stage.log, changed.made.found.id, [TableName(oid(stage, other), "public", other)])
         swap = "alter table $t rename to $t_x; alter table $t_other rename to $t; alter table $t_x rename to $t_other"
-        with altered(changed, swap):
+        with altered((changed, swap), also=f"insert into {other} values (3, 'z3')"):
             changed.become_equal(changed.t, other)
             changed.run("update $t set z = 'y'", "update $t_other set a = 'b'")
             changed.become_equal(changed.t, other)
@@ -150,7 +172,7 @@ def test_a_table_that_is_dropped(stage: Stage, cluster: Cluster, again: bool, wh
         ddl = "drop table $t" + ("; create table $t (id bigint primary key, d text)" if again else "")
         if when == "before it is made":
             changed.run(ddl)
-        with altered(changed, ddl) if when != "before it is made" else changed.made.running():
+        with altered((changed, ddl)) if when != "before it is made" else changed.made.running():
             changed.become_equal_in_time(beside)
             if again:
                 publish_new_tables(changed.stage.config)
@@ -163,7 +185,7 @@ def test_a_table_that_is_dropped(stage: Stage, cluster: Cluster, again: bool, wh
 def test_with_ddl_stop_it_says_what_to_run(stage: Stage, cluster: Cluster):
     with (
         registered(stage, cluster, found=True, ddl="stop") as changed,
-        altered(changed, "alter table $t add c int; update $t set c = 1"),
+        altered((changed, "alter table $t add c int; update $t set c = 1")),
     ):
         reason, remedy = changed.stopped()
         assert reason == changed.named("the source added column c (integer) to public.$t, and --ddl is stop")

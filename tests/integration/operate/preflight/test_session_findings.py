@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pipeline.operate.preflight import check
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections
 from pipeline.postgres.embedded import Server
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 
 Found = list[tuple[str, str]]
@@ -38,8 +40,10 @@ def sparing() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="wal-pg-sparing-"))
     server = Server(folder, bin_dir=bin_dir(18), settings=SETTINGS | SPARING, port=free_port())
     try:
+        prepare(folder, server.bin_dir)
         server.start()
-        yield Cluster(server.dsn("postgres"), server)
+        with closing(Cluster(server.dsn("postgres"), server)) as cluster:
+            yield cluster
     finally:
         server.stop("immediate")
         shutil.rmtree(folder)
