@@ -79,7 +79,12 @@ def _torture(rig: Rig, options: argparse.Namespace) -> int:
     started = time.monotonic()
     with suppress(KeyboardInterrupt):
         while _goes_on(done, options, time.monotonic() - started):
-            done.add(outcome := run(rig, _plan(options, first + done.seeds)))
+            plan = _plan(options, first + done.seeds + done.passed_over)
+            outcome = run(rig, plan)
+            if plan.adopts and outcome.failure is None and not outcome.ways["adopt"]:
+                done.passed_over += 1
+            else:
+                done.add(outcome)
             _tell(outcome, options)
     minutes = (time.monotonic() - started) / 60
     _summarize(done, minutes)
@@ -93,7 +98,8 @@ def _torture(rig: Rig, options: argparse.Namespace) -> int:
 def _goes_on(done: Run, options: argparse.Namespace, seconds: float) -> bool:
     if options.stop_at_first and done.failed:
         return False
-    return seconds < options.minutes * 60 and (options.seeds is None or done.seeds < options.seeds)
+    begun = done.seeds + done.passed_over
+    return seconds < options.minutes * 60 and (options.seeds is None or begun < options.seeds)
 
 
 def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
@@ -101,7 +107,8 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     print(
         f"seed {outcome.seed}: {state} in {outcome.seconds:.1f} s, {outcome.transactions} transactions, "
         f"{outcome.changes} changes, {outcome.reads.total()} rows read; {record.in_short(outcome.hits)}; "
-        f"small batches: {_counted(outcome.ways)}; DDL {outcome.ddl}{_settings(outcome.seed)}",
+        f"ways: {_counted(outcome.ways)}; {outcome.partitions} adopted partitions; "
+        f"DDL {outcome.ddl}{_settings(outcome.seed)}",
         flush=True,
     )
     if outcome.failure is not None:
@@ -132,6 +139,12 @@ def _summarize(done: Run, minutes: float) -> None:
     )
     for kind, count in sorted(done.hits.items()):
         print(f"  {kind:<20} {count:>4}")
+    if any(done.adopted):
+        some = sorted(done.adopted)
+        print(
+            f"adopted: {sum(some):,} rows, {some[0]:,} to {some[-1]:,} a seed, {some[len(some) // 2]:,} in the middle; "
+            f"{done.partitions} partitions; seeds that adopted none, not counted: {done.passed_over}"
+        )
     _tabulate("DDL", done.ddl)
     _tabulate("refused, or without anything to do it to", {name: n for name, n in done.deeds.items() if ":" in name})
     _tabulate("changes of tables of every kind", done.kinds)

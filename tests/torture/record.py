@@ -32,10 +32,17 @@ class Run:
     failed: list[int] = field(default_factory=list)
     deeds: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    adopted: list[int] = field(default_factory=list)
+    """Rows of each seed that became partitions without being moved."""
+    partitions: int = 0
+    passed_over: int = 0
+    """Seeds that adopted nothing, though they should: they say nothing of it, and nothing else of them is counted."""
 
     def add(self, outcome: Outcome) -> None:
         """Count a seed in."""
         self.seeds += 1
+        self.adopted.append(outcome.ways["adopt"])
+        self.partitions += outcome.partitions
         self.seconds += outcome.seconds
         self.transactions += outcome.transactions
         self.changes += outcome.changes

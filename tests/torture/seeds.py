@@ -77,7 +77,9 @@ class Outcome:
     compared: Counter[str] = field(default_factory=Counter)
     """Rows that `verify --content` compared, by table."""
     ways: Counter[str] = field(default_factory=Counter)
-    """Changes that were written `at_once`, and those that were staged, by why."""
+    """Changes that were written `at_once`, those that were adopted, `adopt`, and those that were staged, by why."""
+    partitions: int = 0
+    """How many the adopted ones became."""
 
     @property
     def ddl(self) -> int:
@@ -98,6 +100,7 @@ class _Counts:
         self.reads: Counter[str] = Counter()
         self.compared: Counter[str] = Counter()
         self.ways: Counter[str] = Counter()
+        self.partitions = 0
 
     def occurred(self) -> frozenset[str]:
         kinds = {f"{change.table} {change.action}" for change in self.changes}
@@ -129,6 +132,7 @@ def run(rig: Rig, plan: Plan) -> Outcome:
         counts.reads,
         counts.compared,
         counts.ways,
+        counts.partitions,
     )
 
 
@@ -144,7 +148,8 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         start = order.position(source)
         if scene.rig.major == 15:  # the one that has test_decoding
             test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
-    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "", ways=plan.ways)
+    read, turn = READ if plan.old else "", plan.seed if plan.adopts else 0
+    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=read, ways=plan.ways, turn=turn)
     config = load(source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot)
     with (
         Faults(scene, servers, plan.seed) as faults,
@@ -162,6 +167,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
     _compare(scene, counts, start)
     with scene.log() as log:
         counts.ways = Counter(dict(log.execute(_WAYS).fetchall()))
+        ((counts.partitions,),) = log.execute(_ADOPTED).fetchall()
         for fault in (follower.fault(), follower.compare(log), counter.fault(), verifier.fault):
             if fault:
                 raise Broken(fault)
@@ -176,6 +182,8 @@ def _work(plan: Plan, worker_pool: WorkerPool, faults: Faults) -> None:
             faults.begin(item)
             continue
         worker_pool.take(item)
+        if item.transaction in plan.rushed:
+            continue
         if plan.ways != "default":
             time.sleep(APART)
         elif faults.pending:
@@ -283,6 +291,9 @@ def _read(scene: Scene, servers: Servers) -> None:
 
 
 _WAYS = "select coalesce(nullif(reason, ''), way), sum(changes)::int from pipeline.ways group by 1"
+_ADOPTED = r"""
+    select count(*)::int from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'public.sequin_events'::regclass and c.relname ~ '_\d{12}_\d+$'"""
 _TABLES = """
     select 'public.' || c.relname, exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
         exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid

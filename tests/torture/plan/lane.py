@@ -12,6 +12,8 @@ from tests.torture.plan.statements import Statements
 
 KEY_RANGE = 1_000_000
 LARGE_WIDTH = 64
+RUSHED_ROWS = 60
+"""The most of a transaction that comes in a rush."""
 
 
 @dataclass
@@ -90,6 +92,17 @@ class LanePlanner:
         rows = self._say.insert_lines(self.number, first[0], first[-1], LARGE_WIDTH)
         self._rows.lines.update(first[:20])
         return [begin, rows, self._commit()]
+
+    def rush(self) -> list[Step]:
+        """A whole transaction of some rows that come whole, up to 100 kB: many of them are a backlog."""
+        begin = self.begin()
+        self._left, self._prepares, self._rows = 0, False, deepcopy(self._before)
+        keys = self._new_keys(self._chance.randint(RUSHED_ROWS // 3, RUSHED_ROWS))
+        self._rows.lines.update(keys[:3])
+        if self._chance.random() < 0.5:
+            return [begin, self._say.copy_lines(self.number, keys), self._commit()]
+        width = self._chance.choice((1, 16, LARGE_WIDTH))
+        return [begin, self._say.insert_lines(self.number, keys[0], keys[-1], width), self._commit()]
 
     def resolve(self, prepared: Prepared, by: int) -> Step:
         """End a prepared transaction on connection `by`; then its rows may be touched again."""

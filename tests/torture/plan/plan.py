@@ -11,6 +11,8 @@ from tests.torture.plan.hostile import Settings
 
 Values = dict[str, str | None]
 Ways = Literal["default", "at_once", "staged", "mixed", "adopt", "all"]
+ADOPTING: tuple[Ways, ...] = ("adopt", "all")
+"""Ways in which a backlog becomes partitions."""
 Kind = Literal[
     "begin",
     "change",
@@ -147,6 +149,13 @@ class Plan:
     """Which way small batches take into the log; `mixed`: each server another than the one before it. `adopt`: what is
     staged becomes partitions where it can; `all`: the ways of `mixed` beside it.
     """
+    rushed: frozenset[int] = frozenset()
+    """Transactions that come without any pause, so that they are a backlog."""
+
+    @property
+    def adopts(self) -> bool:
+        """Whether a backlog is to become partitions."""
+        return self.ways in ADOPTING
 
     @property
     def faults(self) -> list[Fault]:

@@ -13,8 +13,8 @@ from tests.torture.plan.kinds import ODD_LANES
 from tests.torture.plan.lane import LanePlanner, PlainLanePlanner
 from tests.torture.plan.odd_lane import OddLanePlanner
 from tests.torture.plan.old_tables import OldLanePlanner
-from tests.torture.plan.plan import Fault, Item, Plan, Step, Ways
-from tests.torture.plan.statements import LANES
+from tests.torture.plan.plan import ADOPTING, Fault, Item, Plan, Step, Ways
+from tests.torture.plan.statements import LANES, RUSHING_LANE
 
 Lane = LanePlanner | OddLanePlanner
 
@@ -38,6 +38,10 @@ OLD_SHARE, SNAPSHOT_FAULTS = 0.5, 5
 """So many seeds begin with rows that are read, and have so many faults of their own for that."""
 WAY_FAULTS = 4
 """Times that another server takes over which writes small batches in another way, where ways are mixed."""
+BACKLOGS, RUSHED = 4, (30, 60)
+"""Where a backlog becomes partitions, so many times one is made: the worker's stream is held, and so many transactions
+come in a rush. Each has a fault of its own, in one of the steps in which it is adopted."""
+HELD = "hold stream"
 OUTSIDE_SHARE = 0.04
 """How often a connection to odd tables does something between two transactions."""
 _FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
@@ -61,6 +65,13 @@ class FaultKind:
     """It needs tables that are read."""
     mixed: bool = False
     """It needs servers that differ in the way that small batches take."""
+    adopting: bool = False
+    """It needs a backlog that becomes partitions."""
+
+    @property
+    def special(self) -> bool:
+        """Whether it comes only in some seeds, beside the others."""
+        return self.catchup or self.meddling or self.snapshot or self.mixed or self.adopting
 
 
 def make(
@@ -79,16 +90,17 @@ def make(
 
     `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind,
     `settings`: hostile ones, `old`: whether tables have rows that are read; by default the seed decides. What `kinds`
-    has of catch-up, of what is read, or of mixed `ways`, comes only then, beside other faults.
+    has of catch-up, of what is read, of mixed `ways` or of adopting ones, comes only then, beside other faults.
     """
-    adopts = ways in ("adopt", "all")
+    adopts = ways in ADOPTING
     if catchup is None:
         catchup = seed % (ODD_ADOPTED_ONE_IN if adopts else CATCHUP_ONE_IN) == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
     meddling = {name: kind for name, kind in kinds.items() if kind.meddling}
     snapshot = {name: kind for name, kind in kinds.items() if kind.snapshot}
     mixed = {name: kind for name, kind in kinds.items() if kind.mixed}
-    kinds = {name: kind for name, kind in kinds.items() if name not in {*own, *meddling, *snapshot, *mixed}}
+    adopting = {name: kind for name, kind in kinds.items() if kind.adopting}
+    kinds = {name: kind for name, kind in kinds.items() if not kind.special}
     chance = random.Random(seed)
     if old is None:
         old = random.Random(f"old {seed}").random() < (OLD_SHARE / 2 if adopts else OLD_SHARE)
@@ -108,8 +120,9 @@ def make(
         _strew(items, reading := random.Random(f"snapshot {seed}"), _faults(seed, reading, snapshot, SNAPSHOT_FAULTS))
     if ways in ("mixed", "all"):
         _strew(items, changing := random.Random(f"ways {seed}"), _faults(seed, changing, mixed, WAY_FAULTS))
+    rushed = _add_backlogs(items, seed, adopting) if adopts else frozenset()
     settings = draw(seed) if settings is None else settings
-    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old, ways)
+    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old, ways, rushed)
 
 
 def _bearable(settings: Settings) -> Settings:
@@ -121,6 +134,24 @@ def _bearable(settings: Settings) -> Settings:
 def _strew(items: list[Item], chance: random.Random, faults: Sequence[Fault]) -> None:
     for fault in faults:
         items.insert(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)), fault)
+
+
+def _add_backlogs(items: list[Item], seed: int, kinds: Mapping[str, FaultKind]) -> frozenset[int]:
+    """Put them in between; returns the transactions of which they are."""
+    chance = random.Random(f"backlogs {seed}")
+    numbers = count(max((item.transaction for item in items if isinstance(item, Step)), default=0) + 1)
+    lane = LanePlanner(RUSHING_LANE, chance, lambda: next(numbers))
+    faults = _faults(seed, chance, {name: kind for name, kind in kinds.items() if name != HELD}, BACKLOGS)
+    rushed: set[int] = set()
+    first, last = int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)
+    for number, place in enumerate(sorted((chance.randint(first, last) for _ in range(BACKLOGS)), reverse=True)):
+        backlog: list[Item] = [*faults[number : number + 1]]
+        if HELD in kinds:
+            backlog.append(Fault(HELD, round(chance.uniform(*kinds[HELD].seconds), 1)))
+        backlog += [step for _ in range(chance.randint(*RUSHED)) for step in lane.rush()]
+        rushed |= {item.transaction for item in backlog if isinstance(item, Step)}
+        items[place:place] = backlog
+    return frozenset(rushed)
 
 
 def _faults(seed: int, chance: random.Random, kinds: Mapping[str, FaultKind], quick_faults: int) -> list[Fault]:
