@@ -46,12 +46,14 @@ class _Table:
 
 @dataclass
 class _Filled:
-    """What the transaction has so far. `batch`: its last one that ended a transaction, for progress."""
+    """What there is so far. `position`, `commit_lsn`, `committed_at`: progress by the last whole transaction of it."""
 
     next_seq: int
     tables: list[_Table] = field(default_factory=list)
     relations: set[int] = field(default_factory=set)
-    batch: Batch | None = None
+    position: int = 0
+    commit_lsn: int | None = None
+    committed_at: int | None = None
     transactions: int = 0
 
     @property
@@ -69,7 +71,7 @@ class Segment:
         """`largest`: rows of a table."""
         self._connection = connection
         self._copy = OpenCopy(connection)
-        self._table, self._run = table, run
+        self._table, self.run = table, run
         self._largest = largest
         self._filled = _Filled(run.next_seq)
         self._kept: _Filled | None = None
@@ -107,7 +109,11 @@ class Segment:
             await self._write(batch, events)
             filled.relations |= event_rows.relations_of(batch.rows)
         if batch.position is not None:
-            filled.batch = batch
+            filled.position, filled.commit_lsn, filled.committed_at = (
+                batch.position,
+                batch.commit_lsn,
+                batch.committed_at,
+            )
             filled.transactions += batch.transactions
             if self._kept is not None:
                 await self._copy.execute("release savepoint inside")
@@ -134,8 +140,8 @@ class Segment:
             await self._copy.execute("rollback to savepoint inside")
             self._filled, self._kept = self._kept, None
 
-    async def commit(self, *, attaches: bool) -> Batch | None:
-        """Commit, durably, and return the batch with which progress ends; None where a newer worker has taken over.
+    async def commit(self, *, attaches: bool) -> int | None:
+        """Commit, durably, and return the position up to which all is stored; None where a newer worker has taken over.
 
         Without `attaches` its rows will be moved, and have no indexes. None of it may be part of a transaction.
         """
@@ -147,9 +153,9 @@ class Segment:
             await self.abandon()
             return None
         await self._copy.execute("COMMIT")
-        self._run.goes_on = self._run.goes_on and found[0][0] == b"t"
-        self._run.next_seq = self._filled.next_seq
-        return self._filled.batch
+        self.run.goes_on = self.run.goes_on and found[0][0] == b"t"
+        self.run.next_seq = self._filled.next_seq
+        return self._filled.position
 
     async def abandon(self) -> None:
         """Roll back."""
@@ -157,31 +163,30 @@ class Segment:
         await roll_back(self._connection)
 
     def _values(self, *, attaches: bool) -> dict[str, Any]:
-        batch, tables = self._filled.batch, self._filled.tables
-        assert batch is not None  # noqa: S101  a whole transaction is in it
+        filled, tables = self._filled, self._filled.tables
         return {
-            "source": self._run.source,
-            "generation": self._run.generation,
-            "run": self._run.number,
-            "epoch": self._run.epoch,
+            "source": self.run.source,
+            "generation": self.run.generation,
+            "run": self.run.number,
+            "epoch": self.run.epoch,
             "name": str(self._table),
             "attaches": attaches,
-            "position": batch.position,
-            "commit_lsn": batch.commit_lsn,
-            "committed_at": batch.committed_at,
+            "position": filled.position,
+            "commit_lsn": filled.commit_lsn,
+            "committed_at": filled.committed_at,
             "rows": self.rows,
-            "transactions": self._filled.transactions,
+            "transactions": filled.transactions,
             "names": [table.name.as_string() for table in tables],
             "ends": [table.ends for table in tables],
             "first_seqs": [table.first_seq for table in tables],
             "last_seqs": [table.last_seq for table in tables],
             "first_lsns": [table.first_lsn for table in tables],
             "last_lsns": [table.last_lsn for table in tables],
-            "relations": sorted(self._filled.relations),
+            "relations": sorted(filled.relations),
         }
 
     async def _make(self, first_seq: int) -> sql.Identifier:
-        name = sql.Identifier("pipeline", f"{partitions.stem(self._table)}_{first_seq:012d}_{self._run.number}")
+        name = sql.Identifier("pipeline", f"{partitions.stem(self._table)}_{first_seq:012d}_{self.run.number}")
         events = sql.Literal(self._table.identifier.as_string())
         text = sql.SQL(statement(_PACKAGE, "make_table")).format(table=name, events=events)
         await self._copy.execute(text.as_string())
