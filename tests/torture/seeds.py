@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 import traceback
@@ -28,7 +29,7 @@ from tests.torture.oracle.readers import CountingReader, Follower
 from tests.torture.oracle.reading import Rows
 from tests.torture.plan import kinds, old_tables
 from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
-from tests.torture.plan.plan import Change, Fault, Plan, Step
+from tests.torture.plan.plan import ENDS, Change, Fault, Plan, Step
 from tests.torture.plan.statements import PUBLISHED, TABLES, back
 from tests.torture.rig import Rig, Scene
 from tests.torture.writers.writers import WorkerPool
@@ -42,6 +43,8 @@ SLOW_PACE = 0.004
 APART = 0.012
 """Seconds between two steps where ways are forced: what is committed together is one batch, and only one of plain rows
 is written at once."""
+STEADILY = (0.002, 0.014)
+"""Seconds after the end of a transaction where they come steadily, at least and at most."""
 _SECOND_OPINION = "torture_second"
 
 
@@ -77,7 +80,12 @@ class Outcome:
     compared: Counter[str] = field(default_factory=Counter)
     """Rows that `verify --content` compared, by table."""
     ways: Counter[str] = field(default_factory=Counter)
-    """Changes that were written `at_once`, and those that were staged, by why."""
+    """Changes that were written `at_once`, and those that were staged, by why, as far as killed workers had told."""
+
+    @property
+    def share_at_once(self) -> float:
+        """Of its changes, those that were certainly written at once."""
+        return self.ways["at_once"] / max(1, self.changes)
 
     @property
     def ddl(self) -> int:
@@ -171,12 +179,16 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
 
 
 def _work(plan: Plan, worker_pool: WorkerPool, faults: Faults) -> None:
+    chance = random.Random(plan.seed)
     for item in plan.items:
         if isinstance(item, Fault):
             faults.begin(item)
             continue
         worker_pool.take(item)
-        if plan.ways != "default":
+        if plan.is_steady:
+            if item.kind in ENDS:
+                time.sleep(chance.uniform(*STEADILY))
+        elif plan.ways != "default":
             time.sleep(APART)
         elif faults.pending:
             time.sleep(SLOW_PACE)

@@ -26,7 +26,10 @@ Kind = Literal[
     "outside",
     "maintain",
 ]
+ENDS: tuple[Kind, ...] = ("commit", "rollback", "prepare", "commit prepared", "rollback prepared")
 _NAMED: Mapping[Kind, str] = {"begin": ";", "deed": ":", "outside": ":", "maintain": ":"}
+STEADY: tuple[Ways, ...] = ("at_once", "mixed")
+"""Those of which most small batches are to be written at once: transactions come steadily then, small and plain."""
 SHOWN = 150
 """Characters of a statement that are printed."""
 
@@ -147,6 +150,10 @@ class Plan:
     """Which way small batches take into the log; `mixed`: each server another than the one before it. `adopt`: what is
     staged becomes partitions where it can; `all`: the ways of `mixed` beside it.
     """
+
+    @property
+    def is_steady(self) -> bool:
+        return self.ways in STEADY
 
     @property
     def faults(self) -> list[Fault]:
