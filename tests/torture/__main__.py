@@ -79,7 +79,8 @@ def _torture(rig: Rig, options: argparse.Namespace) -> int:
     started = time.monotonic()
     with suppress(KeyboardInterrupt):
         while _goes_on(done, options, time.monotonic() - started):
-            done.add(outcome := run(rig, _plan(options, first + done.seeds)))
+            seed = first + done.seeds
+            done.add(outcome := run(rig, _plan(options, seed), _file(options, seed, "data")))
             _tell(outcome, options, counts=done.counts(outcome))
     minutes = (time.monotonic() - started) / 60
     _summarize(done, minutes)
@@ -105,15 +106,20 @@ def _tell(outcome: Outcome, options: argparse.Namespace, *, counts: bool) -> Non
         flush=True,
     )
     if outcome.failure is not None:
-        file = Path(tempfile.gettempdir()) / f"torture-pg{options.pg}-seed{outcome.seed}.log"
+        file = _file(options, outcome.seed, "log")
         file.write_text(f"{outcome.failure}\n\n{outcome.logs}\n")
-        print(f"{outcome.failure}\nlogs: {file}")
+        print(f"{outcome.failure}\nlogs: {file}, data: {_file(options, outcome.seed, 'data')}")
         only = "" if options.faults == list(KINDS) else f" --faults '{','.join(options.faults)}'"
         ways = "" if options.ways == "default" else f" --ways {options.ways}"
         command = f"python -m tests.torture --pg {options.pg}{only}{ways}"
         print(
             f"again: {command} --seed {outcome.seed} --seeds 1\nsmaller: {command} --shrink {outcome.seed}", flush=True
         )
+
+
+def _file(options: argparse.Namespace, seed: int, what: str) -> Path:
+    """Where the logs, or the data directories, of a failed seed are kept."""
+    return Path(tempfile.gettempdir()) / f"torture-pg{options.pg}-seed{seed}.{what}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from operator import itemgetter
+from pathlib import Path
 
 import psycopg
 
@@ -112,8 +113,11 @@ class _Counts:
         return frozenset(kinds | {"unchanged" for change in self.changes if change.unchanged})
 
 
-def run(rig: Rig, plan: Plan) -> Outcome:
-    """Carry a plan out on a fresh scene. Never raises for what the product does, but for a broken harness it may."""
+def run(rig: Rig, plan: Plan, keep: Path | None = None) -> Outcome:
+    """Carry a plan out on a fresh scene. Never raises for what the product does, but for a broken harness it may.
+
+    `keep`: a new folder, into which both databases are copied when it fails.
+    """
     counts, started, logs = _Counts(), time.monotonic(), ""
     failure = None
     with rig.scene(plan.settings) as scene:
@@ -122,6 +126,8 @@ def run(rig: Rig, plan: Plan) -> Outcome:
         except Exception as error:
             expected = isinstance(error, Broken | AssertionError | ServerEnded)
             failure, logs = str(error) if expected else traceback.format_exc(), scene.logs()
+            if keep is not None:
+                scene.keep(keep)
     seconds, transactions = time.monotonic() - started, len(counts.model.transactions)
     return Outcome(
         plan.seed,
