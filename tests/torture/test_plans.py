@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -207,3 +208,28 @@ def test_a_run_goes_on_after_the_last_one_of_its_version(tmp_path: Path):
         "crash (both 1, log 3), keepalive 1",
         "1: seed 2",
     ]
+
+
+def test_a_seed_counts_only_if_enough_was_written_at_once():
+    run = Run("18.4", 1, "at_once")
+    run.add(Outcome(1, 9.0, 230, 2_500, ways=Counter(at_once=1_249, values=1_251)))
+    run.add(Outcome(2, 9.0, 230, 2_500, ways=Counter(at_once=1_250, values=1_250)))
+    assert (run.seeds, run.counted, run.at_once) == (2, 1, 2_499)
+    assert Run("18.4", 1).counts(Outcome(1, 9.0, 230, 2_500))
+
+
+def test_where_a_backlog_is_to_be_adopted_a_seed_counts_only_if_some_was():
+    run = Run("18.4", 1, "all")
+    run.add(Outcome(1, 9.0, 230, 2_500, ways=Counter(at_once=2_000, not_adopted=500)))
+    run.add(Outcome(2, 9.0, 230, 2_500, ways=Counter(adopt=1_700, values=800), partitions=9))
+    assert (run.seeds, run.counted, run.adopted, run.partitions) == (2, 1, [0, 1_700], 9)
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_where_much_is_to_be_written_at_once_transactions_are_small_and_plain(old: bool):
+    plan = make(7, {}, 300, old=old, ways="at_once")
+    odd = {step.transaction for step in plan.steps if re.search(r"(?i)^truncate|^prepare|message\(true", step.sql)}
+    odd |= {step.transaction for step in plan.steps if step.effect and step.effect.kept}
+    assert 0 < len(odd) < len(plan.transactions) / 10
+    assert len(plan.steps) < len(plan.transactions) * 4
+    assert not plan.catchup

@@ -14,14 +14,13 @@ from psycopg.rows import TupleRow
 from pipeline.errors import ReadAgain
 from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import poison
+from pipeline.shuffle import event_rows, poison
 from pipeline.shuffle.adoption import batch_parts
 from pipeline.shuffle.adoption import run as runs
-from pipeline.shuffle.adoption.event_maker import EventMaker
 from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
 from pipeline.shuffle.adoption.sizes import Sizes
-from pipeline.shuffle.event_rows import NotPlain
+from pipeline.shuffle.event_maker import Ask, EventMaker
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
 
@@ -100,29 +99,26 @@ class BacklogWriter:
         if self._segment is not None and not self._segment.is_inside and self._is_near():
             await self._commit(self._segment)
             return batch
-        if (run := await self._run_of(batch)) is None:
+        if (begun := await self._run_of(batch)) is None:
             return batch
-        try:
-            if batch.places_range:
-                raise NotPlain
-            events = await self._events(batch, self._next_seq(run))
-        except NotPlain as odd:
-            return await self._take_before(run, batch, odd.place)
+        run, events = begun
+        if batch.places_range or len(events) < len(batch.rows):
+            return await self._take_before(run, batch, events)
         for part in batch_parts.split(batch):
             if not await self._add(run, part, events[: len(part.rows)]):
                 return part
             events = events[len(part.rows) :]
         return None
 
-    async def _take_before(self, run: Run, batch: Batch, place: int) -> Batch:
-        """Take the whole transactions before this row, which is for the shuffler only, and end the segment.
+    async def _take_before(self, run: Run, batch: Batch, events: list[bytes]) -> Batch:
+        """Take the whole transactions of these events, behind which one is for the shuffler only, and end the segment.
 
         Returns the rest.
         """
         rest = batch
-        if (found := None if batch.places_range else batch_parts.before(batch, place)) is not None:
+        if events and (found := batch_parts.before(batch, len(events))) is not None:
             whole = found[0]
-            if await self._add(run, whole, await self._events(whole, self._next_seq(run))):
+            if await self._add(run, whole, events[: len(whole.rows)]):
                 rest = found[1]
         await self._give_up(rest)
         return rest
@@ -187,18 +183,26 @@ class BacklogWriter:
         await self._leave_run(lsn)
         return ReadAgain(f"a change cannot be written: {poison.cause_of(error)}; what came with it is staged")
 
-    async def _run_of(self, batch: Batch) -> Run | None:
-        """The run to which this batch belongs, perhaps a new one; None where it is to be staged."""
-        if self._segment is not None:
-            return self._segment.run
-        if self._run is not None:
-            return self._run if batch.rows and self._run.goes_on and not self._is_near() else None
+    async def _run_of(self, batch: Batch) -> tuple[Run, list[bytes]] | None:
+        """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""
+        if (segment := self._segment) is not None:
+            return segment.run, await self._events(batch, segment.next_seq, segment.ask)
+        ask = OpenCopy(self._connection).execute
+        if (run := self._run) is None:
+            return await self._begin(batch, ask)
+        if not batch.rows or not run.goes_on or self._is_near():
+            return None
+        return run, await self._events(batch, run.next_seq, ask)
+
+    async def _begin(self, batch: Batch, ask: Ask) -> tuple[Run, list[bytes]] | None:
+        """Begin a run with this batch; None where none may begin."""
         behind, now = self._behind(), time.monotonic()
         if behind is None or not self._sizes.is_backlog(behind) or now < self._pause_until or self._begun is not None:
             return None
-        if not batch.rows or batch.ends_staged or batch.places_range or not await self._is_plain(batch):
+        if not batch.rows or batch.ends_staged or batch.places_range:
             return None
-        if batch.first_lsn <= await self._staged_until():
+        events = await self._events(batch, 0, ask)
+        if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
             return None
         found = await runs.begin_drained(self._connection, self._writer, self._table)
         if not isinstance(found, Run):
@@ -208,7 +212,17 @@ class BacklogWriter:
         self._run = found
         told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": behind}
         logger.info("a backlog becomes partitions of %s", self._table, extra=told)
-        return found
+        return found, event_rows.numbered(events, found.next_seq)
+
+    async def _events(self, batch: Batch, seq: int, ask: Ask) -> list[bytes]:
+        return [] if batch.places_range else await self._maker.events(batch.rows, seq, ask)
+
+    def _is_plain(self, batch: Batch, events: int) -> bool:
+        """Whether at least half of it can be taken, of which so many rows are plain."""
+        if events == len(batch.rows):
+            return True
+        found = batch_parts.before(batch, events)
+        return found is not None and 2 * len(found[0].rows) >= len(batch.rows)
 
     async def _staged_until(self) -> int:
         if self._not_before is None:
@@ -216,22 +230,6 @@ class BacklogWriter:
             found = await (await self._connection.execute(query, {"source": self._writer.source})).fetchone()
             self._not_before = int(found[0]) if found else 0
         return self._not_before
-
-    async def _is_plain(self, batch: Batch) -> bool:
-        """Whether at least half of it can be taken."""
-        try:
-            await self._events(batch, 0)
-        except NotPlain as odd:
-            found = batch_parts.before(batch, odd.place)
-            return found is not None and 2 * len(found[0].rows) >= len(batch.rows)
-        return True
-
-    async def _events(self, batch: Batch, seq: int) -> list[bytes]:
-        ask = self._segment.ask if self._segment else OpenCopy(self._connection).execute
-        return await self._maker.events(batch.rows, seq, ask)
-
-    def _next_seq(self, run: Run) -> int:
-        return run.next_seq if self._segment is None else self._segment.next_seq
 
     def _is_near(self) -> bool:
         behind = self._behind()

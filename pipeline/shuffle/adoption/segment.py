@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.log import partitions
 from pipeline.log.table import EventsTable
-from pipeline.postgres.queries import statement
+from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.adoption.run import Run
 from pipeline.staging.open_copy import Answer, OpenCopy
@@ -148,7 +148,7 @@ class Segment:
         for table in self._filled.tables if attaches else ():
             await self._run_sql("finish_table", table.name, first=table.first_seq, last=table.last_seq)
         values = self._values(attaches=attaches)
-        found = await self._copy.execute(self._literal(statement(_PACKAGE, "commit_tables"), values))
+        found = await self._copy.execute(statement(_PACKAGE, "commit_tables") % literals(**values))
         if not found:
             await self.abandon()
             return None
@@ -196,6 +196,3 @@ class Segment:
         names = {each: sql.Literal(value) for each, value in literals.items()}
         text = sql.SQL(statement(_PACKAGE, what)).format(table=table, **names)
         await self._copy.execute(text.as_string())
-
-    def _literal(self, query: str, values: dict[str, Any]) -> str:
-        return query % {name: sql.Literal(value).as_string() for name, value in values.items()}

@@ -65,8 +65,8 @@ class LanePlanner:
 
     def begin(self) -> Step:
         self._transaction = self._numbers()
-        self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 9, 12))
-        self._prepares = self._chance.random() < 0.12
+        self._left = self._chance.choice(self.STATEMENTS)
+        self._prepares = self._chance.random() < self.PREPARED_SHARE
         self._say = Statements(self._chance, self._transaction, self.number)
         self._before = deepcopy(self._rows)
         if self._prepares:  # its locks outlive it here: it touches only rows that nobody else will, its own new ones
@@ -121,7 +121,7 @@ class LanePlanner:
             self.prepared.append(Prepared(self._transaction, name, self._rows))
             self._rows = deepcopy(self._before)
             step = self._step("prepare", f"prepare transaction '{name}'", name)
-        elif self._chance.random() < 0.15:
+        elif self._chance.random() < self.ROLLED_BACK_SHARE:
             step = self._step("rollback", "rollback")
             self._rows = deepcopy(self._before)
         else:
@@ -258,6 +258,9 @@ class LanePlanner:
     def _fill_private(self) -> Step:
         return self._say.fill_private(self._new_keys(1)[0])
 
+    STATEMENTS: Sequence[int] = (0, 1, 2, 3, 4, 6, 9, 12)
+    """How many a transaction has."""
+    PREPARED_SHARE, ROLLED_BACK_SHARE = 0.12, 0.15
     PREPARABLE: Sequence[Callable[[LanePlanner], Step]] = (
         *[_insert_items, _insert_lines, _savepoint, _leave_savepoint] * 2,
         *[_update_items, _update_big, _move_item, _delete_items, _copy_items, _update_lines, _insert_whole],
@@ -289,3 +292,11 @@ class PlainLanePlanner(LanePlanner):
         if self._chance.randrange(self.ODD_ONE_IN) == 0:
             return every
         return [operation for operation in self.PLAIN if operation in every]
+
+
+class SteadyLanePlanner(PlainLanePlanner):
+    """Small transactions, of which few have a row that only the shuffler can write."""
+
+    ODD_ONE_IN = 100
+    STATEMENTS = (0, 0, 1, 1, 1, 2, 3)
+    PREPARED_SHARE, ROLLED_BACK_SHARE = 0.02, 0.05

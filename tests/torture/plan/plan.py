@@ -28,7 +28,10 @@ Kind = Literal[
     "outside",
     "maintain",
 ]
+ENDS: tuple[Kind, ...] = ("commit", "rollback", "prepare", "commit prepared", "rollback prepared")
 _NAMED: Mapping[Kind, str] = {"begin": ";", "deed": ":", "outside": ":", "maintain": ":"}
+STEADY: tuple[Ways, ...] = ("at_once", "mixed")
+"""Those of which most small batches are to be written at once: transactions come steadily then, small and plain."""
 SHOWN = 150
 """Characters of a statement that are printed."""
 
@@ -156,6 +159,10 @@ class Plan:
     def adopts(self) -> bool:
         """Whether a backlog is to become partitions."""
         return self.ways in ADOPTING
+
+    @property
+    def is_steady(self) -> bool:
+        return self.ways in STEADY
 
     @property
     def faults(self) -> list[Fault]:
