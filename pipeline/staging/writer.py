@@ -114,7 +114,7 @@ class Writer:
         claim: tuple[int, int, int],
     ) -> None:
         self._connection = connection
-        self.source = source
+        self.source, self.worker = source, worker
         self._who = {"source": source, "worker": worker, "generation": claim[0]}
         self._store_batch = f"store_batch_{worker}_{claim[0]}"
         self._segment: int | None = None

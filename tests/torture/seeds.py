@@ -314,7 +314,7 @@ def _read(scene: Scene, servers: Servers) -> None:
 _WAYS = "select coalesce(nullif(reason, ''), way), sum(changes)::int from pipeline.ways group by 1"
 _ADOPTED = r"""
     select count(*)::int from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'public.sequin_events'::regclass and c.relname ~ '_\d{12}_\d+$'"""
+    where i.inhparent = 'public.sequin_events'::regclass and c.relname ~ '_\d{12}(_\d+)+$'"""
 _TABLES = """
     select 'public.' || c.relname, exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
         exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid

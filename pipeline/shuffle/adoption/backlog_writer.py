@@ -19,7 +19,7 @@ from pipeline.shuffle.adoption import batch_parts
 from pipeline.shuffle.adoption import run as runs
 from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
-from pipeline.shuffle.adoption.sizes import Sizes
+from pipeline.shuffle.adoption.sizes import SETTLE_AFTER, Sizes
 from pipeline.shuffle.event_maker import Ask, EventMaker
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
@@ -27,8 +27,6 @@ from pipeline.staging.writer import Batch, Writer
 logger = logging.getLogger(__name__)
 
 _PACKAGE = "shuffle.adoption"
-SETTLE_AFTER = 0.5
-"""Seconds without a batch after which a segment ends."""
 
 
 class BacklogWriter:

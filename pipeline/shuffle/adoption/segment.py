@@ -30,7 +30,10 @@ _PACKAGE = "shuffle.adoption"
 
 @dataclass
 class _Table:
-    """A table of the segment, with the places of its first and last row. `ends`: with a transaction."""
+    """A table of the segment, with the places of its first and last row. `ends`: with a transaction.
+
+    `is_finished`: it has its indexes.
+    """
 
     name: sql.Identifier
     first_seq: int
@@ -38,6 +41,7 @@ class _Table:
     first_lsn: int
     last_lsn: int
     ends: bool = True
+    is_finished: bool = False
 
     @property
     def rows(self) -> int:
@@ -80,6 +84,11 @@ class Segment:
     def rows(self) -> int:
         """Rows of it so far."""
         return self._filled.rows
+
+    @property
+    def first_seq(self) -> int:
+        """The seq of the first row."""
+        return self.run.next_seq
 
     @property
     def next_seq(self) -> int:
@@ -125,6 +134,7 @@ class Segment:
         if not tables or tables[-1].rows + len(events) > self._largest:
             if tables:
                 tables[-1].ends = tables[-1].last_lsn != batch.first_lsn
+                await self._finish(tables[-1])
             tables.append(_Table(await self._make(seq), seq, seq - 1, batch.first_lsn, batch.first_lsn))
         table = tables[-1]
         copy = sql.SQL("copy {} ({}) from stdin (format binary)").format(table.name, sql.SQL(_COLUMNS))
@@ -146,7 +156,7 @@ class Segment:
         Without `attaches` its rows will be moved, and have no indexes. None of it may be part of a transaction.
         """
         for table in self._filled.tables if attaches else ():
-            await self._run_sql("finish_table", table.name, first=table.first_seq, last=table.last_seq)
+            await self._finish(table)
         values = self._values(attaches=attaches)
         found = await self._copy.execute(statement(_PACKAGE, "commit_tables") % literals(**values))
         if not found:
@@ -166,6 +176,7 @@ class Segment:
         filled, tables = self._filled, self._filled.tables
         return {
             "source": self.run.source,
+            "worker": self.run.worker,
             "generation": self.run.generation,
             "run": self.run.number,
             "epoch": self.run.epoch,
@@ -186,13 +197,15 @@ class Segment:
         }
 
     async def _make(self, first_seq: int) -> sql.Identifier:
-        name = sql.Identifier("pipeline", f"{partitions.stem(self._table)}_{first_seq:012d}_{self.run.number}")
+        name = sql.Identifier("pipeline", f"{partitions.stem(self._table)}_{first_seq:012d}_{self.run.tag}")
         events = sql.Literal(self._table.identifier.as_string())
         text = sql.SQL(statement(_PACKAGE, "make_table")).format(table=name, events=events)
         await self._copy.execute(text.as_string())
         return name
 
-    async def _run_sql(self, what: str, table: sql.Identifier, **literals: int) -> None:
-        names = {each: sql.Literal(value) for each, value in literals.items()}
-        text = sql.SQL(statement(_PACKAGE, what)).format(table=table, **names)
-        await self._copy.execute(text.as_string())
+    async def _finish(self, table: _Table) -> None:
+        if not table.is_finished:
+            table.is_finished = True
+            names = {"first": sql.Literal(table.first_seq), "last": sql.Literal(table.last_seq)}
+            text = sql.SQL(statement(_PACKAGE, "finish_table")).format(table=table.name, **names)
+            await self._copy.execute(text.as_string())
