@@ -26,7 +26,7 @@ from pipeline.shuffle import event_rows, head, ways
 from pipeline.shuffle.event_maker import EventMaker
 from pipeline.shuffle.head import LOCK_TIMEOUT, Head, Room
 from pipeline.shuffle.ways import Reason, Way
-from pipeline.staging import rows
+from pipeline.staging import rows, segments
 from pipeline.staging.open_copy import Answer, OpenCopy
 from pipeline.staging.pipelined_copy import copy_within, roll_back
 from pipeline.staging.writer import Batch, Writer
@@ -178,21 +178,22 @@ class HeadWriter:
     def _statements(self, values: Mapping[str, Any], last_seq: int) -> str:
         """The transaction, and behind its COMMIT the NOTIFY: one inside of it would make all others with one wait."""
         begin, end = (", ".join([str(values[name]) for name in names]) for names in (_BEGIN, _END))
-        wake = "; select pg_notify('pipeline_staged', '')" if self._has_consumers else ""  # the shuffler makes items
+        wake = f"; notify {segments.STAGED_CHANNEL}" if self._has_consumers else ""  # the shuffler makes items
         opens, copies, commits, rest = self._texts
         return f"{opens}{begin}{copies}{end}{commits}{last_seq}{rest}{wake}"
 
     def _write_texts(self) -> tuple[str, str, str, str]:
         """What is the same in each transaction: before and behind the parameters of both statements, and the seq."""
-        channel, payload = (sql.Literal(each).as_string(self._connection) for each in log.notification(self._table, 0))
+        name, text = log.notification(self._table, 0)
+        channel, payload = sql.Identifier(name).as_string(), sql.Literal(text).as_string()
         before_seq, _, rest = payload.rpartition("0")
         of = self._writer.generation
         return (
             f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute begin_at_head_{of}(",
             f"); copy {self._table.identifier.as_string(self._connection)} ({_COLUMNS}) from stdin (format binary); "
             f"execute end_at_head_{of}(",
-            f"); COMMIT; select pg_notify({channel}, {before_seq}",
-            f"{rest})",
+            f"); COMMIT; notify {channel}, {before_seq}",
+            rest,
         )
 
     async def _prepare(self) -> None:

@@ -354,7 +354,7 @@ MUTATIONS = (
             Edit(
                 HEAD_WRITER,
                 '            f"BEGIN; {LOCK_TIMEOUT};',
-                '            f"select pg_notify({channel}, {payload}); COMMIT; BEGIN; {LOCK_TIMEOUT};',
+                '            f"notify {channel}, {payload}; COMMIT; BEGIN; {LOCK_TIMEOUT};',
             ),
         ),
         (),
