@@ -113,6 +113,8 @@ class PartWriter:
         events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.ask)
         if batch.places_range or len(events) < len(batch.rows):
             return await self._take_before(segment, batch, events)
+        # Each table has its locks until the end: they grow with the part, so that there are few.
+        segment.largest = max(FEWEST, self._sizes.full(segment.run.events + segment.rows))
         for part in batch_parts.split(batch):
             await segment.add(part, events[: len(part.rows)])
             events = events[len(part.rows) :]
@@ -131,7 +133,7 @@ class PartWriter:
             run = self._run = Run(self._writer.source, self._writer.generation, 0, *numbers, worker=self._writer.worker)
             told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
             logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
-        segment = Segment(self._connection, self._table, run, max(FEWEST, self._sizes.full(run.events)))
+        segment = Segment(self._connection, self._table, run, FEWEST)
         await segment.begin()
         self._segment = segment
         return segment

@@ -72,11 +72,11 @@ class Segment:
     """Filled on the connection of the worker, which belongs to it until `commit` or `abandon`."""
 
     def __init__(self, connection: AsyncConnection[TupleRow], table: EventsTable, run: Run, largest: int) -> None:
-        """`largest`: rows of a table."""
+        """`largest`: rows of a table; of later ones more, where it is set to more."""
         self._connection = connection
         self._copy = OpenCopy(connection)
         self._table, self.run = table, run
-        self._largest = largest
+        self.largest = largest
         self._filled = _Filled(run.next_seq)
         self._kept: _Filled | None = None
 
@@ -131,7 +131,7 @@ class Segment:
 
     async def _write(self, batch: Batch, events: Sequence[bytes]) -> None:
         tables, seq = self._filled.tables, self._filled.next_seq
-        if not tables or tables[-1].rows + len(events) > self._largest:
+        if not tables or tables[-1].rows + len(events) > self.largest:
             if tables:
                 tables[-1].ends = tables[-1].last_lsn != batch.first_lsn
                 await self._finish(tables[-1])
