@@ -26,6 +26,8 @@ from tests.fixtures.processes import title
 
 NAME, PLOT = "slots", "catch-up-slots.svg"
 SLOTS = (1, 2, 4, 8)
+ADOPTING = {"PIPELINE_ADOPT_THRESHOLD": "16MB"}
+"""Else one backend moves what all of them have read."""
 SHARE = 1 / 20
 SIZE = 0.2
 """Of the backlog that `catchup` drains on whole cores."""
@@ -44,7 +46,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int, docs: Path
             for slots in SLOTS:
                 with copied_slot(cluster, f"copy_{run}_{slots}") as slot:
                     meter = OtherPrograms(postmaster(cluster), postmaster(databases))
-                    settings = catchup.settings(slots)
+                    settings = catchup.settings(slots) | ADOPTING
                     drain = Pipeline(settings, databases, digested=True, beside=slowed).drain(cluster, backlog, slot)
                     others.append(meter.cores())
                 found[slots].append(drain)

@@ -38,6 +38,7 @@ READING = ("--old",)
 HEAD, HEAD_WRITER = "pipeline/shuffle/head.py", "pipeline/shuffle/head_writer.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
 ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adoption.py"
+PARTS = "tests/integration/shuffle/test_adopted_parts.py"
 MIGRATION = "alembic/versions/0031_adoption.py"
 SESSIONS = "pipeline/capture/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
@@ -413,6 +414,18 @@ MUTATIONS = (
         ),
         (),
         test=f"{ADOPTED}::test_attaching_builds_no_index_and_scans_no_table",
+    ),
+    Mutation(
+        "a part is stored before its turn",
+        (
+            Edit(
+                f"{ADOPTION}/part_writer.py",
+                "        if await self._is_reached(segment):\n            await self._store(segment)\n\n    async def finish",
+                "        await self._store(segment)\n\n    async def finish",
+            ),
+        ),
+        (),
+        test=f"{PARTS}::test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it",
     ),
     Mutation(
         "what an older worker has filled is adopted",
