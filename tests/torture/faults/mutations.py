@@ -420,8 +420,8 @@ MUTATIONS = (
         (
             Edit(
                 f"{ADOPTION}/part_writer.py",
-                "        if await self._is_reached(segment):\n            await self._store(segment)\n\n    async def finish",
-                "        await self._store(segment)\n\n    async def finish",
+                "_look_at = now + LOOK_EVERY\n        if await self._is_reached(segment):\n            await",
+                "_look_at = now + LOOK_EVERY\n        if segment:\n            await",
             ),
         ),
         (),
@@ -454,8 +454,8 @@ MUTATIONS = (
     Mutation(
         "a run begins while something staged is not in the log",
         (
-            Edit(f"{ADOPTION}/sql/is_drained.sql", "g.last_lsn > s.commit_lsn)", "false)"),
-            Edit(f"{ADOPTION}/sql/begin_run.sql", "and g.last_lsn > s.commit_lsn)", "and false)"),
+            Edit(f"{ADOPTION}/sql/is_drained.sql", "g.last_lsn > s.commit_lsn", "false"),
+            Edit(f"{ADOPTION}/sql/begin_run.sql", "g.last_lsn > s.commit_lsn", "false"),
         ),
         (),
         test=f"{ADOPTED}::test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them",
