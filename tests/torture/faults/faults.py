@@ -99,7 +99,7 @@ class Faults:
     def __init__(self, scene: Scene, servers: Servers, seed: int) -> None:
         self._scene = scene
         self._chance = random.Random(seed)
-        self._pool = ThreadPoolExecutor(8, "fault")
+        self._pool = ThreadPoolExecutor(12, "fault")
         self._running: list[Future[None]] = []
         self._of_nodes = {id(node): threading.Lock() for node in (scene.rig.source, scene.rig.log)}
         self._pending = 0
@@ -269,7 +269,7 @@ class Faults:
             act()
             hit()
 
-        nth = self._chance.randint(1, 3)
+        nth = self._chance.choice((1, 1, 2))
         trap = Trap(name, statement(pattern, within), act_now, nth=nth, when=when, then="cut")
         with suppress(AssertionError):
             self._scene.rig.log.proxy.arm(trap).wait(PLAN_WITHIN)
