@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.2
 """Seconds between two looks whether it is the part's turn."""
+STOPPING_LONGEST = 3.0
+"""Seconds that a part which is to end waits for what comes before it: then it is moved."""
 _PACKAGE = "shuffle.adoption"
 
 
@@ -192,7 +194,7 @@ class PartWriter:
             found = await segment.ask(statement(_PACKAGE, "is_drained") % values)
             return (found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
 
-        if not await runs.drained(look):
+        if not await runs.drained(look, STOPPING_LONGEST if self._stopping() else None):
             return False
         await segment.ask(f"savepoint next; {runs.LOCK_TIMEOUT}")
         with suppress(psycopg.errors.LockNotAvailable):

@@ -95,13 +95,16 @@ async def begin_drained(connection: AsyncConnection[TupleRow], writer: Writer, t
     return await begin(connection, writer, table) if await drained(look) else None
 
 
-async def drained(look: Callable[[], Awaitable[tuple[bool, object, bool] | None]]) -> bool:
+async def drained(
+    look: Callable[[], Awaitable[tuple[bool, object, bool] | None]], longest: float | None = None
+) -> bool:
     """Wait until all that is staged and comes next is in the log, as long as it is being moved; whether it is.
 
-    `look` says what `is_drained.sql` does.
+    `look` says what `is_drained.sql` does, `longest`: seconds without a move, instead of DRAIN_LONGEST.
     """
+    longest = DRAIN_LONGEST if longest is None else longest
     moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
-    while time.monotonic() < min(stalled_at, moved_at + DRAIN_LONGEST):
+    while time.monotonic() < min(stalled_at, moved_at + longest):
         found = await look()
         if found is None or found[0]:
             return found is not None
