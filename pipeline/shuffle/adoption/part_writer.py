@@ -93,13 +93,21 @@ class PartWriter:
         if segment is None or segment.is_inside or now < max(self._taken_at + SETTLE_AFTER, self._look_at):
             return
         self._look_at = now + LOOK_EVERY
-        if await self._is_reached(segment):
-            await self._store(segment)
+        try:
+            if await self._is_reached(segment):
+                await self._store(segment)
+        except psycopg.Error as error:
+            raise await self._failed(error) from error
 
     async def finish(self) -> None:
         """Store its whole transactions, once it is the part's turn. Raises ReadAgain when that is not waited for."""
-        if (segment := self._segment) is None:
-            return
+        if (segment := self._segment) is not None:
+            try:
+                await self._finish(segment)
+            except psycopg.Error as error:
+                raise await self._failed(error) from error
+
+    async def _finish(self, segment: Segment) -> None:
         await segment.back()
         while segment.rows and not await self._is_reached(segment):
             if self._stopping():
@@ -166,14 +174,11 @@ class PartWriter:
 
     async def _store(self, segment: Segment) -> None:
         """It is the part's turn: commit what there is, behind all that is in the log."""
-        try:
-            if not segment.rows:
-                await self._abandon()
-                return
-            attaches = self._sizes.is_worth(segment.rows, segment.run.events) and await self._begin_run(segment)
-            position = await segment.commit(attaches=attaches)
-        except psycopg.Error as error:
-            raise await self._failed(error) from error
+        if not segment.rows:
+            await self._abandon()
+            return
+        attaches = self._sizes.is_worth(segment.rows, segment.run.events) and await self._begin_run(segment)
+        position = await segment.commit(attaches=attaches)
         self._segment = None
         if position is None:
             raise self._writer.fenced()

@@ -69,13 +69,13 @@ def handled(log: Staged, name: str) -> list[str]:
 
 
 def test_a_records_consumer_handles_each_once(log: Staged):
-    create(log.connection, "before", max_ack_pending=10_000)
+    create(log.connection, "before")
     grow(log, 1_000)
     assert log.connection.execute(PARTITIONS).rowcount == 3
     assert len(keys(log)) == 276
     assert handled(log, "before") == keys(log)
     grow(log, 10_000)
-    create(log.connection, "after", max_ack_pending=10_000)
+    create(log.connection, "after")
     log.shuffle()
     assert log.connection.execute(PARTITIONS).rowcount == 6
     assert handled(log, "before") == keys(log)[276:]
@@ -91,7 +91,7 @@ def test_a_cursor_goes_on_in_the_midst_of_an_adopted_partition(log: Staged):
     with Rpc(log.dsn) as rpc:
         call = rpc.read(consumer="reader", follow=True)
         session = session_of(call)
-        found = [tuple(event.seq for event in each.events) for each in islice(call, 2)]
+        found = [tuple(event.seq for event in each.changes) for each in islice(call, 2)]
         assert found == wanted[:2]
         inside = rpc.ack("reader", wanted[1][4], session)
         assert inside.seq == wanted[0][-1]
@@ -99,11 +99,11 @@ def test_a_cursor_goes_on_in_the_midst_of_an_adopted_partition(log: Staged):
         call.cancel()
         released(log.connection, "reader")
         again = rpc.read(consumer="reader", follow=True)
-        found = [tuple(event.seq for event in each.events) for each in islice(again, 3)]
+        found = [tuple(event.seq for event in each.changes) for each in islice(again, 3)]
         assert found == wanted[2:]
         grow(log, 10_000)
         wanted = [tuple(seqs) for (seqs,) in log.connection.execute(SEQS)]
-        found = [tuple(event.seq for event in each.events) for each in islice(again, 4)]
+        found = [tuple(event.seq for event in each.changes) for each in islice(again, 4)]
         assert found == wanted[5:]
         rpc.ack("reader", wanted[-1][-1], session_of(again))
         assert position(log.connection, "reader") == wanted[-1][-1]

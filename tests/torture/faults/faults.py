@@ -270,9 +270,15 @@ class Faults:
             hit()
 
         nth = self._chance.choice((1, 1, 2))
-        trap = Trap(name, statement(pattern, within), act_now, nth=nth, when=when, then="cut")
+        trap, proxy = (
+            Trap(name, statement(pattern, within), act_now, nth=nth, when=when, then="cut"),
+            self._scene.rig.log.proxy,
+        )
         with suppress(AssertionError):
-            self._scene.rig.log.proxy.arm(trap).wait(PLAN_WITHIN)
+            proxy.arm(trap).wait(PLAN_WITHIN)
+        proxy.traps.remove(trap)  # the end of a seed has no faults
+        if trap.fired.is_set():
+            trap.wait()
 
     def _kill_now(self, role: str) -> None:
         for pid in [self._servers.current.children().get(role, 0)]:

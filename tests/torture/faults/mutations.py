@@ -420,8 +420,8 @@ MUTATIONS = (
         (
             Edit(
                 f"{ADOPTION}/part_writer.py",
-                "_look_at = now + LOOK_EVERY\n        if await self._is_reached(segment):\n            await",
-                "_look_at = now + LOOK_EVERY\n        if segment:\n            await",
+                "        try:\n            if await self._is_reached(segment):\n",
+                "        try:\n            if segment:\n",
             ),
         ),
         (),
