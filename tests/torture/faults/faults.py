@@ -270,10 +270,8 @@ class Faults:
             hit()
 
         nth = self._chance.choice((1, 1, 2))
-        trap, proxy = (
-            Trap(name, statement(pattern, within), act_now, nth=nth, when=when, then="cut"),
-            self._scene.rig.log.proxy,
-        )
+        proxy = self._scene.rig.log.proxy
+        trap = Trap(name, statement(pattern, within), act_now, nth=nth, when=when, then="cut")
         with suppress(AssertionError):
             proxy.arm(trap).wait(PLAN_WITHIN)
         proxy.traps.remove(trap)  # the end of a seed has no faults
