@@ -132,6 +132,9 @@ def test_a_backlog_comes_while_the_stream_is_held_and_with_it_a_fault_in_a_step_
             assert {step.transaction for step in behind[1:] if isinstance(step, Step)} <= with_them.rushed
     assert Counter(KINDS[fault.kind].adopting for fault in with_them.faults)[True] == 2 * BACKLOGS
     assert not without.rushed
+    plans = [make(seed, KINDS, SMALL, ways="adopt") for seed in range(10)]
+    lasting = {seed for seed, plan in enumerate(plans) for fault in plan.faults if KINDS[fault.kind].lasting}
+    assert lasting and lasting <= {0, 5}
     assert not any(KINDS[fault.kind].adopting for fault in without.faults)
 
 

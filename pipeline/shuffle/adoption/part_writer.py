@@ -139,8 +139,9 @@ class PartWriter:
             ((epoch, events, first_seq),) = await OpenCopy(self._connection).execute(
                 statement(_PACKAGE, "begin_part") % literals(**values)
             )
-            numbers = (int(number or b"") for number in (first_seq, epoch, events))
-            run = self._run = Run(self._writer.source, self._writer.generation, 0, *numbers, worker=self._writer.worker)
+            seq, of_log, rows = (int(number or b"") for number in (first_seq, epoch, events))
+            writer = self._writer
+            run = self._run = Run(writer.source, writer.generation, 0, seq, of_log, rows, worker=writer.worker)
             told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
             logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
         segment = Segment(self._connection, self._table, run, FEWEST)

@@ -64,6 +64,8 @@ class FaultKind:
     """It needs a catch-up."""
     meddling: bool = False
     """It is what a person does who has all rights."""
+    lasting: bool = False
+    """The log has something of its owner's from then on, so that nothing becomes a partition any more."""
     snapshot: bool = False
     """It needs tables that are read."""
     mixed: bool = False
@@ -101,7 +103,8 @@ def make(
     if catchup is None:  # where one worker is to be at the head, never
         catchup = not steady and seed % (ODD_FORCED_ONE_IN if forced else CATCHUP_ONE_IN) == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
-    meddling = {name: kind for name, kind in kinds.items() if kind.meddling}
+    lasting = not adopts or seed % ODD_FORCED_ONE_IN == 0
+    meddling = {name: kind for name, kind in kinds.items() if kind.meddling and (lasting or not kind.lasting)}
     snapshot = {name: kind for name, kind in kinds.items() if kind.snapshot}
     mixed = {name: kind for name, kind in kinds.items() if kind.mixed}
     adopting = {name: kind for name, kind in kinds.items() if kind.adopting}
