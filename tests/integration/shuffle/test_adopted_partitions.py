@@ -76,13 +76,13 @@ MORE_OF_THEM = """
         select last_seq + 1, commit_lsn into first_seq, lsn from pipeline.shuffle_progress;
         for number in 1..{partitions} loop
             lsn := lsn + 1000;
-            execute format('create table pipeline.%1$I (like sequin_events including all);
+            execute format($sql$create table pipeline.%1$I (like sequin_events including all);
                 insert into pipeline.%1$I select r.* from sequin_events e, generate_series(0, %2$s - 1) i, lateral
                     jsonb_populate_record(e, jsonb_build_object(
                         'seq', %3$s + i, 'commit_lsn', %4$s, 'commit_idx', i, 'record_pk', %4$s || '.' || i)) r
                 where e.seq = %3$s - 1;
                 analyze pipeline.%1$I;
-                alter table sequin_events attach partition pipeline.%1$I for values from (%3$s) to (%3$s + %2$s)',
+                alter table sequin_events attach partition pipeline.%1$I for values from (%3$s) to (%3$s + %2$s)$sql$,
                 'sequin_events_' || lpad(first_seq::text, 12, '0') || '_1', rows, first_seq, lsn);
             first_seq := first_seq + rows;
         end loop;

@@ -36,6 +36,7 @@ def shuffling(dsn: str) -> Iterator[None]:
             thread.join()
 
 
+@pytest.mark.long
 def test_the_parts_of_a_catch_up_become_partitions(stage: CatchingUp):
     stage.backlog(300, megabytes=BEHIND)
     adopting = stage.many.model_copy(update={"adopt_threshold": "4kB"})
