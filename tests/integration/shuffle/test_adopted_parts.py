@@ -185,6 +185,24 @@ def test_what_is_not_next_any_more_is_moved(log: Staged, taken: str, monkeypatch
     assert ways(log) == {"adopt": 10, "move": 20}
 
 
+def test_the_first_part_of_all_may_be_moved(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """No run was there before."""
+    monkeypatch.setattr(runs, "DRAIN_STALLED", 0.1)
+
+    async def does(parts: Parts) -> None:
+        parts.first.backlog = None
+        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        await parts.first.append(batch(log, 1_000, 1), durable=True)
+        await parts.end_first()
+        await parts.part.finish()
+
+    in_parts(log, does)
+    assert log.connection.execute("select from pipeline.adoptions").rowcount == 0
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((1_000, 1), (60_000, 20))
+    assert ways(log) == {"move": 20}
+
+
 def test_a_part_with_what_only_the_shuffler_can_write_is_read_again_before_its_turn(log: Staged):
     annotated = (None, None, None, b"{}", None, None)
 

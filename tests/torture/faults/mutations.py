@@ -468,7 +468,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what is behind rows that were moved is attached",
-        (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > moved_run as attaches", "attaches"),),
+        (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > coalesce(moved_run, 0) as attaches", "attaches"),),
         (),
         test=f"{ADOPTED}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
     ),
