@@ -156,11 +156,15 @@ class LanePlanner:
         first, self._next_key = self._next_key + 1, self._next_key + count
         return list(range(first, first + count))
 
+    def _count(self, least: int, most: int) -> int:
+        """How many rows a statement makes."""
+        return self._chance.randint(least, most)
+
     def _some(self, known: set[int], most: int) -> list[int]:
         return self._chance.sample(sorted(known), min(len(known), self._chance.randint(1, most)))
 
     def _insert_items(self) -> Step:
-        keys = self._new_keys(self._chance.randint(1, 8))
+        keys = self._new_keys(self._count(1, 8))
         self._rows.items.update(keys)
         return self._say.insert_items(keys)
 
@@ -183,17 +187,17 @@ class LanePlanner:
         return self._say.delete_items(keys)
 
     def _copy_items(self) -> Step:
-        keys = self._new_keys(self._chance.randint(3, 30))
+        keys = self._new_keys(self._count(3, 30))
         self._rows.items.update(keys[:5])
         return self._say.copy_items(keys)
 
     def _copy_lines(self) -> Step:
-        keys = self._new_keys(self._chance.randint(3, 60))
+        keys = self._new_keys(self._count(3, 60))
         self._rows.lines.update(keys[:9])
         return self._say.copy_lines(self.number, keys)
 
     def _insert_lines(self) -> Step:
-        keys = self._new_keys(self._chance.randint(1, 20))
+        keys = self._new_keys(self._count(1, 20))
         self._rows.lines.update(keys)
         return self._say.insert_lines(self.number, keys[0], keys[-1])
 
@@ -213,7 +217,7 @@ class LanePlanner:
         return self._say.delete_lines(self.number, keys)
 
     def _insert_whole(self) -> Step:
-        keys = self._new_keys(self._chance.randint(1, 4))
+        keys = self._new_keys(self._count(1, 4))
         self._rows.whole.update(keys)
         return self._say.insert_whole(keys)
 
@@ -300,3 +304,6 @@ class SteadyLanePlanner(PlainLanePlanner):
     ODD_ONE_IN = 100
     STATEMENTS = (0, 0, 1, 1, 1, 2, 3)
     PREPARED_SHARE, ROLLED_BACK_SHARE = 0.02, 0.05
+
+    def _count(self, least: int, most: int) -> int:
+        return self._chance.randint(1, 3)

@@ -20,7 +20,7 @@ Lane = LanePlanner | OddLanePlanner
 
 TRANSACTIONS = 235
 """A few more than the 200 of a seed: those that a crash interrupts do not count."""
-STEADY_TRANSACTIONS = 2_500
+STEADY_TRANSACTIONS = 2_000
 """Where they come steadily: after a fault there has to be time in which they are written at once again."""
 FAULTS = 8
 """Quick ones of a seed."""
