@@ -1476,6 +1476,7 @@ CREATE TABLE pipeline.catchup_parts (
     from_lsn bigint NOT NULL,
     until_lsn bigint,
     planned_at timestamp with time zone DEFAULT now() NOT NULL,
+    first_seq bigint,
     CONSTRAINT catchup_parts_check CHECK ((until_lsn > from_lsn)),
     CONSTRAINT catchup_parts_worker_check CHECK ((worker > 0))
 );
@@ -1483,6 +1484,8 @@ CREATE TABLE pipeline.catchup_parts (
 COMMENT ON TABLE pipeline.catchup_parts IS 'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn). Without rows here worker 0 does all; else all before the smallest from_lsn.';
 
 COMMENT ON COLUMN pipeline.catchup_parts.until_lsn IS 'Null: the newest part, which goes on with what comes.';
+
+COMMENT ON COLUMN pipeline.catchup_parts.first_seq IS 'What is read of it may become partitions with seqs from here on; null: it is staged, and moved.';
 
 CREATE TABLE pipeline.consumer_progress (
     consumer_id integer NOT NULL,

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, LiteralString, TypeVar
 
 from psycopg.rows import class_row
-from psycopg.sql import SQL, Composed
+from psycopg.sql import SQL, Composed, Literal
 
 from pipeline.postgres.connections import Connection
 
@@ -22,6 +22,11 @@ Values = Sequence[Any] | Mapping[str, Any] | None
 def statement(package: str, name: str) -> LiteralString:
     """The statement in `pipeline/<package>/sql/<name>.sql`, read once."""
     return files(f"pipeline.{package}").joinpath("sql", f"{name}.sql").read_text("utf-8")
+
+
+def literals(**values: Any) -> dict[str, str]:
+    """Values as SQL, for `statement(…) % literals(…)`: a text that goes without parameters, perhaps beside others."""
+    return {name: Literal(value).as_string() for name, value in values.items()}
 
 
 def rows(connection: Connection, shape: type[T], query: Query, values: Values = None) -> list[T]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -90,10 +90,11 @@ def _wait_at_blocked_transaction(role: Role, error: Undecodable) -> None:
 
 
 async def _replicate(role: Role) -> None:
-    from pipeline.capture.catchup import helper
     from pipeline.capture.catchup.coordinator import Coordinator
+    from pipeline.capture.catchup.other_ways import OtherWays
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream, application_name
+    from pipeline.server import catch_up
     from pipeline.staging.writer import connect_writer
 
     config, connection, stop = role.config, role.connection, role.stop
@@ -109,8 +110,8 @@ async def _replicate(role: Role) -> None:
                 start = await undecodable.skip_requested(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
-                ways = partial(_other_ways, config, staging)
-                launch = role.launch(CATCH_UP, helper.COMMAND)
+                ways = OtherWays(partial(_other_ways, config, staging), partial(_reserve_seqs, config))
+                launch = role.launch(CATCH_UP, catch_up.COMMAND)
                 coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch, ways)
                 stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(role.report, "running"))
@@ -135,6 +136,17 @@ def _other_ways(
     events = EventsTable.parse(config.events_table)
     HeadWriter.attach(staging, events, config.small_batches, writer)
     backlog_writer.attach(staging, events, None if config.routes else config.adopt_bytes, writer, behind)
+
+
+def _reserve_seqs(
+    config: Config, connection: connections.Connection, source: uuid.UUID, spans: Sequence[int]
+) -> Sequence[int | None]:
+    """Of the parts of a catch-up, where they may become partitions."""
+    from pipeline.shuffle.adoption import part_seqs
+
+    if config.adopt_bytes is None or config.routes:
+        return [None for _ in spans]
+    return part_seqs.reserve(connection, source, EventsTable.parse(config.events_table), spans)
 
 
 def _run_shuffle(role: Role) -> None:
@@ -205,9 +217,9 @@ def _run_followers(role: Role) -> None:
 
 
 def _help_to_catch_up() -> int:
-    from pipeline.capture.catchup import helper
+    from pipeline.server import catch_up
 
-    return helper.main()
+    return catch_up.main()
 
 
 def _read_tables() -> int:
@@ -254,6 +266,7 @@ NEEDS = {
         "concurrent.futures.thread",
         "pipeline.capture.catchup.coordinator",
         "pipeline.capture.replication.undecodable",
+        "pipeline.server.catch_up",
     ),
     "snapshot": ("pipeline.capture.snapshot.role", "pipeline.capture.snapshot.worker"),
     "shuffle": ("pipeline.shuffle.worker",),

@@ -29,6 +29,7 @@ ACTIONS = frozenset({b"insert", b"update", b"delete"})
 
 _lengths = Struct(">i").unpack_from
 _seq = Struct(">hiq").pack
+_BEHIND_SEQ = 14
 _length = Struct(">i").pack
 _record = Struct(">iB").pack
 _RELATION, _CHANGE, _ACTION, _PLAIN_PK = 38, 42, 70, 76
@@ -43,17 +44,6 @@ _AROUND = 4 + len(_NO_REST) - 1
 _WIDTH = len(COLUMNS)
 _JSONB = b"\x01"
 """The version that jsonb's binary format begins with; its text follows (jsonb_recv)."""
-
-
-class NotPlain(Exception):
-    """A row that only the shuffler can write: a message, a truncate, values left out, annotations.
-
-    `place`: of the first such row; 0 where it is not known.
-    """
-
-    def __init__(self, place: int = 0) -> None:
-        super().__init__(place)
-        self.place = place
 
 
 def relation_of(staged: bytes) -> int:
@@ -88,8 +78,9 @@ def exact_texts(staged: Iterable[bytes]) -> dict[int, tuple[bytes, bytes]]:
 def events(
     staged: Iterable[bytes], tables: Mapping[int, bytes], seq: int, exact: Mapping[int, bytes | None]
 ) -> list[bytes]:
-    """Rows that get these seqs, from `seq` up. Raises NotPlain.
+    """Rows that get these seqs, from `seq` up, of all before the first that is not plain.
 
+    Only the shuffler can write a message, a truncate, annotations, and values that the WAL left out.
     `tables`: the `table_fields` of every table version; `exact`: what the events keep of each of `exact_texts`.
     """
     made = []
@@ -98,12 +89,12 @@ def events(
         change = row[_RELATION - 4 : _PLAIN_PK]
         if change != known:
             if change[-6:] not in ACTIONS:
-                raise NotPlain(place)
+                break
             known, tail = change, _NULL * 2 + tables[relation_of(row)]
         key_length = _lengths(row, _PLAIN_PK)[0]
         if row[_REST:] != _NO_REST or key_length < 0:
             if (event := _event(row, tables, seq + place, exact.get(place))) is None:
-                raise NotPlain(place)
+                break
             made.append(event)
             continue
         at = _PLAIN_PK + 4 + key_length
@@ -111,6 +102,11 @@ def events(
         head, record = _seq(_WIDTH, 8, seq + place), _record(len(row) - at - _AROUND, 1)
         made.append(b"".join((head, row[2:22], row[_CHANGE:at], record, row[at + 4 : _REST], tail)))
     return made
+
+
+def numbered(events: Iterable[bytes], seq: int) -> list[bytes]:
+    """The same rows with other seqs, from `seq` up."""
+    return [_seq(_WIDTH, 8, each) + event[_BEHIND_SEQ:] for each, event in enumerate(events, seq)]
 
 
 def _bounds(row: bytes) -> tuple[int, int, int]:

@@ -21,12 +21,13 @@ from psycopg.rows import TupleRow
 
 from pipeline.log import table as log
 from pipeline.log.table import EventsTable
-from pipeline.postgres.queries import statement
+from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows, head, ways
-from pipeline.shuffle.event_rows import NotPlain
+from pipeline.shuffle.event_maker import EventMaker
 from pipeline.shuffle.head import LOCK_TIMEOUT, Head, Room
 from pipeline.shuffle.ways import Reason, Way
-from pipeline.staging import rows
+from pipeline.staging import rows, segments
+from pipeline.staging.open_copy import Answer, OpenCopy
 from pipeline.staging.pipelined_copy import copy_within, roll_back
 from pipeline.staging.writer import Batch, Writer
 
@@ -72,7 +73,7 @@ class HeadWriter:
         self._table = table
         self._room = Room()
         self._head: Head | None = None
-        self._tables: dict[int, bytes] = {}
+        self._maker = EventMaker(writer.source)
         self._failed_until = self._wait_at = self._warn_at = 0.0
         self._prepared: set[str] = set()
         self._texts = self._write_texts()
@@ -95,8 +96,6 @@ class HeadWriter:
         """
         try:
             reason = await self._write(batch)
-        except NotPlain as error:
-            reason = ways.of_error(error)
         except psycopg.Error as error:
             reason = await self._failed(error, batch)
         way = Way.AT_ONCE if reason is None else Way.MOVE
@@ -149,8 +148,9 @@ class HeadWriter:
         return found
 
     async def _copy(self, batch: Batch, at: Head) -> Reason | None:
-        await self._know(batch.rows, at.epoch)
-        events = event_rows.events(batch.rows, self._tables, at.seq + 1, await self._exact(batch.rows))
+        events = await self._maker.events(batch.rows, at.seq + 1, self._ask)
+        if len(events) < len(batch.rows):
+            return Reason.VALUES
         last_seq = at.seq + len(events)
         values = {
             "last_lsn": batch.last_lsn,
@@ -178,21 +178,22 @@ class HeadWriter:
     def _statements(self, values: Mapping[str, Any], last_seq: int) -> str:
         """The transaction, and behind its COMMIT the NOTIFY: one inside of it would make all others with one wait."""
         begin, end = (", ".join([str(values[name]) for name in names]) for names in (_BEGIN, _END))
-        wake = "; select pg_notify('pipeline_staged', '')" if self._has_consumers else ""  # the shuffler makes items
+        wake = f"; notify {segments.STAGED_CHANNEL}" if self._has_consumers else ""  # the shuffler makes items
         opens, copies, commits, rest = self._texts
         return f"{opens}{begin}{copies}{end}{commits}{last_seq}{rest}{wake}"
 
     def _write_texts(self) -> tuple[str, str, str, str]:
         """What is the same in each transaction: before and behind the parameters of both statements, and the seq."""
-        channel, payload = (sql.Literal(each).as_string(self._connection) for each in log.notification(self._table, 0))
+        name, text = log.notification(self._table, 0)
+        channel, payload = sql.Identifier(name).as_string(), sql.Literal(text).as_string()
         before_seq, _, rest = payload.rpartition("0")
         of = self._writer.generation
         return (
             f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute begin_at_head_{of}(",
             f"); copy {self._table.identifier.as_string(self._connection)} ({_COLUMNS}) from stdin (format binary); "
             f"execute end_at_head_{of}(",
-            f"); COMMIT; select pg_notify({channel}, {before_seq}",
-            f"{rest})",
+            f"); COMMIT; notify {channel}, {before_seq}",
+            rest,
         )
 
     async def _prepare(self) -> None:
@@ -205,35 +206,17 @@ class HeadWriter:
             "sequence": self._table.sequence.as_string(self._connection),
             "name": str(self._table),
         }
-        literals = {name: sql.Literal(value).as_string(self._connection) for name, value in who.items()}
         for name in _PREPARED.keys() - self._prepared:
             given = _PREPARED[name]
             numbers = {each: f"${number}::bigint" for number, each in enumerate(given, 1)}
-            text = statement("shuffle", name) % {**literals, **numbers}
+            text = statement("shuffle", name) % {**literals(**who), **numbers}
             types = f" ({', '.join(['bigint'] * len(given))})" if given else ""
             await head.ask(self._connection, f"prepare {name}_{self._writer.generation}{types} as {text}")
             self._prepared.add(name)
 
-    async def _know(self, staged: Sequence[bytes], epoch: int) -> None:
-        """Look up the table versions of these rows that are not known yet."""
-        missing = {event_rows.relation_of(row) for row in staged} - self._tables.keys()
-        if not missing:
-            return
-        found = await head.ask(self._connection, statement("shuffle", "tables_of_relations"), {"ids": sorted(missing)})
-        source = self._writer.source.bytes
-        for relation, *names in found:
-            self._tables[relation] = event_rows.table_fields(source, epoch, *names)
-        if missing - self._tables.keys():
-            raise NotPlain
-
-    async def _exact(self, staged: Sequence[bytes]) -> dict[int, bytes | None]:
-        """What the events keep of source texts: those that jsonb does not give back as they were."""
-        if not (texts := event_rows.exact_texts(staged)):
-            return {}
-        columns = list(texts), *([text.decode() for text in each] for each in zip(*texts.values(), strict=True))
-        values = dict(zip(("places", "records", "exacts"), columns, strict=True))
-        cursor = await self._connection.execute(statement("shuffle", "exact_texts"), values)
-        return {place: kept and kept.encode() for place, kept in await cursor.fetchall()}
+    async def _ask(self, query: str) -> Answer:
+        """What the maker wants to know; whatever fails is rolled back by `_failed`."""
+        return await OpenCopy(self._connection).execute(f"BEGIN; {LOCK_TIMEOUT}; {query}\n; COMMIT")
 
     async def _failed(self, error: psycopg.Error, batch: Batch) -> Reason | None:
         """What cannot be written here is written, or found to be poison, by the shuffler; its session is as it was.
@@ -254,7 +237,7 @@ class HeadWriter:
         self._failed_until = time.monotonic() + AFTER_FAILURE
         kind = {"action": "replication.staged_instead", "sqlstate": error.sqlstate}
         logger.debug("a batch could not be written at once", extra=kind)
-        return ways.of_error(error)
+        return Reason.FAILED
 
     async def _is_written(self, batch: Batch) -> bool:
         """Whether this writer's progress has the batch."""

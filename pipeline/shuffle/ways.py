@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pipeline.shuffle.event_rows import NotPlain
 from pipeline.staging.writer import Batch
 
 MOST_ROWS = 1_000
@@ -45,8 +44,3 @@ def of_batch(batch: Batch) -> Reason | None:
     if len(batch.rows) > MOST_ROWS or sum(map(len, batch.rows)) > MOST_BYTES:
         return Reason.LARGE
     return None
-
-
-def of_error(error: Exception) -> Reason:
-    """Why a batch was not written at once after all."""
-    return Reason.VALUES if isinstance(error, NotPlain) else Reason.FAILED

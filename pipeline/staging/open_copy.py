@@ -28,7 +28,7 @@ class OpenCopy:
         self.is_open = False
 
     async def execute(self, statements: str) -> Answer:
-        """End the COPY, if one is open, and run these; returns the rows of the last one."""
+        """End the COPY, if one is open, and run these; returns the rows of the last one that has any columns."""
         await self.end()
         async with self._connection.lock:
             return await self._connection.wait(_execute(self._connection.pgconn, statements.encode()))
@@ -58,10 +58,10 @@ class OpenCopy:
 def _execute(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[Answer]:
     pgconn.send_query(statements)
     results = yield from generators.execute(pgconn)
-    last = results[-1]
-    if last.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-        raise error_from_result(last)
-    return [tuple(last.get_value(row, column) for column in range(last.nfields)) for row in range(last.ntuples)]
+    if results[-1].status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        raise error_from_result(results[-1])
+    found = next((each for each in reversed(results) if each.nfields), results[-1])
+    return [tuple(found.get_value(row, column) for column in range(found.nfields)) for row in range(found.ntuples)]
 
 
 def _begin(pgconn: pq.abc.PGconn, copy: bytes) -> PQGen[None]:

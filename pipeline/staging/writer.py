@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import psycopg
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from pipeline.errors import Fenced, StorageError, Unavailable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
+from pipeline.postgres.queries import literals, statement
 from pipeline.staging import half_staged, rows, segments
 from pipeline.staging.backlog import Backlog
 from pipeline.staging.pipelined_copy import copy_within
@@ -114,7 +114,7 @@ class Writer:
         claim: tuple[int, int, int],
     ) -> None:
         self._connection = connection
-        self.source = source
+        self.source, self.worker = source, worker
         self._who = {"source": source, "worker": worker, "generation": claim[0]}
         self._store_batch = f"store_batch_{worker}_{claim[0]}"
         self._segment: int | None = None
@@ -246,9 +246,8 @@ class Writer:
 
     async def _prepare(self) -> None:
         """Prepare `store_batch` in this session, so that it is parsed and planned once."""
-        who = {name: sql.Literal(value).as_string() for name, value in self._who.items()}
         numbers = {name: f"${number}" for number, name in enumerate(_BATCH_VALUES, 1)}
-        text = statement("staging", "store_batch") % {**who, **numbers}
+        text = statement("staging", "store_batch") % {**literals(**self._who), **numbers}
         await self._connection.execute(f"prepare {self._store_batch} as {text}".encode())
 
     def _store(self, batch: Batch, segment: int) -> str:

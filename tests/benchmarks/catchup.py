@@ -6,7 +6,7 @@ The pipeline database is on a server of its own, as our own writes would be WAL 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from statistics import median
 
@@ -54,8 +54,11 @@ def drained(
     backlog: Backlog,
     runs: int,
     beside: Callable[[PipelineServer], AbstractContextManager[object]] = nullcontext,
+    more: Mapping[str, str] | None = None,
 ) -> tuple[dict[int, list[Drain]], list[float]]:
     """By these numbers of slots, the first of which is 1, in turn; and the cores that others took meanwhile.
+
+    `more`: settings of the server, besides.
 
     Raises BenchmarkFailed when a log is not that of one slot.
     """
@@ -65,7 +68,7 @@ def drained(
         for slots in counts:
             with copied_slot(cluster, f"copy_{run}_{slots}") as slot:
                 meter = OtherPrograms(postmaster(cluster), postmaster(databases))
-                contender = Pipeline(settings(slots), databases, digested=True, beside=beside)
+                contender = Pipeline(settings(slots) | (more or {}), databases, digested=True, beside=beside)
                 drain = contender.drain(cluster, backlog, slot)
                 others.append(meter.cores())
             found[slots].append(drain)

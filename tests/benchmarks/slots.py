@@ -24,6 +24,8 @@ from tests.fixtures.processes import title
 
 NAME, PLOT = "slots", "catch-up-slots.svg"
 SLOTS = (1, 2, 4, 8)
+ADOPTING = {"PIPELINE_ADOPT_THRESHOLD": "16MB"}
+"""Else one backend moves what all of them have read."""
 SHARE = 1 / 20
 SIZE = 0.2
 """Of the backlog that `catchup` drains on whole cores."""
@@ -36,7 +38,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int, docs: Path
     """
     slow_cores.require()
     with durable_server() as databases, tens(cluster, scale * SIZE) as backlog:
-        found, others = catchup.drained(NAME, SLOTS, cluster, databases, backlog, runs, slowed)
+        found, others = catchup.drained(NAME, SLOTS, cluster, databases, backlog, runs, slowed, ADOPTING)
     _add(found, backlog.changes, figures)
     figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
     if docs:

@@ -75,12 +75,13 @@ def _plan(options: argparse.Namespace, seed: int) -> Plan:
 
 def _torture(rig: Rig, options: argparse.Namespace) -> int:
     first = options.seed if options.seed is not None else record.next_seed(options.pg)
-    done = Run(_version(rig), first)
+    done = Run(_version(rig), first, options.ways)
     started = time.monotonic()
     with suppress(KeyboardInterrupt):
         while _goes_on(done, options, time.monotonic() - started):
-            done.add(outcome := run(rig, _plan(options, first + done.seeds)))
-            _tell(outcome, options)
+            seed = first + done.seeds
+            done.add(outcome := run(rig, _plan(options, seed), _file(options, seed, "data")))
+            _tell(outcome, options, counts=done.counts(outcome))
     minutes = (time.monotonic() - started) / 60
     _summarize(done, minutes)
     partly = options.stop_at_first or options.seeds is not None or options.faults != list(KINDS) or options.catchup
@@ -96,24 +97,30 @@ def _goes_on(done: Run, options: argparse.Namespace, seconds: float) -> bool:
     return seconds < options.minutes * 60 and (options.seeds is None or done.seeds < options.seeds)
 
 
-def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
-    state = "ok" if outcome.failure is None else "FAILED"
+def _tell(outcome: Outcome, options: argparse.Namespace, *, counts: bool) -> None:
+    state = "FAILED" if outcome.failure is not None else "ok" if counts else "ok, but not counted,"
     print(
         f"seed {outcome.seed}: {state} in {outcome.seconds:.1f} s, {outcome.transactions} transactions, "
         f"{outcome.changes} changes, {outcome.reads.total()} rows read; {record.in_short(outcome.hits)}; "
-        f"small batches: {_counted(outcome.ways)}; DDL {outcome.ddl}{_settings(outcome.seed)}",
+        f"{outcome.share_at_once:.0%} at once, {outcome.partitions} adopted partitions: {_counted(outcome.ways)}; "
+        f"DDL {outcome.ddl}{_settings(outcome.seed)}",
         flush=True,
     )
     if outcome.failure is not None:
-        file = Path(tempfile.gettempdir()) / f"torture-pg{options.pg}-seed{outcome.seed}.log"
+        file = _file(options, outcome.seed, "log")
         file.write_text(f"{outcome.failure}\n\n{outcome.logs}\n")
-        print(f"{outcome.failure}\nlogs: {file}")
+        print(f"{outcome.failure}\nlogs: {file}, data: {_file(options, outcome.seed, 'data')}")
         only = "" if options.faults == list(KINDS) else f" --faults '{','.join(options.faults)}'"
         ways = "" if options.ways == "default" else f" --ways {options.ways}"
         command = f"python -m tests.torture --pg {options.pg}{only}{ways}"
         print(
             f"again: {command} --seed {outcome.seed} --seeds 1\nsmaller: {command} --shrink {outcome.seed}", flush=True
         )
+
+
+def _file(options: argparse.Namespace, seed: int, what: str) -> Path:
+    """Where the logs, or the data directories, of a failed seed are kept."""
+    return Path(tempfile.gettempdir()) / f"torture-pg{options.pg}-seed{seed}.{what}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -130,8 +137,16 @@ def _summarize(done: Run, minutes: float) -> None:
         f"\n{done.seeds} seeds from {done.first} on in {minutes:.1f} minutes on PostgreSQL {done.version}: "
         f"{done.transactions:,} transactions, {done.changes:,} changes, {done.hits.total()} faults that hit"
     )
+    if done.ways != "default":
+        print(f"{done.counted} of these seeds count, {done.at_once:,} changes were written at once")
     for kind, count in sorted(done.hits.items()):
         print(f"  {kind:<20} {count:>4}")
+    if any(done.adopted):
+        some = sorted(done.adopted)
+        print(
+            f"adopted: {sum(some):,} rows, {some[0]:,} to {some[-1]:,} a seed, {some[len(some) // 2]:,} in the middle; "
+            f"{done.partitions} partitions"
+        )
     _tabulate("DDL", done.ddl)
     _tabulate("refused, or without anything to do it to", {name: n for name, n in done.deeds.items() if ":" in name})
     _tabulate("changes of tables of every kind", done.kinds)

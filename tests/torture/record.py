@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
+from tests.torture.plan.plan import ADOPTING, Ways
 from tests.torture.seeds import Outcome
 
 FILE = Path(__file__).parents[2] / "docs" / "torture.md"
 COLUMNS = ("date", "Postgres", "minutes", "seeds", "transactions", "changes", "DDL", "faults that hit", "failures")
+ENOUGH: Mapping[Ways, float] = {"at_once": 0.5, "mixed": 0.2}
+"""Of its changes, so many must have been written at once for a seed to say something of these ways."""
 DDL = frozenset((*SHAPE_DEEDS, *OUTSIDE))
 _ROW = re.compile(r"^\| (?P<date>[\d-]+) \| (?P<major>\d+)[.\d]* \| [\d.]+ \| (?P<first>\d+) to (?P<last>\d+) \|")
 
@@ -24,7 +27,12 @@ class Run:
 
     version: str
     first: int
+    ways: Ways = "default"
     seeds: int = 0
+    counted: int = 0
+    """Of those, the seeds with ENOUGH changes written at once, or with any adopted; what follows is of all."""
+    at_once: int = 0
+    """Changes."""
     seconds: float = 0.0
     transactions: int = 0
     changes: int = 0
@@ -32,10 +40,17 @@ class Run:
     failed: list[int] = field(default_factory=list)
     deeds: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    adopted: list[int] = field(default_factory=list)
+    """Rows of each seed that became partitions without being moved."""
+    partitions: int = 0
 
     def add(self, outcome: Outcome) -> None:
         """Count a seed in."""
         self.seeds += 1
+        self.counted += self.counts(outcome)
+        self.at_once += outcome.ways["at_once"]
+        self.adopted.append(outcome.ways["adopt"])
+        self.partitions += outcome.partitions
         self.seconds += outcome.seconds
         self.transactions += outcome.transactions
         self.changes += outcome.changes
@@ -44,6 +59,12 @@ class Run:
         self.kinds += outcome.kinds
         if outcome.failure is not None:
             self.failed.append(outcome.seed)
+
+    def counts(self, outcome: Outcome) -> bool:
+        """Whether enough of its changes went the way that is to be tried."""
+        if self.ways in ADOPTING and not outcome.ways["adopt"]:
+            return False
+        return outcome.share_at_once >= ENOUGH.get(self.ways, 0.0)
 
     @property
     def ddl(self) -> Counter[str]:

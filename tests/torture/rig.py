@@ -91,6 +91,13 @@ class Node:
                 self.proxy.cut()
                 self.proxy.thaw()
 
+    def copy(self, folder: Path) -> None:
+        """Its data directory, as an immediate shutdown leaves it; it runs again then."""
+        self.server.stop("immediate")
+        shutil.rmtree(folder, ignore_errors=True)  # of the same seed, before
+        shutil.copytree(self.server.data, folder, ignore=shutil.ignore_patterns("*.sock*"))
+        self.server.start()
+
     def sessions(self, name: str = OURS) -> list[int]:
         """pids of the server's sessions whose application_name begins so."""
         query = "select pid from pg_stat_activity where starts_with(application_name, %s) order by pid"
@@ -248,6 +255,13 @@ class Scene:
             with suppress(psycopg.OperationalError), node.cluster.connect() as connection:
                 lines += [f"{name}: {' | '.join(map(str, row))}" for row in connection.execute(_SESSIONS)]
         return "\n".join(lines)
+
+    def keep(self, folder: Path) -> None:
+        """End the servers at once, and copy both databases' data directories to `source` and `log` of this folder."""
+        for server in self.servers:
+            server.close()
+        self.rig.source.copy(folder / "source")
+        self.rig.log.copy(folder / "log")
 
     def close(self) -> None:
         """End the servers at once and drop the databases with their slots."""

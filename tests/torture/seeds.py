@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 import traceback
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from operator import itemgetter
+from pathlib import Path
 
 import psycopg
 
@@ -28,7 +30,7 @@ from tests.torture.oracle.readers import CountingReader, Follower
 from tests.torture.oracle.reading import Rows
 from tests.torture.plan import kinds, old_tables
 from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
-from tests.torture.plan.plan import Change, Fault, Plan, Step
+from tests.torture.plan.plan import ENDS, Change, Fault, Plan, Step
 from tests.torture.plan.statements import PUBLISHED, TABLES, back
 from tests.torture.rig import Rig, Scene
 from tests.torture.writers.writers import WorkerPool
@@ -42,6 +44,8 @@ SLOW_PACE = 0.004
 APART = 0.012
 """Seconds between two steps where ways are forced: what is committed together is one batch, and only one of plain rows
 is written at once."""
+STEADILY = (0.004, 0.03)
+"""Seconds after the end of a transaction where they come steadily, at least and at most."""
 _SECOND_OPINION = "torture_second"
 
 
@@ -77,7 +81,17 @@ class Outcome:
     compared: Counter[str] = field(default_factory=Counter)
     """Rows that `verify --content` compared, by table."""
     ways: Counter[str] = field(default_factory=Counter)
-    """Changes that were written `at_once`, and those that were staged, by why."""
+    """Changes that were written `at_once`, those that became partitions, `adopt`, and those that were staged, by why.
+
+    As far as killed workers had told.
+    """
+    partitions: int = 0
+    """How many those became that were adopted."""
+
+    @property
+    def share_at_once(self) -> float:
+        """Of its changes, those that were certainly written at once."""
+        return self.ways["at_once"] / max(1, self.changes)
 
     @property
     def ddl(self) -> int:
@@ -98,14 +112,18 @@ class _Counts:
         self.reads: Counter[str] = Counter()
         self.compared: Counter[str] = Counter()
         self.ways: Counter[str] = Counter()
+        self.partitions = 0
 
     def occurred(self) -> frozenset[str]:
         kinds = {f"{change.table} {change.action}" for change in self.changes}
         return frozenset(kinds | {"unchanged" for change in self.changes if change.unchanged})
 
 
-def run(rig: Rig, plan: Plan) -> Outcome:
-    """Carry a plan out on a fresh scene. Never raises for what the product does, but for a broken harness it may."""
+def run(rig: Rig, plan: Plan, keep: Path | None = None) -> Outcome:
+    """Carry a plan out on a fresh scene. Never raises for what the product does, but for a broken harness it may.
+
+    `keep`: a new folder, into which both databases are copied when it fails.
+    """
     counts, started, logs = _Counts(), time.monotonic(), ""
     failure = None
     with rig.scene(plan.settings) as scene:
@@ -114,6 +132,8 @@ def run(rig: Rig, plan: Plan) -> Outcome:
         except Exception as error:
             expected = isinstance(error, Broken | AssertionError | ServerEnded)
             failure, logs = str(error) if expected else traceback.format_exc(), scene.logs()
+            if keep is not None:
+                scene.keep(keep)
     seconds, transactions = time.monotonic() - started, len(counts.model.transactions)
     return Outcome(
         plan.seed,
@@ -129,6 +149,7 @@ def run(rig: Rig, plan: Plan) -> Outcome:
         counts.reads,
         counts.compared,
         counts.ways,
+        counts.partitions,
     )
 
 
@@ -144,7 +165,8 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         start = order.position(source)
         if scene.rig.major == 15:  # the one that has test_decoding
             test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
-    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "", ways=plan.ways)
+    read, turn = READ if plan.old else "", plan.seed if plan.adopts else 0
+    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=read, ways=plan.ways, turn=turn)
     config = load(source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot)
     with (
         Faults(scene, servers, plan.seed) as faults,
@@ -162,6 +184,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
     _compare(scene, counts, start)
     with scene.log() as log:
         counts.ways = Counter(dict(log.execute(_WAYS).fetchall()))
+        ((counts.partitions,),) = log.execute(_ADOPTED).fetchall()
         for fault in (follower.fault(), follower.compare(log), counter.fault(), verifier.fault):
             if fault:
                 raise Broken(fault)
@@ -171,12 +194,18 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
 
 
 def _work(plan: Plan, worker_pool: WorkerPool, faults: Faults) -> None:
+    chance = random.Random(plan.seed)
     for item in plan.items:
         if isinstance(item, Fault):
             faults.begin(item)
             continue
         worker_pool.take(item)
-        if plan.ways != "default":
+        if item.transaction in plan.rushed:
+            continue
+        if plan.is_steady:
+            if item.kind in ENDS:
+                time.sleep(chance.uniform(*STEADILY))
+        elif plan.ways != "default":
             time.sleep(APART)
         elif faults.pending:
             time.sleep(SLOW_PACE)
@@ -283,6 +312,9 @@ def _read(scene: Scene, servers: Servers) -> None:
 
 
 _WAYS = "select coalesce(nullif(reason, ''), way), sum(changes)::int from pipeline.ways group by 1"
+_ADOPTED = r"""
+    select count(*)::int from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'public.sequin_events'::regclass and c.relname ~ '_\d{12}(_\d+)+$'"""
 _TABLES = """
     select 'public.' || c.relname, exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
         exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid

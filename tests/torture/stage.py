@@ -6,10 +6,10 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby, zip_longest
-from typing import Any
+from typing import Any, Literal
 
 from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving
@@ -23,6 +23,13 @@ MOST_DEATHS = 3
 """A role that dies so often is started again too late for us: then a fresh server goes on."""
 ARRIVAL = 60.0
 """Seconds after a fault until the log must hold everything."""
+Way = Literal["staged", "at_once", "adopt"]
+"""`adopt`: whatever comes is a backlog, and a transaction of twenty rows becomes a partition of its own."""
+SETTINGS: Mapping[Way, Mapping[str, str]] = {
+    "staged": {"small_batches": "staged"},
+    "at_once": {"small_batches": "at_once"},
+    "adopt": {"small_batches": "staged", "adopt_threshold": "1", "catchup_interval": "0.05"},
+}
 _EVENTS = """
     select commit_lsn, source_table_schema || '.' || source_table_name, action, record_pk,
         coalesce((select json_object_agg(key, value) from jsonb_each_text(record)), '{}')
@@ -32,10 +39,10 @@ _EVENTS = """
 class Stage:
     """Played on by one point after the other, as long as none fails. `settled` is set while no statement runs."""
 
-    def __init__(self, rig: Rig, *, at_once: bool = False) -> None:
-        """`at_once`: its servers write small batches at once, else they stage each."""
+    def __init__(self, rig: Rig, way: Way = "staged") -> None:
+        """`way`: of small batches into the log."""
         self.rig = rig
-        self._settings: dict[str, Any] = {"small_batches": "at_once" if at_once else "staged"}
+        self._settings: dict[str, Any] = dict(SETTINGS[way])
         self.scene: Scene = rig.scene()
         self.script = Script(self.scene.source_dsn)
         self.witness = Witness(self.scene.log_dsn)

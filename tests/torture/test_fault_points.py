@@ -12,7 +12,7 @@ from tests.torture.faults import acts
 from tests.torture.faults.points import POINTS, Place, Point
 from tests.torture.faults.traps import Trap
 from tests.torture.rig import Rig
-from tests.torture.stage import Stage
+from tests.torture.stage import Stage, Way
 
 MAJOR = 18
 pytestmark = pytest.mark.xdist_group(f"rig {MAJOR}")  # for --dist loadgroup: one pair of servers of each version
@@ -24,14 +24,14 @@ class SharedStage:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._stage: Stage | None = None
-        self._at_once = False
+        self._way: Way = "staged"
 
     def stage(self, place: Place) -> Stage:
-        if place.fresh or place.at_once != self._at_once:
+        if place.fresh or place.way != self._way:
             self.leave()
-        self._at_once = place.at_once
+        self._way = place.way
         if self._stage is None:
-            self._stage = Stage(self._rig, at_once=place.at_once)
+            self._stage = Stage(self._rig, place.way)
         return self._stage
 
     def leave(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -12,10 +13,21 @@ from tests.torture import record
 from tests.torture.faults.faults import KINDS
 from tests.torture.faults.mutations import MUTATIONS, ROOT, Mutation
 from tests.torture.oracle.model import change_of
-from tests.torture.plan.plan import Effect, Plan
+from tests.torture.plan.plan import Effect, Fault, Plan, Step
 from tests.torture.plan.shrink import shrink
-from tests.torture.plan.statements import TOASTED
-from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, MEDDLING, SLOW_ONE_IN, SNAPSHOT_FAULTS, WAY_FAULTS, make
+from tests.torture.plan.statements import RUSHING_LANE, TOASTED
+from tests.torture.plan.workload import (
+    BACKLOGS,
+    CATCHUP_FAULTS,
+    FAULTS,
+    HELD,
+    MEDDLING,
+    RUSHED,
+    SLOW_ONE_IN,
+    SNAPSHOT_FAULTS,
+    WAY_FAULTS,
+    make,
+)
 from tests.torture.record import Run
 from tests.torture.seeds import Outcome
 
@@ -75,9 +87,7 @@ def test_a_seed_is_one_plan():
 
 
 def test_every_kind_of_fault_comes_equally_often():
-    kinds = {
-        name: kind for name, kind in KINDS.items() if not (kind.catchup or kind.meddling or kind.snapshot or kind.mixed)
-    }
+    kinds = {name: kind for name, kind in KINDS.items() if not kind.special}
     quick = sum(kind.often for kind in kinds.values() if not kind.slow)
     seen = Counter(f.kind for seed in range(quick * SLOW_ONE_IN) for f in make(seed, KINDS, SMALL).faults)
     assert {seen[name] / kind.often for name, kind in kinds.items() if not kind.slow} == {FAULTS * SLOW_ONE_IN}
@@ -106,6 +116,26 @@ def test_servers_take_turns_where_ways_are_mixed_and_all_else_stays():
     own = [fault for fault in with_it.faults if KINDS[fault.kind].mixed]
     assert len(own) == WAY_FAULTS
     assert with_it.without(own).items == without.items
+
+
+def test_a_backlog_comes_while_the_stream_is_held_and_with_it_a_fault_in_a_step_of_adopting_it():
+    with_them, without = make(7, KINDS, SMALL, ways="adopt"), make(7, KINDS, SMALL, ways="staged", odd=False)
+    rushed = [item for item in with_them.steps if item.transaction in with_them.rushed]
+    assert {step.connection for step in rushed} == {RUSHING_LANE}
+    assert sum(step.data.count("\n") for step in rushed) + 20 * sum("generate_series" in s.sql for s in rushed) > 3_000
+    assert not {step.transaction for step in without.steps} & with_them.rushed
+    for place, fault in enumerate(with_them.items):
+        if isinstance(fault, Fault) and fault.kind == HELD:
+            before, *behind = with_them.items[place - 1 : place + 1 + 3 * RUSHED[0]]
+            assert isinstance(before, Fault)
+            assert KINDS[before.kind].adopting
+            assert {step.transaction for step in behind[1:] if isinstance(step, Step)} <= with_them.rushed
+    assert Counter(KINDS[fault.kind].adopting for fault in with_them.faults)[True] == 2 * BACKLOGS
+    assert not without.rushed
+    plans = [make(seed, KINDS, SMALL, ways="adopt") for seed in range(10)]
+    lasting = {seed for seed, plan in enumerate(plans) for fault in plan.faults if KINDS[fault.kind].lasting}
+    assert lasting and lasting <= {0, 5}
+    assert not any(KINDS[fault.kind].adopting for fault in without.faults)
 
 
 def test_half_of_the_seeds_have_tables_that_are_read():
@@ -181,3 +211,28 @@ def test_a_run_goes_on_after_the_last_one_of_its_version(tmp_path: Path):
         "crash (both 1, log 3), keepalive 1",
         "1: seed 2",
     ]
+
+
+def test_a_seed_counts_only_if_enough_was_written_at_once():
+    run = Run("18.4", 1, "at_once")
+    run.add(Outcome(1, 9.0, 230, 2_500, ways=Counter(at_once=1_249, values=1_251)))
+    run.add(Outcome(2, 9.0, 230, 2_500, ways=Counter(at_once=1_250, values=1_250)))
+    assert (run.seeds, run.counted, run.at_once) == (2, 1, 2_499)
+    assert Run("18.4", 1).counts(Outcome(1, 9.0, 230, 2_500))
+
+
+def test_where_a_backlog_is_to_be_adopted_a_seed_counts_only_if_some_was():
+    run = Run("18.4", 1, "all")
+    run.add(Outcome(1, 9.0, 230, 2_500, ways=Counter(at_once=2_000, not_adopted=500)))
+    run.add(Outcome(2, 9.0, 230, 2_500, ways=Counter(adopt=1_700, values=800), partitions=9))
+    assert (run.seeds, run.counted, run.adopted, run.partitions) == (2, 1, [0, 1_700], 9)
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_where_much_is_to_be_written_at_once_transactions_are_small_and_plain(old: bool):
+    plan = make(7, {}, 300, old=old, ways="at_once")
+    odd = {step.transaction for step in plan.steps if re.search(r"(?i)^truncate|^prepare|message\(true", step.sql)}
+    odd |= {step.transaction for step in plan.steps if step.effect and step.effect.kept}
+    assert 0 < len(odd) < len(plan.transactions) / 10
+    assert len(plan.steps) < len(plan.transactions) * 4
+    assert not plan.catchup

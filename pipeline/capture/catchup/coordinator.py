@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from psycopg import AsyncConnection
@@ -18,6 +19,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup import copying, helper, limits, orphans, plan_reader, store
 from pipeline.capture.catchup.lag import Lag
+from pipeline.capture.catchup.other_ways import OtherWays
 from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, prepare
@@ -54,16 +56,16 @@ class Coordinator:
         stored: Source,
         publications: Sequence[str],
         launch: Launch,
-        ways: Callable[[Writer, Callable[[], int | None]], None] = lambda writer, behind: None,
+        ways: OtherWays | None = None,
     ) -> None:
         """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections.
-        `ways`: lets worker 0's writer write batches otherwise than by staging them; it is given `behind`.
+        `ways`: how batches may be written otherwise than by staging them.
         """
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
         self._stored = stored
         self._publications = list(publications)
-        self._ways = ways
+        self._ways = ways or OtherWays()
         self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
         self._lag = Lag(config, source, stored)
         self._worker: ReplicationWorker | None = None
@@ -85,10 +87,12 @@ class Coordinator:
             self._worker.stop()
 
     def behind(self) -> int | None:
-        """How many bytes of WAL the source is ahead of worker 0, as of the last look; None when that is not known."""
-        if self._wal_end is None or self._worker is None or self._parts:
-            return None
-        return max(0, self._wal_end - self._worker.begun)
+        """How many bytes of WAL the source, or the end of its part, is ahead of worker 0, as of the last look.
+
+        None when that is not known.
+        """
+        end = self._parts[0].until_lsn if self._parts else self._wal_end
+        return None if end is None or self._worker is None else max(0, end - self._worker.begun)
 
     async def run(self, start: int, running: Callable[[], None]) -> None:
         """`start`: the LSN to start the slot at, 0 for its own position; `running` is called when the stream has
@@ -107,7 +111,7 @@ class Coordinator:
         while not self._stopping:
             await self._read_plan()
             self._writer = writer = await Writer.claim(self._staging, self._stored.id)
-            self._ways(writer, self.behind)
+            self._ways.attach(writer, self.behind)
             if self._parts and self._parts[0].complete:
                 await self._take_over(writer, self._parts[1])
             else:
@@ -216,7 +220,10 @@ class Coordinator:
         self._reported.clear()
         self._lag.most_helpers = len(parts) - 1
         connection = await self._connect()
-        await in_thread(store.add, connection, self._stored.id, writer.generation, parts[1:])
+        spans = [part.from_lsn - parts[0].from_lsn for part in parts[1:]]
+        seqs = await in_thread(self._ways.reserve, connection, self._stored.id, spans)
+        others = [replace(part, first_seq=seq) for part, seq in zip(parts[1:], seqs, strict=True)]
+        await in_thread(store.add, connection, self._stored.id, writer.generation, others)
         bounds = [lsn.show(part.from_lsn) for part in parts]
         logger.info(
             "catching up: %s slots read at once", len(parts), extra={"action": "catchup.planned", "bounds": bounds}

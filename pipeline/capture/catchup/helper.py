@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 from setproctitle import setproctitle
 
 from pipeline import logs
@@ -33,8 +36,22 @@ logger = logging.getLogger(__name__)
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
 """After these errors a part is begun again; after others it is left to worker 0, which meets them in order."""
 
-COMMAND = (sys.executable, "-m", "pipeline.capture.catchup.helper")
-"""To start it where there is no fork server."""
+
+@dataclass(frozen=True)
+class PartTurn:
+    """What a part's writer has to know in order to write it as partitions, with seqs from `first_seq` on.
+
+    `give_up` stores that it is to be staged from now on; `stopping`: whether its turn is not to be waited for.
+    """
+
+    staging: AsyncConnection[TupleRow]
+    writer: Writer
+    first_seq: int
+    give_up: Callable[[], Awaitable[object]]
+    stopping: Callable[[], bool]
+
+
+Attach = Callable[[Config, PartTurn], None]
 
 
 def task(config: Config, publications: Sequence[str], worker: int) -> str:
@@ -42,8 +59,11 @@ def task(config: Config, publications: Sequence[str], worker: int) -> str:
     return json.dumps({"settings": config.to_json(), "publications": publications, "worker": worker})
 
 
-def main() -> int:
-    """Do the `task` that is the first line of standard input; returns the exit status."""
+def main(attach: Attach) -> int:
+    """Do the `task` that is the first line of standard input; returns the exit status.
+
+    `attach` lets the writer of a part that has seqs write it otherwise than by staging.
+    """
     if (given := read_settings()) is None:
         return RETRY
     given_task = json.loads(given)
@@ -54,7 +74,7 @@ def main() -> int:
     stop = Stop(ignore_interrupt=True)
     live_with_parent()
     try:
-        asyncio.run(_stage(config, worker, publications, stop))
+        asyncio.run(_stage(config, worker, publications, stop, attach))
     except PipelineError as error:
         logger.warning("%s", error, extra={"action": "catchup.failed"})
         return RETRY if isinstance(error, RETRIED) else error.exit_code
@@ -64,7 +84,7 @@ def main() -> int:
     return 0
 
 
-async def _stage(config: Config, worker: int, publications: Sequence[str], stop: Stop) -> None:
+async def _stage(config: Config, worker: int, publications: Sequence[str], stop: Stop, attach: Attach) -> None:
     name = f"pipeline catch-up {worker}"
     with (
         connections.connect(config.source, "source", name=name) as source,
@@ -78,6 +98,9 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
         try:
             async with await connect_writer(config.database) as staging:
                 writer = await Writer.claim(staging, stored.id, worker)
+                if part.first_seq is not None:
+                    give_up = partial(store.forget_seqs, staging, stored.id, worker)
+                    attach(config, PartTurn(staging, writer, part.first_seq, give_up, lambda: bool(stop)))
                 await _copy_and_stage(config, stream, writer, source, pipeline, stored, part, publications, stop)
         except psycopg.Error as error:
             if connections.is_ours(error):
@@ -116,7 +139,3 @@ async def _copy_and_stage(
     stop.then(in_loop(worker.stop))
     logger.info("streaming", extra={"action": "catchup.streaming", "slot": name})
     await worker.run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,7 +15,7 @@ class Part:
 
     Worker 0 is the anchor. `until_lsn` None: the last part, which also stages what commits later. `position`: up to
     where it is staged; `commit_lsn`: its last transaction with rows, 0 before that. `reached`: everything before the
-    part is staged, so the shuffler may read it.
+    part is staged, so the shuffler may read it. `first_seq`: what is read of it may become partitions from here on.
     """
 
     worker: int
@@ -24,6 +24,7 @@ class Part:
     position: lsn.Shown
     reached: bool = False
     commit_lsn: int = 0
+    first_seq: int | None = None
 
     JSON: ClassVar = ("worker", "from_lsn", "position", "until_lsn", "left_bytes", "reached")
 

@@ -42,12 +42,18 @@ def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Se
         "workers": [part.worker for part in parts],
         "from": [part.from_lsn for part in parts],
         "until": [part.until_lsn for part in parts],
+        "first_seqs": [part.first_seq for part in parts],
     }
     with connection.transaction():
         connection.execute("set local synchronous_commit = on")
         stored = connection.execute(statement("capture.catchup", "add_parts"), values)
         if stored.rowcount != len(parts):
             raise Fenced(f"another replication worker has taken over source {source_id}; no catch-up is begun")
+
+
+async def forget_seqs(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, part: int) -> None:
+    """What is read of the part is staged from now on."""
+    await connection.execute(statement("capture.catchup", "forget_seqs"), {"source": source_id, "worker": part})
 
 
 async def absorb(

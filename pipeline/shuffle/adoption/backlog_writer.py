@@ -14,21 +14,19 @@ from psycopg.rows import TupleRow
 from pipeline.errors import ReadAgain
 from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import poison
-from pipeline.shuffle.adoption import batch_parts, run
-from pipeline.shuffle.adoption.event_maker import EventMaker
+from pipeline.shuffle import event_rows, poison
+from pipeline.shuffle.adoption import batch_parts
+from pipeline.shuffle.adoption import run as runs
 from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
-from pipeline.shuffle.adoption.sizes import Sizes
-from pipeline.shuffle.event_rows import NotPlain
+from pipeline.shuffle.adoption.sizes import SETTLE_AFTER, Sizes
+from pipeline.shuffle.event_maker import Ask, EventMaker
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
 
 logger = logging.getLogger(__name__)
 
 _PACKAGE = "shuffle.adoption"
-SETTLE_AFTER = 0.5
-"""Seconds without a batch after which a segment ends."""
 
 
 class BacklogWriter:
@@ -96,46 +94,43 @@ class BacklogWriter:
             raise await self._failed(error, self._last_lsn) from error
 
     async def _take(self, batch: Batch) -> Batch | None:
-        if self._segment is None and not await self._may_begin(batch):
-            return batch
         if self._segment is not None and not self._segment.is_inside and self._is_near():
             await self._commit(self._segment)
             return batch
-        try:
-            if batch.places_range:
-                raise NotPlain
-            events = await self._events(batch, self._next_seq)
-        except NotPlain as odd:
-            return await self._take_before(batch, odd.place)
+        if (begun := await self._run_of(batch)) is None:
+            return batch
+        run, events = begun
+        if batch.places_range or len(events) < len(batch.rows):
+            return await self._take_before(run, batch, events)
         for part in batch_parts.split(batch):
-            if not await self._add(part, events[: len(part.rows)]):
+            if not await self._add(run, part, events[: len(part.rows)]):
                 return part
             events = events[len(part.rows) :]
         return None
 
-    async def _take_before(self, batch: Batch, place: int) -> Batch:
-        """Take the whole transactions before this row, which is for the shuffler only, and end the segment.
+    async def _take_before(self, run: Run, batch: Batch, events: list[bytes]) -> Batch:
+        """Take the whole transactions of these events, behind which one is for the shuffler only, and end the segment.
 
         Returns the rest.
         """
         rest = batch
-        if (found := None if batch.places_range else batch_parts.before(batch, place)) is not None:
+        if events and (found := batch_parts.before(batch, len(events))) is not None:
             whole = found[0]
-            if await self._add(whole, await self._events(whole, self._next_seq)):
+            if await self._add(run, whole, events[: len(whole.rows)]):
                 rest = found[1]
         await self._give_up(rest)
         return rest
 
-    async def _add(self, part: Batch, events: list[bytes]) -> bool:
+    async def _add(self, run: Run, part: Batch, events: list[bytes]) -> bool:
         """Add a part of a batch; False when the run has come to its end before it."""
-        if self._run is None or not self._run.goes_on:
+        if not run.goes_on:
             return False
         if (segment := self._segment) is None:
-            segment = self._segment = Segment(self._connection, self._table, self._run, self._sizes.largest)
+            segment = self._segment = Segment(self._connection, self._table, run, self._sizes.largest)
             await segment.begin()
         self._last_lsn = part.last_lsn
         await segment.add(part, events)
-        if not segment.is_inside and segment.rows >= self._sizes.full(self._run.events):
+        if not segment.is_inside and segment.rows >= self._sizes.full(run.events):
             await self._commit(segment)
         return True
 
@@ -152,29 +147,29 @@ class BacklogWriter:
 
     async def _commit(self, segment: Segment) -> None:
         """End the segment, and with it the run if it was not worth a partition."""
-        assert self._run is not None  # noqa: S101  a segment is of a run
         if not segment.rows:
             self._segment = None
             await segment.abandon()
             return
-        worth = self._sizes.is_worth(segment.rows, self._run.events)
-        batch = await segment.commit(attaches=worth)
+        run = segment.run
+        worth = self._sizes.is_worth(segment.rows, run.events)
+        position = await segment.commit(attaches=worth)
         self._segment = None
-        if batch is None:
+        if position is None:
             raise self._writer.fenced()
-        self._writer.position = max(self._writer.position, batch.position or 0)
-        self._run.events += segment.rows
-        self._run.goes_on = self._run.goes_on and worth
+        self._writer.position = max(self._writer.position, position)
+        run.events += segment.rows
+        run.goes_on = run.goes_on and worth
         self._pause = 0.0 if worth else self._sizes.pause(self._pause)
         self._pause_until = time.monotonic() + self._pause
-        told = {"action": "adoption.filled", "rows": segment.rows, "run": self._run.number, "attaches": worth}
+        told = {"action": "adoption.filled", "rows": segment.rows, "run": run.number, "attaches": worth}
         logger.debug("a segment is filled", extra=told)
 
     async def _leave_run(self, not_before: int = 0) -> None:
         if (ended := self._run) is None:
             return
         self._run, self._not_before = None, max(self._not_before or 0, not_before)
-        await run.end(self._connection, ended, not_before)
+        await runs.end(self._connection, ended, not_before)
 
     async def _failed(self, error: psycopg.Error, lsn: int) -> Exception:
         """What to raise. Where the server refuses a row, the segment is read again, and staged up to `lsn`."""
@@ -186,26 +181,46 @@ class BacklogWriter:
         await self._leave_run(lsn)
         return ReadAgain(f"a change cannot be written: {poison.cause_of(error)}; what came with it is staged")
 
-    async def _may_begin(self, batch: Batch) -> bool:
-        """Whether a segment may begin with this batch."""
-        if self._run is not None:
-            return bool(batch.rows) and self._run.goes_on and not self._is_near()
+    async def _run_of(self, batch: Batch) -> tuple[Run, list[bytes]] | None:
+        """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""
+        if (segment := self._segment) is not None:
+            return segment.run, await self._events(batch, segment.next_seq, segment.ask)
+        ask = OpenCopy(self._connection).execute
+        if (run := self._run) is None:
+            return await self._begin(batch, ask)
+        if not batch.rows or not run.goes_on or self._is_near():
+            return None
+        return run, await self._events(batch, run.next_seq, ask)
+
+    async def _begin(self, batch: Batch, ask: Ask) -> tuple[Run, list[bytes]] | None:
+        """Begin a run with this batch; None where none may begin."""
         behind, now = self._behind(), time.monotonic()
         if behind is None or not self._sizes.is_backlog(behind) or now < self._pause_until or self._begun is not None:
-            return False
-        if not batch.rows or batch.ends_staged or batch.places_range or not await self._is_plain(batch):
-            return False
-        if batch.first_lsn <= await self._staged_until():
-            return False
-        found = await run.begin_drained(self._connection, self._writer, self._table)
+            return None
+        if not batch.rows or batch.ends_staged or batch.places_range:
+            return None
+        events = await self._events(batch, 0, ask)
+        if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
+            return None
+        found = await runs.begin_drained(self._connection, self._writer, self._table)
         if not isinstance(found, Run):
             self._pause = self._sizes.pause(self._pause)
             self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
-            return False
+            return None
         self._run = found
         told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": behind}
         logger.info("a backlog becomes partitions of %s", self._table, extra=told)
-        return True
+        return found, event_rows.numbered(events, found.next_seq)
+
+    async def _events(self, batch: Batch, seq: int, ask: Ask) -> list[bytes]:
+        return [] if batch.places_range else await self._maker.events(batch.rows, seq, ask)
+
+    def _is_plain(self, batch: Batch, events: int) -> bool:
+        """Whether at least half of it can be taken, of which so many rows are plain."""
+        if events == len(batch.rows):
+            return True
+        found = batch_parts.before(batch, events)
+        return found is not None and 2 * len(found[0].rows) >= len(batch.rows)
 
     async def _staged_until(self) -> int:
         if self._not_before is None:
@@ -213,24 +228,6 @@ class BacklogWriter:
             found = await (await self._connection.execute(query, {"source": self._writer.source})).fetchone()
             self._not_before = int(found[0]) if found else 0
         return self._not_before
-
-    async def _is_plain(self, batch: Batch) -> bool:
-        """Whether at least half of it can be taken."""
-        try:
-            await self._events(batch, 0)
-        except NotPlain as odd:
-            found = batch_parts.before(batch, odd.place)
-            return found is not None and 2 * len(found[0].rows) >= len(batch.rows)
-        return True
-
-    async def _events(self, batch: Batch, seq: int) -> list[bytes]:
-        ask = self._segment.ask if self._segment else OpenCopy(self._connection).execute
-        return await self._maker.events(batch.rows, seq, ask)
-
-    @property
-    def _next_seq(self) -> int:
-        assert self._run is not None  # noqa: S101  it has begun
-        return self._run.next_seq if self._segment is None else self._segment.next_seq
 
     def _is_near(self) -> bool:
         behind = self._behind()

@@ -6,7 +6,9 @@ import asyncio
 import json
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection
@@ -27,7 +29,10 @@ COLUMNS = json.dumps({**REQUIRED, **ADDED})
 
 @dataclass
 class Run:
-    """`next_seq`: of its next row; `events`: of the log when it began. `goes_on`: none of it was moved."""
+    """`next_seq`: of its next row; `events`: of the log when it began. `goes_on`: none of it was moved.
+
+    `number`: 0 as long as it is not begun; the names of its tables end with `tag`.
+    """
 
     source: uuid.UUID
     generation: int
@@ -36,23 +41,33 @@ class Run:
     epoch: int
     events: int
     goes_on: bool = True
+    worker: int = 0
+
+    @property
+    def tag(self) -> str:
+        """Two runs have never the same."""
+        return f"{self.number}" if not self.worker else f"{self.generation}_{self.worker}"
 
 
-async def begin(
-    connection: AsyncConnection[TupleRow], source: uuid.UUID, generation: int, table: EventsTable
-) -> Run | str | None:
+def values_of(writer: Writer, table: EventsTable) -> dict[str, Any]:
+    """What the statements are told that begin one."""
+    return {
+        "source": writer.source,
+        "worker": writer.worker,
+        "generation": writer.generation,
+        "name": str(table),
+        "table": table.identifier.as_string(),
+        "sequence": table.sequence.as_string(),
+        "columns": COLUMNS,
+    }
+
+
+async def begin(connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> Run | str | None:
     """Begin one, and make durable all that is staged; None while something staged is not in the log.
 
     Or why tables cannot become partitions of this one.
     """
-    values = {
-        "source": source,
-        "generation": generation,
-        "name": str(table),
-        "table": table.identifier.as_string(connection),
-        "sequence": table.sequence.as_string(connection),
-        "columns": COLUMNS,
-    }
+    source, values = writer.source, values_of(writer, table)
     try:
         async with connection.transaction():
             await connection.execute(LOCK_TIMEOUT)
@@ -66,26 +81,40 @@ async def begin(
             row = await cursor.fetchone()
     except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
         return None
-    return None if row is None else Run(source, generation, row[0], row[1], row[2], row[3])
+    return None if row is None else Run(source, writer.generation, row[0], row[1], row[2], row[3])
 
 
 async def begin_drained(connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> Run | str | None:
     """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
     query, source = statement("shuffle.adoption", "is_drained"), {"source": writer.source}
-    moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
-    while time.monotonic() < min(stalled_at, moved_at + DRAIN_LONGEST):
+
+    async def look() -> tuple[bool, object, bool] | None:
         found = await (await connection.execute(query, source)).fetchone()
-        if found is None:
-            return None
-        if found[0]:
-            return await begin(connection, writer.source, writer.generation, table)
+        return None if found is None else (found[0], found[1], found[2])
+
+    return await begin(connection, writer, table) if await drained(look) else None
+
+
+async def drained(
+    look: Callable[[], Awaitable[tuple[bool, object, bool] | None]], longest: float | None = None
+) -> bool:
+    """Wait until all that is staged and comes next is in the log, as long as it is being moved; whether it is.
+
+    `look` says what `is_drained.sql` does, `longest`: seconds without a move, instead of DRAIN_LONGEST.
+    """
+    longest = DRAIN_LONGEST if longest is None else longest
+    moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
+    while time.monotonic() < min(stalled_at, moved_at + longest):
+        found = await look()
+        if found is None or found[0]:
+            return found is not None
         now = time.monotonic()
         if found[1] != moved:
             moved, moved_at = found[1], now
         if found[2] or moved_at == now:
             stalled_at = now + DRAIN_STALLED
         await asyncio.sleep(DRAIN_STEP)
-    return None
+    return False
 
 
 async def end(connection: AsyncConnection[TupleRow], run: Run, not_before: int = 0) -> None:

@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.log import partitions
 from pipeline.log.table import EventsTable
-from pipeline.postgres.queries import statement
+from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.adoption.run import Run
 from pipeline.staging.open_copy import Answer, OpenCopy
@@ -30,7 +30,10 @@ _PACKAGE = "shuffle.adoption"
 
 @dataclass
 class _Table:
-    """A table of the segment, with the places of its first and last row. `ends`: with a transaction."""
+    """A table of the segment, with the places of its first and last row. `ends`: with a transaction.
+
+    `is_finished`: it has its indexes.
+    """
 
     name: sql.Identifier
     first_seq: int
@@ -38,6 +41,7 @@ class _Table:
     first_lsn: int
     last_lsn: int
     ends: bool = True
+    is_finished: bool = False
 
     @property
     def rows(self) -> int:
@@ -46,12 +50,14 @@ class _Table:
 
 @dataclass
 class _Filled:
-    """What the transaction has so far. `batch`: its last one that ended a transaction, for progress."""
+    """What there is so far. `position`, `commit_lsn`, `committed_at`: progress by the last whole transaction of it."""
 
     next_seq: int
     tables: list[_Table] = field(default_factory=list)
     relations: set[int] = field(default_factory=set)
-    batch: Batch | None = None
+    position: int = 0
+    commit_lsn: int | None = None
+    committed_at: int | None = None
     transactions: int = 0
 
     @property
@@ -66,11 +72,11 @@ class Segment:
     """Filled on the connection of the worker, which belongs to it until `commit` or `abandon`."""
 
     def __init__(self, connection: AsyncConnection[TupleRow], table: EventsTable, run: Run, largest: int) -> None:
-        """`largest`: rows of a table."""
+        """`largest`: rows of a table; of later ones more, where it is set to more."""
         self._connection = connection
         self._copy = OpenCopy(connection)
-        self._table, self._run = table, run
-        self._largest = largest
+        self._table, self.run = table, run
+        self.largest = largest
         self._filled = _Filled(run.next_seq)
         self._kept: _Filled | None = None
 
@@ -78,6 +84,11 @@ class Segment:
     def rows(self) -> int:
         """Rows of it so far."""
         return self._filled.rows
+
+    @property
+    def first_seq(self) -> int:
+        """The seq of the first row."""
+        return self.run.next_seq
 
     @property
     def next_seq(self) -> int:
@@ -107,7 +118,11 @@ class Segment:
             await self._write(batch, events)
             filled.relations |= event_rows.relations_of(batch.rows)
         if batch.position is not None:
-            filled.batch = batch
+            filled.position, filled.commit_lsn, filled.committed_at = (
+                batch.position,
+                batch.commit_lsn,
+                batch.committed_at,
+            )
             filled.transactions += batch.transactions
             if self._kept is not None:
                 await self._copy.execute("release savepoint inside")
@@ -116,9 +131,10 @@ class Segment:
 
     async def _write(self, batch: Batch, events: Sequence[bytes]) -> None:
         tables, seq = self._filled.tables, self._filled.next_seq
-        if not tables or tables[-1].rows + len(events) > self._largest:
+        if not tables or tables[-1].rows + len(events) > self.largest:
             if tables:
                 tables[-1].ends = tables[-1].last_lsn != batch.first_lsn
+                await self._finish(tables[-1])
             tables.append(_Table(await self._make(seq), seq, seq - 1, batch.first_lsn, batch.first_lsn))
         table = tables[-1]
         copy = sql.SQL("copy {} ({}) from stdin (format binary)").format(table.name, sql.SQL(_COLUMNS))
@@ -134,22 +150,22 @@ class Segment:
             await self._copy.execute("rollback to savepoint inside")
             self._filled, self._kept = self._kept, None
 
-    async def commit(self, *, attaches: bool) -> Batch | None:
-        """Commit, durably, and return the batch with which progress ends; None where a newer worker has taken over.
+    async def commit(self, *, attaches: bool) -> int | None:
+        """Commit, durably, and return the position up to which all is stored; None where a newer worker has taken over.
 
         Without `attaches` its rows will be moved, and have no indexes. None of it may be part of a transaction.
         """
         for table in self._filled.tables if attaches else ():
-            await self._run_sql("finish_table", table.name, first=table.first_seq, last=table.last_seq)
+            await self._finish(table)
         values = self._values(attaches=attaches)
-        found = await self._copy.execute(self._literal(statement(_PACKAGE, "commit_tables"), values))
+        found = await self._copy.execute(statement(_PACKAGE, "commit_tables") % literals(**values))
         if not found:
             await self.abandon()
             return None
         await self._copy.execute("COMMIT")
-        self._run.goes_on = self._run.goes_on and found[0][0] == b"t"
-        self._run.next_seq = self._filled.next_seq
-        return self._filled.batch
+        self.run.goes_on = self.run.goes_on and found[0][0] == b"t"
+        self.run.next_seq = self._filled.next_seq
+        return self._filled.position
 
     async def abandon(self) -> None:
         """Roll back."""
@@ -157,40 +173,39 @@ class Segment:
         await roll_back(self._connection)
 
     def _values(self, *, attaches: bool) -> dict[str, Any]:
-        batch, tables = self._filled.batch, self._filled.tables
-        assert batch is not None  # noqa: S101  a whole transaction is in it
+        filled, tables = self._filled, self._filled.tables
         return {
-            "source": self._run.source,
-            "generation": self._run.generation,
-            "run": self._run.number,
-            "epoch": self._run.epoch,
+            "source": self.run.source,
+            "worker": self.run.worker,
+            "generation": self.run.generation,
+            "run": self.run.number,
+            "epoch": self.run.epoch,
             "name": str(self._table),
             "attaches": attaches,
-            "position": batch.position,
-            "commit_lsn": batch.commit_lsn,
-            "committed_at": batch.committed_at,
+            "position": filled.position,
+            "commit_lsn": filled.commit_lsn,
+            "committed_at": filled.committed_at,
             "rows": self.rows,
-            "transactions": self._filled.transactions,
+            "transactions": filled.transactions,
             "names": [table.name.as_string() for table in tables],
             "ends": [table.ends for table in tables],
             "first_seqs": [table.first_seq for table in tables],
             "last_seqs": [table.last_seq for table in tables],
             "first_lsns": [table.first_lsn for table in tables],
             "last_lsns": [table.last_lsn for table in tables],
-            "relations": sorted(self._filled.relations),
+            "relations": sorted(filled.relations),
         }
 
     async def _make(self, first_seq: int) -> sql.Identifier:
-        name = sql.Identifier("pipeline", f"{partitions.stem(self._table)}_{first_seq:012d}_{self._run.number}")
+        name = sql.Identifier("pipeline", f"{partitions.stem(self._table)}_{first_seq:012d}_{self.run.tag}")
         events = sql.Literal(self._table.identifier.as_string())
         text = sql.SQL(statement(_PACKAGE, "make_table")).format(table=name, events=events)
         await self._copy.execute(text.as_string())
         return name
 
-    async def _run_sql(self, what: str, table: sql.Identifier, **literals: int) -> None:
-        names = {each: sql.Literal(value) for each, value in literals.items()}
-        text = sql.SQL(statement(_PACKAGE, what)).format(table=table, **names)
-        await self._copy.execute(text.as_string())
-
-    def _literal(self, query: str, values: dict[str, Any]) -> str:
-        return query % {name: sql.Literal(value).as_string() for name, value in values.items()}
+    async def _finish(self, table: _Table) -> None:
+        if not table.is_finished:
+            table.is_finished = True
+            names = {"first": sql.Literal(table.first_seq), "last": sql.Literal(table.last_seq)}
+            text = sql.SQL(statement(_PACKAGE, "finish_table")).format(table=table.name, **names)
+            await self._copy.execute(text.as_string())

@@ -17,6 +17,8 @@ WORTH = 4
 """What has not a quarter of a segment's rows becomes no partition of its own: its rows are moved."""
 NEAR = 8
 """An eighth of the threshold is no backlog any more."""
+SETTLE_AFTER = 0.5
+"""Seconds without a batch after which a segment ends."""
 PAUSE, LONGEST_PAUSE, STAY_AWAY = 5.0, 300.0, 30.0
 """Seconds without a run after one whose last segment was too small: twice as long each time."""
 

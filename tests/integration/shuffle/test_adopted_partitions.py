@@ -47,17 +47,53 @@ NEXT = "select * from public.sequin_events where seq > $1 order by seq limit 100
     scope="module", params=[FEW, *[pytest.param(each, marks=pytest.mark.long) for each in (MANY, VERY_MANY)]]
 )
 def log(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Staged]:
-    """Two runs, with rows that were moved before, between and behind them."""
+    """Two runs, with rows that were moved before, between and behind them; of very many partitions most are made at
+    once: each by itself would take minutes.
+    """
+    filled = min(request.param, MANY)
     with staging_of(cluster, Table("orders")) as made:
         made.commit(insert("orders", id="1"))
         shuffle(made.dsn)
-        fill(made, 1_000, request.param // 2)
+        fill(made, 1_000, filled // 2)
+        for first in range(filled, request.param, CHUNK):
+            some = min(CHUNK, request.param - first)
+            made.connection.execute(MORE_OF_THEM.format(partitions=some, rows=ROWS).encode())
         made._lsn = 5_000_000
         made.moved(insert("orders", id="1"))
-        fill(made, 10_000_000, request.param - request.param // 2)
+        fill(made, 10_000_000, filled - filled // 2)
         made._lsn = 50_000_000
         made.moved(insert("orders", id="1"))
         yield made
+
+
+MORE_OF_THEM = """
+    do $$ declare
+        first_seq bigint;
+        lsn bigint;
+        rows constant int := {rows};
+        added int;
+    begin
+        select last_seq + 1, commit_lsn into first_seq, lsn from pipeline.shuffle_progress;
+        for number in 1..{partitions} loop
+            lsn := lsn + 1000;
+            execute format($sql$create table pipeline.%1$I (like sequin_events including all);
+                insert into pipeline.%1$I select r.* from sequin_events e, generate_series(0, %2$s - 1) i, lateral
+                    jsonb_populate_record(e, jsonb_build_object(
+                        'seq', %3$s + i, 'commit_lsn', %4$s, 'commit_idx', i, 'record_pk', %4$s || '.' || i)) r
+                where e.seq = %3$s - 1;
+                analyze pipeline.%1$I;
+                alter table sequin_events attach partition pipeline.%1$I for values from (%3$s) to (%3$s + %2$s)$sql$,
+                'sequin_events_' || lpad(first_seq::text, 12, '0') || '_1', rows, first_seq, lsn);
+            first_seq := first_seq + rows;
+        end loop;
+        perform setval('sequin_events_seq_seq', first_seq - 1);
+        added := {partitions} * rows;
+        update pipeline.replication_progress set position = lsn + 1, commit_lsn = lsn, changes = changes + added;
+        update pipeline.events_tables set last_seq = first_seq - 1, events = events + added;
+        update pipeline.shuffle_progress set last_seq = first_seq - 1, commit_lsn = lsn, events = events + added;
+    end $$"""
+CHUNK = 100
+"""Of these in one transaction: its locks must fit."""
 
 
 class Fixed(Sizes):

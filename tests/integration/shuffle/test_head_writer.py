@@ -316,7 +316,7 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
         await writer.append(batch(log, 1_000), durable=False)
         with monkeypatch.context() as patched:  # Postgres refuses so long a payload
             opens, copies, _, rest = head._texts
-            too_long = "); COMMIT; select pg_notify('sequin_events', repeat('x', 9000) || '"
+            too_long = f"); COMMIT; notify sequin_events, '{'x' * 9_000}"
             patched.setattr(head, "_texts", (opens, copies, too_long, rest))
             await writer.append(batch(log, 1_100, 2), durable=False)
             await writer.append(batch(log, 1_200), durable=False)

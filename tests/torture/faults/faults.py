@@ -24,7 +24,7 @@ from tests.torture.faults.servers import FIND_WITHIN, SNAPSHOT, SNAPSHOT_WORKER,
 from tests.torture.faults.traps import Trap, statement, streamed
 from tests.torture.faults.zombies import Zombies, send, stream_name
 from tests.torture.plan.plan import Fault
-from tests.torture.plan.workload import FaultKind
+from tests.torture.plan.workload import HELD, FaultKind
 from tests.torture.rig import Node, Scene
 
 ANSWER_SECONDS = 1.5
@@ -77,6 +77,13 @@ KINDS: Mapping[str, FaultKind] = {
     "freeze snapshot worker": FaultKind((0.3, 3.0), snapshot=True, often=2),
     "cut snapshot": FaultKind(snapshot=True),
     "invisible commits": FaultKind((0.1, 0.6), snapshot=True, often=4),
+    HELD: FaultKind((0.4, 2.0), adopting=True),
+    "kill segment": FaultKind(adopting=True, often=2),
+    "cut segment": FaultKind(adopting=True),
+    "kill attaching": FaultKind(adopting=True, often=2),
+    "cut attaching": FaultKind(adopting=True),
+    "crash at segment": FaultKind(adopting=True),
+    "crash at attaching": FaultKind(adopting=True),
     "hand over": FaultKind(mixed=True, often=2),
     "replace server": FaultKind(mixed=True),
     "stopped server": FaultKind(slow=True),
@@ -92,7 +99,7 @@ class Faults:
     def __init__(self, scene: Scene, servers: Servers, seed: int) -> None:
         self._scene = scene
         self._chance = random.Random(seed)
-        self._pool = ThreadPoolExecutor(8, "fault")
+        self._pool = ThreadPoolExecutor(12, "fault")
         self._running: list[Future[None]] = []
         self._of_nodes = {id(node): threading.Lock() for node in (scene.rig.source, scene.rig.log)}
         self._pending = 0
@@ -240,10 +247,44 @@ class Faults:
         with suppress(AssertionError):
             self._scene.rig.log.proxy.arm(trap).wait(PLAN_WITHIN)
 
-    def _kill_worker_now(self) -> None:
-        for pid in [self._servers.current.children().get("replication", 0)]:
+    def _hold_stream(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """What is committed meanwhile is a backlog."""
+        proxy = self._scene.rig.source.proxy
+        with suppress(AssertionError):
+            eventually(lambda: self._named("stream") in proxy.names(), FIND_WITHIN)
+            name = self._named("stream")
+            if proxy.strand(name, whole=True):
+                hit()
+                time.sleep(fault.seconds)
+            proxy.thaw(name)
+
+    def _in_adoption(self, step: str, act: Callable[[], None], hit: Callable[[], None]) -> None:
+        """In a step of making a segment, or of attaching one: at a statement of it, its answer, or the commit."""
+        name, texts = ADOPTION[step]
+        text = self._chance.choice(texts)
+        pattern, within = self._chance.choice(((text, ""), (text, ""), ("(?i)^commit", text)))
+        when: Literal["before", "after"] = self._chance.choice(("before", "after"))
+
+        def act_now() -> None:
+            act()
+            hit()
+
+        nth = self._chance.choice((1, 1, 2))
+        proxy = self._scene.rig.log.proxy
+        trap = Trap(name, statement(pattern, within), act_now, nth=nth, when=when, then="cut")
+        with suppress(AssertionError):
+            proxy.arm(trap).wait(PLAN_WITHIN)
+        proxy.traps.remove(trap)  # the end of a seed has no faults
+        if trap.fired.is_set():
+            trap.wait()
+
+    def _kill_now(self, role: str) -> None:
+        for pid in [self._servers.current.children().get(role, 0)]:
             if pid:
                 send(signal.SIGKILL, pid)
+
+    def _crash_log(self) -> None:
+        self._crash_node(self._scene.rig.log)
 
     def _no_free_slot(self, fault: Fault, hit: Callable[[], None]) -> None:
         """Others have taken all slots of the source."""
@@ -405,6 +446,14 @@ _WRITES = {"replication": "pipeline staging", "shuffle": "pipeline shuffle"}
 _SELDOM = "Move the position"
 _PLANNED, _ABSORBED = "catchup_parts", "delete from pipeline.catchup_parts"
 """In the statements that store a plan, and that take over a part."""
+ADOPTION = {
+    "segment": (
+        "pipeline staging",
+        ("A run begins", "autovacuum_enabled = off", "add primary key", "Progress of the t"),
+    ),
+    "attaching": ("pipeline shuffle", ("drop constraint adopted_seqs", "These tables are partitions now")),
+}
+"""In the statements of its steps: the reservation, the table, its indexes, what is recorded."""
 _MOMENTS = {
     "pipeline staging": ("(?i)^commit", _SELDOM, _SELDOM, ""),
     "pipeline shuffle": ("(?im)^commit", ""),
@@ -443,10 +492,10 @@ _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "hold first worker": Faults._hold_first_worker,
     "terminate part": Faults._terminate_part,
     "kill planner": lambda faults, _, hit: faults._at_the_plan(
-        "pipeline catch-up", _PLANNED, faults._kill_worker_now, hit
+        "pipeline catch-up", _PLANNED, partial(faults._kill_now, "replication"), hit
     ),
     "kill absorber": lambda faults, _, hit: faults._at_the_plan(
-        "pipeline staging", _ABSORBED, faults._kill_worker_now, hit
+        "pipeline staging", _ABSORBED, partial(faults._kill_now, "replication"), hit
     ),
     "cut absorber": lambda faults, _, hit: faults._at_the_plan("pipeline staging", _ABSORBED, lambda: None, hit),
     "no free slot": Faults._no_free_slot,
@@ -457,4 +506,15 @@ _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "cut snapshot": Faults._cut_snapshot,
     "invisible commits": Faults._make_commits_invisible,
     "crash in a catch-up": Faults._crash_in_a_catchup,
+    HELD: Faults._hold_stream,
+    "kill segment": lambda faults, _, hit: faults._in_adoption(
+        "segment", partial(faults._kill_now, "replication"), hit
+    ),
+    "cut segment": lambda faults, _, hit: faults._in_adoption("segment", lambda: None, hit),
+    "kill attaching": lambda faults, _, hit: faults._in_adoption(
+        "attaching", partial(faults._kill_now, "shuffle"), hit
+    ),
+    "cut attaching": lambda faults, _, hit: faults._in_adoption("attaching", lambda: None, hit),
+    "crash at segment": lambda faults, _, hit: faults._in_adoption("segment", faults._crash_log, hit),
+    "crash at attaching": lambda faults, _, hit: faults._in_adoption("attaching", faults._crash_log, hit),
 }

@@ -38,6 +38,7 @@ READING = ("--old",)
 HEAD, HEAD_WRITER = "pipeline/shuffle/head.py", "pipeline/shuffle/head_writer.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
 ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adoption.py"
+PARTS = "tests/integration/shuffle/test_adopted_parts.py"
 MIGRATION = "alembic/versions/0031_adoption.py"
 SESSIONS = "pipeline/capture/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
@@ -354,7 +355,7 @@ MUTATIONS = (
             Edit(
                 HEAD_WRITER,
                 '            f"BEGIN; {LOCK_TIMEOUT};',
-                '            f"select pg_notify({channel}, {payload}); COMMIT; BEGIN; {LOCK_TIMEOUT};',
+                '            f"notify {channel}, {payload}; COMMIT; BEGIN; {LOCK_TIMEOUT};',
             ),
         ),
         (),
@@ -415,6 +416,18 @@ MUTATIONS = (
         test=f"{ADOPTED}::test_attaching_builds_no_index_and_scans_no_table",
     ),
     Mutation(
+        "a part is stored before its turn",
+        (
+            Edit(
+                f"{ADOPTION}/part_writer.py",
+                "        try:\n            if await self._is_reached(segment):\n",
+                "        try:\n            if segment:\n",
+            ),
+        ),
+        (),
+        test=f"{PARTS}::test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it",
+    ),
+    Mutation(
         "what an older worker has filled is adopted",
         (Edit(f"{ADOPTION}/sql/commit_tables.sql", " and generation = %(generation)s and epoch", " and epoch"),),
         (),
@@ -441,8 +454,8 @@ MUTATIONS = (
     Mutation(
         "a run begins while something staged is not in the log",
         (
-            Edit(f"{ADOPTION}/sql/is_drained.sql", "g.last_lsn > s.commit_lsn)", "false)"),
-            Edit(f"{ADOPTION}/sql/begin_run.sql", "and g.last_lsn > s.commit_lsn)", "and false)"),
+            Edit(f"{ADOPTION}/sql/is_drained.sql", "g.last_lsn > s.commit_lsn", "false"),
+            Edit(f"{ADOPTION}/sql/begin_run.sql", "g.last_lsn > s.commit_lsn", "false"),
         ),
         (),
         test=f"{ADOPTED}::test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them",
@@ -455,7 +468,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what is behind rows that were moved is attached",
-        (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > moved_run as attaches", "attaches"),),
+        (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > coalesce(moved_run, 0) as attaches", "attaches"),),
         (),
         test=f"{ADOPTED}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
     ),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tests.torture.faults import acts
 from tests.torture.faults.traps import Matcher, confirmation, copy_chunk, statement, streamed
-from tests.torture.stage import Stage
+from tests.torture.stage import Stage, Way
 from tests.torture.writers.script import Script
 
 STAGING, SHUFFLE, CONTROL, STREAM = "pipeline staging", "pipeline shuffle", "pipeline replication", "pipeline "
@@ -21,6 +21,12 @@ _DURABLY = "synchronous_commit = on"
 _MOVED = r"\A(?!prepare )(?s:.*)(Staged rows become events, under|execute move_segment_\d)"
 _EMPTIED = "truncate only"
 _WRITING, _WRITTEN = r"execute begin_at_head_\d", r"execute end_at_head_\d"
+_TABLE, _INDEXES, _RECORDED = (
+    "autovacuum_enabled = off",
+    "add primary key",
+    "Progress of the transactions in these tables",
+)
+_ATTACH = "drop constraint adopted_seqs"
 _COMMIT, _INSERT_RELATION, _FIRST = "(?m)^COMMIT", "insert into pipeline.relations", "The first position of a source"
 
 
@@ -30,6 +36,11 @@ def _small(script: Script) -> None:
 
 def _large(script: Script) -> None:
     script.large(LARGE)
+
+
+def _segment(script: Script) -> None:
+    """A transaction that becomes a partition of its own."""
+    script.large(24)
 
 
 def _nothing(script: Script) -> None:
@@ -42,8 +53,8 @@ class Place:
 
     `provoke` commits what leads there. `paced`: the stream waits after so many staging commits of a large transaction
     until the fault is over. `answered`: a statement's answer, or what comes after any other message. `first`: what must
-    have come about before the fault strikes. `fresh`: of a server's first start. `at_once`: of a server that writes
-    small batches at once; all others stage each.
+    have come about before the fault strikes. `fresh`: of a server's first start. `way`: what its server does with small
+    batches.
     """
 
     name: str
@@ -59,7 +70,7 @@ class Place:
     prepare: Callable[[Stage], object] | None = None
     first: Callable[[Stage], object] | None = None
     fresh: bool = False
-    at_once: bool = False
+    way: Way = "staged"
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,7 @@ class Point:
     @property
     def is_long(self) -> bool:
         """Whether it is left to `make long`: a fault that others of its kind stand for."""
-        return self.place.at_once and (self.place, self.fault) not in QUICK_AT_ONCE
+        return self.place.way != "staged" and (self.place, self.fault) not in QUICK
 
     @property
     def name(self) -> str:
@@ -179,22 +190,50 @@ ASKED_WITH_END = Place(
     keepalive="end",
     first=acts.tempt,
 )
-BEFORE_WRITING = Place("before a batch is written at once", STAGING, statement(_WRITING), at_once=True)
-WRITING = Place("between progress and rows of a batch", STAGING, statement(_WRITING), answered=True, at_once=True)
-BEFORE_WRITTEN = Place("before the commit of rows written at once", STAGING, statement(_WRITTEN), at_once=True)
+BEFORE_WRITING = Place("before a batch is written at once", STAGING, statement(_WRITING), way="at_once")
+WRITING = Place("between progress and rows of a batch", STAGING, statement(_WRITING), answered=True, way="at_once")
+BEFORE_WRITTEN = Place("before the commit of rows written at once", STAGING, statement(_WRITTEN), way="at_once")
 WRITTEN = Place(
     "after the commit of rows written at once",
     STAGING,
     statement(_WRITTEN),
     answered=True,
-    at_once=True,
+    way="at_once",
+    first=Stage.see_more,
+)
+
+
+def _adopting(name: str, connection: str, what: Matcher, **given: Any) -> Place:
+    return Place(name, connection, what, _segment, way="adopt", **given)
+
+
+BEFORE_RUN = _adopting("before a backlog begins", STAGING, statement("A run begins"))
+RUN = _adopting("after a backlog has begun", STAGING, statement("A run begins"), answered=True)
+TABLE = _adopting("after the table of a segment is made", STAGING, statement(_TABLE), answered=True)
+IN_SEGMENT = _adopting("in the middle of the rows of a segment", STAGING, copy_chunk, half=True)
+BEFORE_INDEXES = _adopting("before a segment gets its indexes", STAGING, statement(_INDEXES))
+INDEXED = _adopting("after a segment got its indexes", STAGING, statement(_INDEXES), answered=True)
+RECORDED_SEGMENT = _adopting("after a segment is recorded", STAGING, statement(_RECORDED), answered=True)
+BEFORE_SEGMENT = _adopting("before the commit of a segment", STAGING, statement(_COMMIT, within=_RECORDED))
+SEGMENT = _adopting("after the commit of a segment", STAGING, statement(_COMMIT, within=_RECORDED), answered=True)
+BEFORE_ATTACHED = _adopting("before a segment is attached", SHUFFLE, statement(_ATTACH))
+ATTACHED = _adopting("after a segment is attached", SHUFFLE, statement(_ATTACH), answered=True)
+BEFORE_ADOPTED = _adopting("before the commit of an attached segment", SHUFFLE, statement(_COMMIT, within=_ATTACH))
+ADOPTED = _adopting(
+    "after the commit of an attached segment",
+    SHUFFLE,
+    statement(_COMMIT, within=_ATTACH),
+    answered=True,
     first=Stage.see_more,
 )
 
 _WORKER, _SHUFFLER, _SERVER = acts.WORKER_KILLED, acts.SHUFFLER_KILLED, acts.SERVER_KILLED
 _LOG, _SOURCE, _BOTH, _CUT = acts.LOG_CRASHES, acts.SOURCE_CRASHES, acts.BOTH_CRASH, acts.CUT
 
-QUICK_AT_ONCE = ((BEFORE_WRITING, acts.WORKER_FROZEN), (BEFORE_WRITTEN, _LOG), (WRITTEN, _WORKER))
+QUICK = (
+    *((BEFORE_WRITING, acts.WORKER_FROZEN), (BEFORE_WRITTEN, _LOG), (WRITTEN, _WORKER)),
+    *((RECORDED_SEGMENT, _WORKER), (BEFORE_ADOPTED, _LOG)),
+)
 """Those that `make test` plays too."""
 POINTS = tuple(
     Point(place, fault)
@@ -237,6 +276,19 @@ POINTS = tuple(
         (WRITING, _WORKER, _LOG, acts.WORKER_FROZEN),
         (BEFORE_WRITTEN, _LOG, _WORKER, _CUT, _SHUFFLER, acts.WORKER_FROZEN),
         (WRITTEN, _WORKER, _LOG, _CUT, _SERVER, _BOTH),
+        (RECORDED_SEGMENT, _WORKER, _LOG, acts.WORKER_FROZEN),
+        (BEFORE_ADOPTED, _LOG, _SHUFFLER, acts.SHUFFLER_FROZEN),
+        (BEFORE_RUN, _WORKER, acts.WORKER_FROZEN),
+        (RUN, _WORKER, _LOG, acts.WORKER_FROZEN),
+        (TABLE, _WORKER, _CUT),
+        (IN_SEGMENT, _WORKER, _LOG),
+        (BEFORE_INDEXES, _WORKER, acts.WORKER_FROZEN),
+        (INDEXED, _WORKER, _LOG, _SOURCE),
+        (BEFORE_SEGMENT, _WORKER, _CUT, acts.WORKER_FROZEN),
+        (SEGMENT, _WORKER, _LOG, _SERVER, _BOTH),
+        (BEFORE_ATTACHED, _SHUFFLER, acts.SHUFFLER_FROZEN),
+        (ATTACHED, _SHUFFLER, _LOG, _CUT),
+        (ADOPTED, _SHUFFLER, _LOG, _SERVER),
     )
     for fault in faults
 )

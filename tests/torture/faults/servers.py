@@ -6,7 +6,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Any
 
 import psutil
@@ -20,16 +20,17 @@ from tests.torture.rig import Scene
 
 CATCHUP: dict[str, Any] = {"catchup_threshold": "16kB", "catchup_interval": 0.05, "catchup_max_slots": 4}
 NO_CATCHUP: dict[str, Any] = {"catchup_threshold": "off"}
-_AT_ONCE, _STAGED, _ADOPT = {"small_batches": "at_once"}, {"small_batches": "staged"}, {"adopt_threshold": "1"}
-_ADOPT["catchup_interval"] = "0.05"
+_AT_ONCE, _STAGED = {"small_batches": "at_once"}, {"small_batches": "staged"}
+_ADOPT, _ADOPT_BACKLOGS = ({"adopt_threshold": size, "catchup_interval": "0.05"} for size in ("1", "32kB"))
 WAYS: Mapping[Ways, Sequence[Mapping[str, Any]]] = {
     "default": ({},),
     "at_once": (_AT_ONCE,),
     "staged": (_STAGED,),
     "mixed": (_AT_ONCE, _STAGED),
-    "adopt": (_STAGED | _ADOPT,),
-    "all": (_AT_ONCE | _ADOPT, _STAGED, _STAGED | _ADOPT, _AT_ONCE),
+    "adopt": (_STAGED | _ADOPT, _STAGED | _ADOPT_BACKLOGS),
+    "all": (_AT_ONCE | _ADOPT, _STAGED, _STAGED | _ADOPT_BACKLOGS, _AT_ONCE | _ADOPT_BACKLOGS),
 }
+"""By turns. Whatever comes is adopted, in segments of some rows; or a backlog of 32 kB is, in those of a hundred."""
 FIND_WITHIN = 15.0
 """Seconds a fault waits for something to hit; after that it has not happened."""
 TAKEN_OVER_WITHIN = 120.0
@@ -48,13 +49,14 @@ class Servers:
     """`current` is the one that is to run. Whoever replaces it holds `replacing`."""
 
     def __init__(
-        self, scene: Scene, tables: str, *, catchup: bool = False, read: str = "", ways: Ways = "default"
+        self, scene: Scene, tables: str, *, catchup: bool = False, read: str = "", ways: Ways = "default", turn: int = 0
     ) -> None:
         """`tables`: PIPELINE_TABLES of each; `catchup`: forced; `read`: PIPELINE_SNAPSHOT_TABLES, or nothing is read.
 
-        `ways`: PIPELINE_SMALL_BATCHES, and whether a backlog is adopted. Returns when the slot keeps what comes.
+        `ways`: PIPELINE_SMALL_BATCHES, and whether a backlog is adopted, `turn`: with which of them the first begins.
+        Returns when the slot keeps what comes.
         """
-        self._ways = cycle(WAYS[ways])
+        self._ways = islice(cycle(WAYS[ways]), turn % len(WAYS[ways]), None)
         self._scene = scene
         self._settings = {"tables": tables, **(CATCHUP if catchup else NO_CATCHUP)}
         self._settings |= {"snapshot_tables": read} if read else {"snapshot": "never"}

@@ -12,6 +12,8 @@ from tests.torture.plan.statements import Statements
 
 KEY_RANGE = 1_000_000
 LARGE_WIDTH = 64
+RUSHED_ROWS = 60
+"""The most of a transaction that comes in a rush."""
 
 
 @dataclass
@@ -63,8 +65,8 @@ class LanePlanner:
 
     def begin(self) -> Step:
         self._transaction = self._numbers()
-        self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 9, 12))
-        self._prepares = self._chance.random() < 0.12
+        self._left = self._chance.choice(self.STATEMENTS)
+        self._prepares = self._chance.random() < self.PREPARED_SHARE
         self._say = Statements(self._chance, self._transaction, self.number)
         self._before = deepcopy(self._rows)
         if self._prepares:  # its locks outlive it here: it touches only rows that nobody else will, its own new ones
@@ -91,6 +93,17 @@ class LanePlanner:
         self._rows.lines.update(first[:20])
         return [begin, rows, self._commit()]
 
+    def rush(self) -> list[Step]:
+        """A whole transaction of some rows that come whole, up to 100 kB: many of them are a backlog."""
+        begin = self.begin()
+        self._left, self._prepares, self._rows = 0, False, deepcopy(self._before)
+        keys = self._new_keys(self._chance.randint(RUSHED_ROWS // 3, RUSHED_ROWS))
+        self._rows.lines.update(keys[:3])
+        if self._chance.random() < 0.5:
+            return [begin, self._say.copy_lines(self.number, keys), self._commit()]
+        width = self._chance.choice((1, 16, LARGE_WIDTH))
+        return [begin, self._say.insert_lines(self.number, keys[0], keys[-1], width), self._commit()]
+
     def resolve(self, prepared: Prepared, by: int) -> Step:
         """End a prepared transaction on connection `by`; then its rows may be touched again."""
         self.prepared.remove(prepared)
@@ -108,7 +121,7 @@ class LanePlanner:
             self.prepared.append(Prepared(self._transaction, name, self._rows))
             self._rows = deepcopy(self._before)
             step = self._step("prepare", f"prepare transaction '{name}'", name)
-        elif self._chance.random() < 0.15:
+        elif self._chance.random() < self.ROLLED_BACK_SHARE:
             step = self._step("rollback", "rollback")
             self._rows = deepcopy(self._before)
         else:
@@ -143,11 +156,15 @@ class LanePlanner:
         first, self._next_key = self._next_key + 1, self._next_key + count
         return list(range(first, first + count))
 
+    def _count(self, least: int, most: int) -> int:
+        """How many rows a statement makes."""
+        return self._chance.randint(least, most)
+
     def _some(self, known: set[int], most: int) -> list[int]:
         return self._chance.sample(sorted(known), min(len(known), self._chance.randint(1, most)))
 
     def _insert_items(self) -> Step:
-        keys = self._new_keys(self._chance.randint(1, 8))
+        keys = self._new_keys(self._count(1, 8))
         self._rows.items.update(keys)
         return self._say.insert_items(keys)
 
@@ -170,17 +187,17 @@ class LanePlanner:
         return self._say.delete_items(keys)
 
     def _copy_items(self) -> Step:
-        keys = self._new_keys(self._chance.randint(3, 30))
+        keys = self._new_keys(self._count(3, 30))
         self._rows.items.update(keys[:5])
         return self._say.copy_items(keys)
 
     def _copy_lines(self) -> Step:
-        keys = self._new_keys(self._chance.randint(3, 60))
+        keys = self._new_keys(self._count(3, 60))
         self._rows.lines.update(keys[:9])
         return self._say.copy_lines(self.number, keys)
 
     def _insert_lines(self) -> Step:
-        keys = self._new_keys(self._chance.randint(1, 20))
+        keys = self._new_keys(self._count(1, 20))
         self._rows.lines.update(keys)
         return self._say.insert_lines(self.number, keys[0], keys[-1])
 
@@ -200,7 +217,7 @@ class LanePlanner:
         return self._say.delete_lines(self.number, keys)
 
     def _insert_whole(self) -> Step:
-        keys = self._new_keys(self._chance.randint(1, 4))
+        keys = self._new_keys(self._count(1, 4))
         self._rows.whole.update(keys)
         return self._say.insert_whole(keys)
 
@@ -245,6 +262,9 @@ class LanePlanner:
     def _fill_private(self) -> Step:
         return self._say.fill_private(self._new_keys(1)[0])
 
+    STATEMENTS: Sequence[int] = (0, 1, 2, 3, 4, 6, 9, 12)
+    """How many a transaction has."""
+    PREPARED_SHARE, ROLLED_BACK_SHARE = 0.12, 0.15
     PREPARABLE: Sequence[Callable[[LanePlanner], Step]] = (
         *[_insert_items, _insert_lines, _savepoint, _leave_savepoint] * 2,
         *[_update_items, _update_big, _move_item, _delete_items, _copy_items, _update_lines, _insert_whole],
@@ -276,3 +296,14 @@ class PlainLanePlanner(LanePlanner):
         if self._chance.randrange(self.ODD_ONE_IN) == 0:
             return every
         return [operation for operation in self.PLAIN if operation in every]
+
+
+class SteadyLanePlanner(PlainLanePlanner):
+    """Small transactions, of which few have a row that only the shuffler can write."""
+
+    ODD_ONE_IN = 100
+    STATEMENTS = (0, 0, 1, 1, 1, 2, 3)
+    PREPARED_SHARE, ROLLED_BACK_SHARE = 0.02, 0.05
+
+    def _count(self, least: int, most: int) -> int:
+        return self._chance.randint(1, 3)

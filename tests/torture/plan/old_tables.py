@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 
-from tests.torture.plan.lane import KEY_RANGE, LanePlanner
+from tests.torture.plan.lane import KEY_RANGE, LanePlanner, SteadyLanePlanner
 from tests.torture.plan.plan import Effect, Step
 from tests.torture.plan.statements import ITEM, LANES, LINE, TOASTED, WHOLE, back, listed
 
@@ -17,7 +17,7 @@ MADE = 2
 """Tables that each connection makes."""
 _WIDTHS = (3, 60, 220)
 """Of `pad`, in units of 32 characters: the widest fills a block, so an update to it moves the row to another one."""
-_OWN_SHARE, _MAINTAINED_SHARE, _MADE_SHARE = 0.4, 0.06, 0.08
+_MADE_SHARE = 0.08
 _MAINTENANCE = ("vacuum full {0}", "cluster {0} using {1}_pkey", "vacuum full {0}", "vacuum {0}")
 
 
@@ -104,16 +104,16 @@ class OldLanePlanner(LanePlanner):
     def next(self) -> Step:
         if self._queue:
             return self._queue.pop(0)
-        if self._left > 0 and not self._prepares and self._chance.random() < _OWN_SHARE:
+        if self._left > 0 and not self._prepares and self._chance.random() < self.OWN_SHARE:
             self._left -= 1
             return self._own_step()
         return super().next()
 
     def between(self) -> list[Step]:
         """What it does instead of a transaction of the usual kind, if anything."""
-        if (chance := self._chance.random()) < _MAINTAINED_SHARE:
+        if (chance := self._chance.random()) < self.MAINTAINED_SHARE:
             return [self._maintain()]
-        if chance < _MAINTAINED_SHARE + _MADE_SHARE:
+        if chance < self.MAINTAINED_SHARE + _MADE_SHARE:
             if self._keyless:
                 return list(self._give_key())
             if self._made < MADE:
@@ -231,7 +231,14 @@ class OldLanePlanner(LanePlanner):
         self._rows.own[name] = set()
         return self._say.truncate_own(name)
 
+    OWN_SHARE, MAINTAINED_SHARE = 0.4, 0.06
     OWN: Sequence[Callable[[OldLanePlanner, str], Step]] = (
         *[_insert_own, _update_own, _move_own, _delete_own] * 2,
         *[_update_own, _update_own, _update_own_big, _replace_own, _truncate_own],
     )
+
+
+class SteadyOldLanePlanner(OldLanePlanner, SteadyLanePlanner):
+    """The same in small transactions, which mostly leave its own tables alone: an update of them lacks values."""
+
+    OWN_SHARE, MAINTAINED_SHARE = 0.04, 0.006

@@ -11,6 +11,8 @@ from tests.torture.plan.hostile import Settings
 
 Values = dict[str, str | None]
 Ways = Literal["default", "at_once", "staged", "mixed", "adopt", "all"]
+ADOPTING: tuple[Ways, ...] = ("adopt", "all")
+"""Ways in which a backlog becomes partitions."""
 Kind = Literal[
     "begin",
     "change",
@@ -26,7 +28,10 @@ Kind = Literal[
     "outside",
     "maintain",
 ]
+ENDS: tuple[Kind, ...] = ("commit", "rollback", "prepare", "commit prepared", "rollback prepared")
 _NAMED: Mapping[Kind, str] = {"begin": ";", "deed": ":", "outside": ":", "maintain": ":"}
+STEADY: tuple[Ways, ...] = ("at_once", "mixed")
+"""Those of which most small batches are to be written at once: transactions come steadily then, small and plain."""
 SHOWN = 150
 """Characters of a statement that are printed."""
 
@@ -147,6 +152,17 @@ class Plan:
     """Which way small batches take into the log; `mixed`: each server another than the one before it. `adopt`: what is
     staged becomes partitions where it can; `all`: the ways of `mixed` beside it.
     """
+    rushed: frozenset[int] = frozenset()
+    """Transactions that come without any pause, so that they are a backlog."""
+
+    @property
+    def adopts(self) -> bool:
+        """Whether a backlog is to become partitions."""
+        return self.ways in ADOPTING
+
+    @property
+    def is_steady(self) -> bool:
+        return self.ways in STEADY
 
     @property
     def faults(self) -> list[Fault]:

@@ -6,11 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.torture.plan.kinds import SCHEMAS
+from tests.torture.plan.kinds import ODD_LANES, SCHEMAS
 from tests.torture.plan.plan import Change, Effect, Step
 
 LANES = 4
 """Connections that write."""
+RUSHING_LANE = max(ODD_LANES) + 1
+"""One more, whose transactions are a backlog."""
 TOASTED = 3_000
 """Characters that never stay in the row: an update that leaves them alone has no such value in the WAL."""
 PUBLISHED = f"public.*,{SCHEMAS}.*"

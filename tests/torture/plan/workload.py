@@ -10,26 +10,29 @@ from itertools import count
 
 from tests.torture.plan.hostile import Settings, draw
 from tests.torture.plan.kinds import ODD_LANES
-from tests.torture.plan.lane import LanePlanner, PlainLanePlanner
+from tests.torture.plan.lane import LanePlanner, PlainLanePlanner, SteadyLanePlanner
 from tests.torture.plan.odd_lane import OddLanePlanner
-from tests.torture.plan.old_tables import OldLanePlanner
-from tests.torture.plan.plan import Fault, Item, Plan, Step, Ways
-from tests.torture.plan.statements import LANES
+from tests.torture.plan.old_tables import OldLanePlanner, SteadyOldLanePlanner
+from tests.torture.plan.plan import ADOPTING, STEADY, Fault, Item, Plan, Step, Ways
+from tests.torture.plan.statements import LANES, RUSHING_LANE
 
 Lane = LanePlanner | OddLanePlanner
 
 TRANSACTIONS = 235
 """A few more than the 200 of a seed: those that a crash interrupts do not count."""
+STEADY_TRANSACTIONS = 2_000
+"""Where they come steadily: after a fault there has to be time in which they are written at once again."""
 FAULTS = 8
 """Quick ones of a seed."""
 LARGE_ONE_IN = 3
 """One seed of so many has a transaction that spans several staging segments of 2,000 rows."""
-SLOW_ONE_IN = 2
-"""One seed of so many has a fault that takes its time."""
+SLOW_ONE_IN, STEADY_SLOW_ONE_IN = 2, 8
+"""One seed of so many has a fault that takes its time; the second where transactions come steadily."""
 ODD_NOT_IN = 4
 """One seed of so many leaves the odd tables, and DDL, alone."""
-ODD_ADOPTED_ONE_IN = 5
-"""But where a backlog becomes partitions, only one of so many has them: what they write is mostly moved."""
+ODD_FORCED_ONE_IN, STEADY_SHARE = 5, 0.85
+"""But where ways are forced, only one of so many has them: what they write is mostly moved. Where transactions come
+steadily, the others have that share of them."""
 CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
 """One seed of so many opens more slots as soon as it is a little behind, and has so many faults of its own for that."""
 MEDDLING = 4
@@ -38,6 +41,10 @@ OLD_SHARE, SNAPSHOT_FAULTS = 0.5, 5
 """So many seeds begin with rows that are read, and have so many faults of their own for that."""
 WAY_FAULTS = 4
 """Times that another server takes over which writes small batches in another way, where ways are mixed."""
+BACKLOGS, RUSHED = 4, (30, 60)
+"""Where a backlog becomes partitions, so many times one is made: the worker's stream is held, and so many transactions
+come in a rush. Each has a fault of its own, in one of the steps in which it is adopted."""
+HELD = "hold stream"
 OUTSIDE_SHARE = 0.04
 """How often a connection to odd tables does something between two transactions."""
 _FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
@@ -57,16 +64,25 @@ class FaultKind:
     """It needs a catch-up."""
     meddling: bool = False
     """It is what a person does who has all rights."""
+    lasting: bool = False
+    """The log has something of its owner's from then on, so that nothing becomes a partition any more."""
     snapshot: bool = False
     """It needs tables that are read."""
     mixed: bool = False
     """It needs servers that differ in the way that small batches take."""
+    adopting: bool = False
+    """It needs a backlog that becomes partitions."""
+
+    @property
+    def special(self) -> bool:
+        """Whether it comes only in some seeds, beside the others."""
+        return self.catchup or self.meddling or self.snapshot or self.mixed or self.adopting
 
 
 def make(
     seed: int,
     kinds: Mapping[str, FaultKind],
-    transactions: int = TRANSACTIONS,
+    transactions: int | None = None,
     quick_faults: int = FAULTS,
     *,
     odd: bool | None = None,
@@ -79,22 +95,27 @@ def make(
 
     `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind,
     `settings`: hostile ones, `old`: whether tables have rows that are read; by default the seed decides. What `kinds`
-    has of catch-up, of what is read, or of mixed `ways`, comes only then, beside other faults.
+    has of catch-up, of what is read, of mixed `ways` or of adopting ones, comes only then, beside other faults.
     """
-    adopts = ways in ("adopt", "all")
-    if catchup is None:
-        catchup = seed % (ODD_ADOPTED_ONE_IN if adopts else CATCHUP_ONE_IN) == 0
+    steady, adopts = ways in STEADY, ways in ADOPTING
+    forced = steady or adopts
+    transactions = transactions or (STEADY_TRANSACTIONS if steady else TRANSACTIONS)
+    if catchup is None:  # where one worker is to be at the head, never
+        catchup = not steady and seed % (ODD_FORCED_ONE_IN if forced else CATCHUP_ONE_IN) == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
-    meddling = {name: kind for name, kind in kinds.items() if kind.meddling}
+    lasting = not adopts or seed % ODD_FORCED_ONE_IN == 0
+    meddling = {name: kind for name, kind in kinds.items() if kind.meddling and (lasting or not kind.lasting)}
     snapshot = {name: kind for name, kind in kinds.items() if kind.snapshot}
     mixed = {name: kind for name, kind in kinds.items() if kind.mixed}
-    kinds = {name: kind for name, kind in kinds.items() if name not in {*own, *meddling, *snapshot, *mixed}}
+    adopting = {name: kind for name, kind in kinds.items() if kind.adopting}
+    kinds = {name: kind for name, kind in kinds.items() if not kind.special}
     chance = random.Random(seed)
     if old is None:
-        old = random.Random(f"old {seed}").random() < (OLD_SHARE / 2 if adopts else OLD_SHARE)
-    odd = (seed % ODD_NOT_IN != 0 and not (adopts and seed % ODD_ADOPTED_ONE_IN)) if odd is None else odd
-    items: list[Item] = list(_interleaved(chance, transactions, odd=odd, old=old, plain=adopts and not odd))
-    faults = _faults(seed, chance, kinds, quick_faults)
+        old = random.Random(f"old {seed}").random() < (OLD_SHARE / 2 if forced else OLD_SHARE)
+    odd = _is_odd(seed, forced=forced) if odd is None else odd
+    lanes = _lanes(chance, odd=odd, old=old, plain=forced and not odd, steady=steady)
+    items: list[Item] = list(_interleaved(chance, lanes, transactions, steady=steady))
+    faults = _faults(seed, chance, kinds, quick_faults, STEADY_SLOW_ONE_IN if steady else SLOW_ONE_IN)
     places = sorted(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)) for _ in faults)
     if len(places) > 1 and chance.random() < 0.5:  # two at once
         places[1] = places[0]
@@ -108,8 +129,13 @@ def make(
         _strew(items, reading := random.Random(f"snapshot {seed}"), _faults(seed, reading, snapshot, SNAPSHOT_FAULTS))
     if ways in ("mixed", "all"):
         _strew(items, changing := random.Random(f"ways {seed}"), _faults(seed, changing, mixed, WAY_FAULTS))
+    rushed = _add_backlogs(items, seed, adopting) if adopts else frozenset()
     settings = draw(seed) if settings is None else settings
-    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old, ways)
+    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old, ways, rushed)
+
+
+def _is_odd(seed: int, *, forced: bool) -> bool:
+    return seed % ODD_NOT_IN != 0 and (not forced or seed % ODD_FORCED_ONE_IN == 0)
 
 
 def _bearable(settings: Settings) -> Settings:
@@ -123,12 +149,32 @@ def _strew(items: list[Item], chance: random.Random, faults: Sequence[Fault]) ->
         items.insert(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)), fault)
 
 
-def _faults(seed: int, chance: random.Random, kinds: Mapping[str, FaultKind], quick_faults: int) -> list[Fault]:
+def _add_backlogs(items: list[Item], seed: int, kinds: Mapping[str, FaultKind]) -> frozenset[int]:
+    """Put them in between; returns the transactions of which they are."""
+    chance = random.Random(f"backlogs {seed}")
+    numbers = count(max((item.transaction for item in items if isinstance(item, Step)), default=0) + 1)
+    lane = LanePlanner(RUSHING_LANE, chance, lambda: next(numbers))
+    faults = _faults(seed, chance, {name: kind for name, kind in kinds.items() if name != HELD}, BACKLOGS)
+    rushed: set[int] = set()
+    first, last = int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)
+    for number, place in enumerate(sorted((chance.randint(first, last) for _ in range(BACKLOGS)), reverse=True)):
+        backlog: list[Item] = [*faults[number : number + 1]]
+        if HELD in kinds:
+            backlog.append(Fault(HELD, round(chance.uniform(*kinds[HELD].seconds), 1)))
+        backlog += [step for _ in range(chance.randint(*RUSHED)) for step in lane.rush()]
+        rushed |= {item.transaction for item in backlog if isinstance(item, Step)}
+        items[place:place] = backlog
+    return frozenset(rushed)
+
+
+def _faults(
+    seed: int, chance: random.Random, kinds: Mapping[str, FaultKind], quick_faults: int, slow_one_in: int = SLOW_ONE_IN
+) -> list[Fault]:
     slow = [name for name, kind in kinds.items() if kind.slow]
     quick = [name for name, kind in kinds.items() if not kind.slow for _ in range(kind.often)]
     names = _turn(quick, seed, quick_faults)
-    if slow and (seed % SLOW_ONE_IN == 0 or not quick):
-        names += _turn(slow, seed // SLOW_ONE_IN, 1)
+    if slow and (seed % slow_one_in == 0 or not quick):
+        names += _turn(slow, seed // slow_one_in, 1)
     chance.shuffle(names)
     return [Fault(name, round(chance.uniform(*kinds[name].seconds), 1)) for name in names]
 
@@ -142,17 +188,26 @@ def _turn(names: list[str], seed: int, how_many: int) -> list[str]:
     return chosen
 
 
-def _interleaved(chance: random.Random, transactions: int, *, odd: bool, old: bool, plain: bool) -> list[Step]:
+def _lanes(chance: random.Random, *, odd: bool, old: bool, plain: bool, steady: bool) -> list[Lane]:
     numbers = count(1)
-    planner = OldLanePlanner if old else PlainLanePlanner if plain else LanePlanner
+    planner: type[LanePlanner]
+    if steady:
+        planner = SteadyOldLanePlanner if old else SteadyLanePlanner
+    else:
+        planner = OldLanePlanner if old else PlainLanePlanner if plain else LanePlanner
     lanes: list[Lane] = [planner(number, chance, lambda: next(numbers)) for number in range(1, LANES + 1)]
     if odd:
         lanes += [OddLanePlanner(number, chance, lambda: next(numbers)) for number in ODD_LANES]
+    return lanes
+
+
+def _interleaved(chance: random.Random, lanes: Sequence[Lane], transactions: int, *, steady: bool) -> list[Step]:
     steps: list[Step] = []
-    large_at = chance.randrange(transactions) if chance.randrange(LARGE_ONE_IN) == 0 else transactions
+    with_large = not steady and chance.randrange(LARGE_ONE_IN) == 0
+    large_at = chance.randrange(transactions) if with_large else transactions
     begun = 0
     while begun < transactions:
-        lane = chance.choice(lanes)
+        lane = chance.choice(lanes[:LANES] if steady and chance.random() < STEADY_SHARE else lanes)
         large = begun >= large_at
         new = [lane.next()] if not lane.idle else _between(chance, lane, lanes, large=large)
         begun += any(step.kind == "begin" for step in new)

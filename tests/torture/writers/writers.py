@@ -14,7 +14,7 @@ import psycopg
 from tests.torture.oracle.model import Model, Transaction, change_of
 from tests.torture.plan.kinds import ODD_LANES
 from tests.torture.plan.plan import Change, Step
-from tests.torture.plan.statements import LANES
+from tests.torture.plan.statements import LANES, RUSHING_LANE
 from tests.torture.writers.odd_table_writer import SESSION as ODD_SESSION
 from tests.torture.writers.odd_table_writer import OddTableWriter
 
@@ -36,7 +36,7 @@ class WorkerPool:
 
     def __init__(self, dsn: str, model: Model, tally: Counter[str]) -> None:
         """`tally`: what was done to the odd tables."""
-        numbers = (*range(1, LANES + 1), *ODD_LANES)
+        numbers = (*range(1, LANES + 1), *ODD_LANES, RUSHING_LANE)
         self._lanes = {number: _Lane(dsn, model, number, OddTableWriter(tally)) for number in numbers}
         self._running: dict[int, Future[None]] = {}
         self._prepared_by: dict[int, int] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pipeline.shuffle import event_rows
-from pipeline.shuffle.event_rows import NotPlain
 from pipeline.staging import rows
 from pipeline.staging.rows import Rest
 
@@ -62,17 +61,20 @@ def test_rows_of_several_tables_and_kinds_in_turn():
 
 
 @pytest.mark.parametrize("rest", [(None, None, b"[]", None, None, None), (None, None, None, None, b"1", b"{}")])
-def test_what_the_shuffler_has_to_fill_in_is_not_plain(rest: Rest):
-    with pytest.raises(NotPlain) as found:
-        event_rows.events([staged(), staged(), staged(rest=rest)], TABLES, 1, {})
-    assert found.value.place == 2
+def test_events_end_before_what_the_shuffler_has_to_fill_in(rest: Rest):
+    given = [staged(), staged(b"delete"), staged(rest=rest), staged()]
+    assert event_rows.events(given, TABLES, 1, {}) == event_rows.events(given[:2], TABLES, 1, {})
 
 
 @pytest.mark.parametrize("action", [b"message", b"truncate", b"read"])
-def test_other_actions_are_not_plain(action: bytes):
-    with pytest.raises(NotPlain) as found:
-        event_rows.events([staged(), staged(action)], TABLES, 1, {})
-    assert found.value.place == 1
+def test_events_end_before_other_actions(action: bytes):
+    given = [staged(), staged(action), staged()]
+    assert event_rows.events(given, TABLES, 1, {}) == event_rows.events(given[:1], TABLES, 1, {})
+
+
+def test_events_with_other_seqs():
+    given = [staged(), staged(relation=300), staged(rest=CHANGES)]
+    assert event_rows.numbered(event_rows.events(given, TABLES, 0, {}), 77) == event_rows.events(given, TABLES, 77, {})
 
 
 def test_a_row_without_a_key_and_texts_are_found():

@@ -6,10 +6,11 @@ with anchor as (
         and not exists (select from pipeline.catchup_parts where source_id = %(source)s)
     for update
 ), parts as (
-    insert into pipeline.catchup_parts (source_id, worker, epoch, from_lsn, until_lsn)
-    select a.source_id, t.worker, a.epoch, t.from_lsn, t.until_lsn
+    insert into pipeline.catchup_parts (source_id, worker, epoch, from_lsn, until_lsn, first_seq)
+    select a.source_id, t.worker, a.epoch, t.from_lsn, t.until_lsn, t.first_seq
     from anchor a
-    cross join unnest(%(workers)s::integer[], %(from)s::bigint[], %(until)s::bigint[]) as t (worker, from_lsn, until_lsn)
+    cross join unnest(%(workers)s::integer[], %(from)s::bigint[], %(until)s::bigint[], %(first_seqs)s::bigint[])
+        as t (worker, from_lsn, until_lsn, first_seq)
     returning source_id, worker, epoch, from_lsn
 )
 insert into pipeline.replication_progress (source_id, worker, epoch, generation, position)

@@ -9,12 +9,13 @@ with log as (
         from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = %(table)s::regclass)) as from_seq,
         coalesce(t.events, 0) as events
     from pipeline.shuffle_progress s
-    join pipeline.replication_progress p on p.source_id = s.source_id and p.worker = 0 and p.epoch = s.epoch
+    join pipeline.replication_progress p on p.source_id = s.source_id and p.worker = %(worker)s and p.epoch = s.epoch
     join log on log.events_table = %(name)s and log.routes = '[]'::jsonb
     left join pipeline.events_tables t on t.source_id = s.source_id and t.name = %(name)s
     where s.source_id = %(source)s and p.generation = %(generation)s
         and not exists (select from pipeline.segments g where g.source_id = s.source_id
-            and g.state in ('filling', 'full') and g.last_lsn > s.commit_lsn)
+            and g.state in ('filling', 'full') and g.last_lsn > s.commit_lsn
+            and g.worker in (select r.worker from pipeline.reached_workers r where r.source_id = s.source_id))
         and not exists (select from pipeline.snapshot_ranges n where n.source_id = s.source_id
             and n.state = 'placed' and n.commit_lsn > s.commit_lsn)
         and not exists (select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting')

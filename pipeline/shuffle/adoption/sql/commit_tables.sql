@@ -10,7 +10,7 @@ with fenced as (
         changes = changes + %(rows)s,
         transactions = transactions + %(transactions)s,
         updated_at = clock_timestamp()
-    where source_id = %(source)s and worker = 0 and generation = %(generation)s and epoch = %(epoch)s
+    where source_id = %(source)s and worker = %(worker)s and generation = %(generation)s and epoch = %(epoch)s
     returning 1
 ), added as (
     insert into pipeline.adopted_tables (source_id, run, generation, events_table, table_name, attaches, ends, first_seq,

@@ -1,8 +1,9 @@
--- Whether all that is staged is in the log, up to where it is, and whether the shuffler is at work, as on a transaction that
--- takes long; no row before the first shuffler has run.
+-- Whether all that is staged and comes next is in the log, up to where it is, and whether the shuffler is at work, as on a
+-- transaction that takes long; no row before the first shuffler has run.
 select not exists (
         select from pipeline.segments g
-        where g.source_id = s.source_id and g.state in ('filling', 'full') and g.last_lsn > s.commit_lsn)
+        where g.source_id = s.source_id and g.state in ('filling', 'full') and g.last_lsn > s.commit_lsn
+            and g.worker in (select r.worker from pipeline.reached_workers r where r.source_id = s.source_id))
     and not exists (
         select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'), s.commit_lsn,
     exists (

@@ -1,0 +1,27 @@
+"""A part of a catch-up can become partitions of the events table: it has seqs of its own, reserved with the plan."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0034"
+down_revision = "0033"
+branch_labels = None
+depends_on = None
+additive = True
+
+SEQS = """
+alter table pipeline.catchup_parts add column first_seq bigint;
+comment on column pipeline.catchup_parts.first_seq is
+    'What is read of it may become partitions with seqs from here on; null: it is staged, and moved.';
+"""
+
+
+def upgrade() -> None:
+    """No part has seqs."""
+    op.execute(SEQS)
+
+
+def downgrade() -> None:
+    """What waits is in pipeline.adopted_tables; of parts that are being read nothing is stored."""
+    op.execute("alter table pipeline.catchup_parts drop column first_seq")

@@ -1,0 +1,246 @@
+"""A part of a catch-up that becomes partitions: its rows have seqs of their own, and are stored once it is its turn.
+
+All of it is one transaction until everything before the part is staged and in the log: so rows commit in the order of
+the log here, too, and a snapshot that has one of them has all before it. A crash before that costs reading it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from pipeline.errors import ReadAgain
+from pipeline.log.table import EventsTable
+from pipeline.postgres.queries import literals, statement
+from pipeline.shuffle import poison
+from pipeline.shuffle.adoption import batch_parts
+from pipeline.shuffle.adoption import run as runs
+from pipeline.shuffle.adoption.run import Run
+from pipeline.shuffle.adoption.segment import Segment
+from pipeline.shuffle.adoption.sizes import FEWEST, SETTLE_AFTER, Sizes
+from pipeline.shuffle.event_maker import EventMaker
+from pipeline.staging.open_copy import OpenCopy
+from pipeline.staging.writer import Batch, Writer
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.2
+"""Seconds between two looks whether it is the part's turn."""
+STOPPING_LONGEST = 3.0
+"""Seconds that a part which is to end waits for what comes before it: then it is moved."""
+_PACKAGE = "shuffle.adoption"
+
+
+class PartWriter:
+    """Takes batches of a part; the writer of staging asks it first, and stages what it does not take."""
+
+    def __init__(
+        self,
+        connection: AsyncConnection[TupleRow],
+        writer: Writer,
+        table: EventsTable,
+        sizes: Sizes,
+        first_seq: int,
+        give_up: Callable[[], Awaitable[object]],
+        stopping: Callable[[], bool],
+    ) -> None:
+        """`first_seq`: of those that are reserved for it. `give_up` stores that it is to be staged from now on.
+
+        `stopping`: whether its turn is not to be waited for.
+        """
+        self._connection, self._writer = connection, writer
+        self._table, self._sizes = table, sizes
+        self._first_seq, self._give_up, self._stopping = first_seq, give_up, stopping
+        self._maker = EventMaker(writer.source)
+        self._run: Run | None = None
+        self._segment: Segment | None = None
+        self._begun: int | None = None
+        """The transaction of which a part is staged as ever, and more is to come."""
+        self._left = False
+        self._taken_at = self._look_at = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
+        return self._segment is not None
+
+    async def takes(self, batch: Batch) -> Batch | None:
+        """Add the batch to the segment. Returns what of it is to be staged; no segment is open then.
+
+        Raises ReadAgain when what was taken has to be staged after all, and Fenced.
+        """
+        try:
+            rest = await self._take(batch)
+        except psycopg.Error as error:
+            raise await self._failed(error) from error
+        if rest is None:
+            self._taken_at = time.monotonic()
+        else:
+            self._begun = rest.open_lsn if rest.open_lsn in (rest.last_lsn, self._begun) else None
+        return rest
+
+    async def settle(self) -> None:
+        """Store what it has, if nothing came for a while and it is the part's turn."""
+        segment, now = self._segment, time.monotonic()
+        if segment is None or segment.is_inside or now < max(self._taken_at + SETTLE_AFTER, self._look_at):
+            return
+        self._look_at = now + LOOK_EVERY
+        try:
+            if await self._is_reached(segment):
+                await self._store(segment)
+        except psycopg.Error as error:
+            raise await self._failed(error) from error
+
+    async def finish(self) -> None:
+        """Store its whole transactions, once it is the part's turn. Raises ReadAgain when that is not waited for."""
+        if (segment := self._segment) is not None:
+            try:
+                await self._finish(segment)
+            except psycopg.Error as error:
+                raise await self._failed(error) from error
+
+    async def _finish(self, segment: Segment) -> None:
+        await segment.back()
+        while segment.rows and not await self._is_reached(segment):
+            if self._stopping():
+                await self._abandon()
+                raise ReadAgain("a part whose turn has not come is left, and will be read again")
+            await asyncio.sleep(LOOK_EVERY)
+        await self._store(segment)
+
+    async def _take(self, batch: Batch) -> Batch | None:
+        if self._segment is None and (self._left or not batch.rows or batch.ends_staged or self._begun is not None):
+            return batch
+        segment = self._segment or await self._open()
+        events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.ask)
+        if batch.places_range or len(events) < len(batch.rows):
+            return await self._take_before(segment, batch, events)
+        # Each table has its locks until the end: they grow with the part, so that there are few.
+        segment.largest = max(FEWEST, self._sizes.full(segment.run.events + segment.rows))
+        for part in batch_parts.split(batch):
+            await segment.add(part, events[: len(part.rows)])
+            events = events[len(part.rows) :]
+        is_full = not segment.is_inside and segment.rows >= self._sizes.full(segment.run.events)
+        if is_full and await self._is_reached(segment):
+            await self._store(segment)
+        return None
+
+    async def _open(self) -> Segment:
+        if (run := self._run) is None:
+            values = {**runs.values_of(self._writer, self._table), "first_seq": self._first_seq}
+            ((epoch, events, first_seq),) = await OpenCopy(self._connection).execute(
+                statement(_PACKAGE, "begin_part") % literals(**values)
+            )
+            seq, of_log, rows = (int(number or b"") for number in (first_seq, epoch, events))
+            writer = self._writer
+            run = self._run = Run(writer.source, writer.generation, 0, seq, of_log, rows, worker=writer.worker)
+            told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
+            logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
+        segment = Segment(self._connection, self._table, run, FEWEST)
+        await segment.begin()
+        self._segment = segment
+        return segment
+
+    async def _take_before(self, segment: Segment, batch: Batch, events: list[bytes]) -> Batch:
+        """A row is for the shuffler only: take the whole transactions before it, and store them; returns the rest.
+
+        Where it is not the part's turn yet, all of the part is read again, and staged.
+        """
+        if not await self._is_reached(segment):
+            has_rows = segment.rows > 0
+            await self._abandon()
+            if not has_rows:
+                return batch
+            await self._give_up()
+            raise ReadAgain("a part has changes that only the shuffler can write: it is read again and staged")
+        rest = batch
+        if events and (found := batch_parts.before(batch, len(events))) is not None:
+            await segment.add(found[0], events[: len(found[0].rows)])
+            rest = found[1]
+        begun = segment.is_inside
+        await segment.back()
+        await self._store(segment)
+        if begun:
+            await self._give_up()
+            raise ReadAgain("a transaction has changes that only the shuffler can write: it is read again and staged")
+        return rest
+
+    async def _store(self, segment: Segment) -> None:
+        """It is the part's turn: commit what there is, behind all that is in the log."""
+        if not segment.rows:
+            await self._abandon()
+            return
+        attaches = self._sizes.is_worth(segment.rows, segment.run.events) and await self._begin_run(segment)
+        position = await segment.commit(attaches=attaches)
+        self._segment = None
+        if position is None:
+            raise self._writer.fenced()
+        self._writer.position = max(self._writer.position, position)
+        segment.run.events += segment.rows
+        self._left = not attaches
+        told = {"action": "adoption.filled", "rows": segment.rows, "part": segment.run.worker, "attaches": attaches}
+        logger.debug("a segment of a part is filled", extra=told)
+
+    async def _begin_run(self, segment: Segment) -> bool:
+        """Whether its seqs come next, all before it being in the log: then a run begins with it, and ends with it.
+
+        The watermark's row is locked then.
+        """
+        values = literals(**runs.values_of(self._writer, self._table), not_before=0)
+
+        async def look() -> tuple[bool, object, bool] | None:
+            found = await segment.ask(statement(_PACKAGE, "is_drained") % values)
+            return (found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
+
+        if not await runs.drained(look, STOPPING_LONGEST if self._stopping() else None):
+            return False
+        await segment.ask(f"savepoint next; {runs.LOCK_TIMEOUT}")
+        with suppress(psycopg.errors.LockNotAvailable):
+            if await segment.ask(statement("log", "adoptable") % values) == [(None,)]:
+                await segment.ask(statement("shuffle", "hold_watermark") % values)
+                found = await segment.ask(statement(_PACKAGE, "begin_run") % values)
+                if found and int(found[0][1] or b"") <= segment.first_seq:
+                    segment.run.number = int(found[0][0] or b"")
+                    await segment.ask(statement(_PACKAGE, "end_run") % values)
+                    return True
+        await segment.ask("rollback to savepoint next")
+        return False
+
+    async def _is_reached(self, segment: Segment) -> bool:
+        values = literals(source=self._writer.source, worker=self._writer.worker)
+        return bool(await segment.ask(statement(_PACKAGE, "is_reached") % values))
+
+    async def _failed(self, error: psycopg.Error) -> Exception:
+        """What to raise. Where the server refuses a row, the part is read again, and staged."""
+        if self._connection.info.transaction_status == TransactionStatus.UNKNOWN or not poison.is_poison(error):
+            return error
+        await self._abandon()
+        await self._give_up()
+        return ReadAgain(f"a change cannot be written: {poison.cause_of(error)}; its part is read again and staged")
+
+    async def _abandon(self) -> None:
+        if (segment := self._segment) is not None:
+            self._segment = None
+            await segment.abandon()
+
+
+def attach(
+    connection: AsyncConnection[TupleRow],
+    writer: Writer,
+    table: EventsTable,
+    threshold: int | None,
+    first_seq: int,
+    give_up: Callable[[], Awaitable[object]],
+    stopping: Callable[[], bool],
+) -> None:
+    """Let the writer of a part, on this connection, write it so; without a `threshold` it stages it."""
+    if threshold is not None:
+        writer.backlog = PartWriter(connection, writer, table, Sizes(threshold), first_seq, give_up, stopping)

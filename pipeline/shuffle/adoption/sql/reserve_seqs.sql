@@ -1,0 +1,9 @@
+-- The seq behind which the parts of a catch-up may have theirs: behind all that is handed out, or reserved, or has a
+-- partition. Whether they are still free is asked again for each segment.
+select greatest(
+    coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0),
+    coalesce((select a.from_seq from pipeline.adoptions a where a.source_id = %(source)s), 0),
+    coalesce((select max(a.last_seq) from pipeline.adopted_tables a where a.source_id = %(source)s), 0),
+    coalesce((
+        select max(substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''(\d+)''\)')::bigint)
+        from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = %(table)s::regclass), 0))

@@ -1,0 +1,278 @@
+"""Parts of a catch-up that become partitions: each with seqs of its own, stored when it is its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.errors import Fenced, ReadAgain
+from pipeline.log.table import DEFAULT
+from pipeline.shuffle.adoption import part_seqs, part_writer
+from pipeline.shuffle.adoption import run as runs
+from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
+from pipeline.shuffle.adoption.part_writer import PartWriter
+from pipeline.shuffle.worker import Shuffler
+from pipeline.staging.writer import Writer, connect_writer
+from tests.fixtures.adopting import SIZES, batch, begun
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.shuffling import move
+from tests.fixtures.staged import Staged, Table, insert, staging_of
+
+BEGINS, ENDS = 50_000, 90_000
+"""Where the part does."""
+EVENTS = "select commit_lsn, commit_idx from sequin_events where commit_lsn >= 1000 order by seq"
+WAYS = "select way, sum(changes)::int from pipeline.ways group by 1"
+WAITING = "select first_seq, attaches from pipeline.adopted_tables where state = 'waiting' order by first_seq"
+PLAN = """
+    with part as (
+        insert into pipeline.catchup_parts (source_id, worker, epoch, from_lsn, until_lsn, first_seq)
+        select source_id, 1, 0, %(begins)s, %(ends)s, %(first_seq)s from pipeline.replication_progress
+    )
+    insert into pipeline.replication_progress (source_id, worker, epoch, position)
+    select source_id, 1, 0, %(begins)s from pipeline.replication_progress"""
+
+
+@pytest.fixture(scope="module")
+def made(cluster: Cluster) -> Iterator[Staged]:
+    with staging_of(cluster, Table("orders")) as log:
+        yield log
+
+
+@pytest.fixture
+def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Iterator[Staged]:
+    """One transaction is in the log, and another worker is to read from BEGINS to ENDS."""
+    monkeypatch.setattr(part_writer, "LOOK_EVERY", 0.01)
+    made.connection.execute("delete from pipeline.replication_progress where worker > 0")
+    made.connection.execute("delete from pipeline.catchup_parts")
+    made.reset()
+    made.moved(insert("orders", id="first"))
+    (first_seq,) = part_seqs.reserve(made.connection, made.source, DEFAULT, [BEGINS])
+    made.connection.execute(PLAN, {"begins": BEGINS, "ends": ENDS, "first_seq": first_seq})
+    yield made
+    made.shufflers.close()
+
+
+class Parts:
+    """Two workers: of the slot itself, up to BEGINS, and of the part behind that."""
+
+    def __init__(self, log: Staged, first: Writer, second: Writer) -> None:
+        self.log, self.first, self.second = log, first, second
+        self.stopping, self.given_up = False, 0
+        self.shuffler: Shuffler = log.shuffler()
+        first.backlog = self.backlog = BacklogWriter(first._connection, first, DEFAULT, SIZES, lambda: 10**9)
+        row = log.connection.execute("select first_seq from pipeline.catchup_parts").fetchone()
+        assert row is not None
+        second.backlog = self.part = PartWriter(
+            second._connection, second, DEFAULT, SIZES, row[0], self._give_up, lambda: self.stopping
+        )
+
+    async def _give_up(self) -> None:
+        self.given_up += 1
+
+    async def end_first(self) -> None:
+        """All before the part is staged."""
+        await self.backlog.finish()
+        await self.first.store_position(BEGINS)
+
+    async def shuffling(self, does: Awaitable[object]) -> None:
+        """Do it while the shuffler works."""
+        doing = asyncio.ensure_future(does)
+        while not doing.done():
+            await asyncio.to_thread(move, self.shuffler)
+            await asyncio.sleep(0.01)
+        await doing
+
+
+def in_parts(log: Staged, does: Callable[[Parts], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with await connect_writer(log.dsn) as one, await connect_writer(log.dsn) as two:
+            await does(Parts(log, await Writer.claim(one, log.source), await Writer.claim(two, log.source, 1)))
+
+    asyncio.run(run())
+
+
+def reader(log: Staged) -> psycopg.Connection[Any]:
+    connection = psycopg.connect(log.dsn)
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.execute("select pg_current_snapshot()")
+    return connection
+
+
+def places(*transactions: tuple[int, int]) -> list[tuple[int, int]]:
+    return [(lsn, idx) for lsn, count in transactions for idx in range(count)]
+
+
+def ways(log: Staged) -> dict[str, int]:
+    return dict(log.connection.execute(WAYS).fetchall())
+
+
+def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(log: Staged):
+    """Also for a snapshot of a moment at which a later part had rows, and an earlier one not all of its own."""
+    old = []
+
+    async def does(parts: Parts) -> None:
+        await parts.second.append(batch(log, 60_000, 250), durable=False)
+        await parts.second.append(begun(log, 61_000, 100), durable=False)
+        await parts.first.append(batch(log, 1_000, 10), durable=False)
+        await parts.second.append(batch(log, 61_000, 100, first=100), durable=False)
+        old.append(reader(log))
+        await parts.first.append(batch(log, 2_000, 10), durable=False)
+        parts.part._taken_at = 0.0
+        await parts.part.settle()
+        assert parts.part.is_open
+        assert len(log.connection.execute(WAITING).fetchall()) == 2
+        await parts.end_first()
+        old.append(reader(log))
+        await parts.shuffling(parts.second.backlog.finish())  # type: ignore[union-attr]
+        await parts.second.append(batch(log, 62_000, 30), durable=False)
+        await parts.shuffling(parts.part.finish())
+        assert (parts.second.position, parts.given_up) == (62_001, 0)
+
+    in_parts(log, does)
+    log.shuffle()
+    whole = places((1_000, 10), (2_000, 10), (60_000, 250), (61_000, 200), (62_000, 30))
+    assert log.connection.execute(EVENTS).fetchall() == whole
+    assert [connection.execute(EVENTS).fetchall() for connection in old] == [whole[:10], whole[:20]]
+    assert ways(log) == {"adopt": 500}
+    for connection in old:
+        connection.close()
+
+
+def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(log: Staged):
+    async def does(parts: Parts) -> None:
+        await parts.end_first()
+        for lsn in (60_000, 61_000, 62_000):
+            await parts.shuffling(parts.second.append(batch(log, lsn, 12), durable=False))
+            assert (parts.part.is_open, parts.second.position) == (False, lsn + 1)
+
+    in_parts(log, does)
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 12), (61_000, 12), (62_000, 12))
+    assert ways(log) == {"adopt": 36}
+
+
+@pytest.mark.parametrize("taken", ["seq", "partition", "nothing"])
+def test_what_is_not_next_any_more_is_moved(log: Staged, taken: str, monkeypatch: pytest.MonkeyPatch):
+    """Somebody has handed out seqs beyond those of the part, or made a partition there, or nothing is being moved."""
+    monkeypatch.setattr(runs, "DRAIN_STALLED", 0.1)
+
+    async def does(parts: Parts) -> None:
+        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        await parts.first.append(batch(log, 1_000, 10), durable=False)
+        await parts.end_first()
+        if taken == "nothing":
+            await parts.part.finish()
+            return
+        await asyncio.to_thread(move, parts.shuffler)
+        far = parts.part._first_seq + 50_000_000
+        if taken == "seq":
+            log.connection.execute("select setval('sequin_events_seq_seq', %s)", [far])
+        else:
+            log.connection.execute("create table pipeline.far (like sequin_events including all)")
+            attach = f"alter table sequin_events attach partition pipeline.far for values from ({far}) to ({far + 1})"
+            log.connection.execute(attach.encode())
+        await parts.shuffling(parts.part.finish())
+
+    in_parts(log, does)
+    if taken == "partition":
+        log.connection.execute("alter table sequin_events detach partition pipeline.far; drop table pipeline.far")
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((1_000, 10), (60_000, 20))
+    assert ways(log) == {"adopt": 10, "move": 20}
+
+
+def test_the_first_part_of_all_may_be_moved(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """No run was there before."""
+    monkeypatch.setattr(runs, "DRAIN_STALLED", 0.1)
+
+    async def does(parts: Parts) -> None:
+        parts.first.backlog = None
+        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        await parts.first.append(batch(log, 1_000, 1), durable=True)
+        await parts.end_first()
+        await parts.part.finish()
+
+    in_parts(log, does)
+    assert log.connection.execute("select from pipeline.adoptions").rowcount == 0
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((1_000, 1), (60_000, 20))
+    assert ways(log) == {"move": 20}
+
+
+def test_a_part_with_what_only_the_shuffler_can_write_is_read_again_before_its_turn(log: Staged):
+    annotated = (None, None, None, b"{}", None, None)
+
+    async def does(parts: Parts) -> None:
+        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        with pytest.raises(ReadAgain):
+            await parts.second.append(batch(log, 61_000, 1, rest=annotated), durable=False)
+        assert (parts.part.is_open, parts.second.position, parts.given_up) == (False, BEGINS, 1)
+        parts.second.backlog = None
+        for each in (batch(log, 60_000, 20), batch(log, 61_000, 1, rest=annotated)):
+            await parts.second.append(each, durable=False)
+        await parts.end_first()
+
+    in_parts(log, does)
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 20), (61_000, 1))
+    assert ways(log) == {}
+
+
+def test_when_it_is_its_turn_what_comes_before_such_a_row_is_kept(log: Staged):
+    annotated = (None, None, None, b"{}", None, None)
+
+    async def does(parts: Parts) -> None:
+        await parts.second.append(batch(log, 60_000, 8), durable=False)
+        await parts.end_first()
+        await parts.shuffling(parts.second.append(batch(log, 61_000, 1, rest=annotated), durable=False))
+        assert (parts.second.position, parts.given_up) == (61_001, 0)
+
+    in_parts(log, does)
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 8), (61_000, 1))
+    assert ways(log) == {"adopt": 8}
+
+
+def test_who_is_to_stop_before_the_turn_of_his_part_leaves_nothing(log: Staged):
+    tables = r"select count(*) from pg_class where relname ~ '^sequin_events_\d{12}_'"
+
+    async def does(parts: Parts) -> None:
+        before = log.connection.execute(tables).fetchone()
+        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        parts.stopping = True
+        with pytest.raises(ReadAgain):
+            await parts.part.finish()
+        assert (parts.part.is_open, parts.second.position, parts.given_up) == (False, BEGINS, 0)
+        assert log.connection.execute(tables).fetchone() == before
+
+    in_parts(log, does)
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == []
+
+
+def test_an_older_worker_of_the_part_can_store_nothing(log: Staged):
+    async def does(parts: Parts) -> None:
+        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        await parts.end_first()
+        log.connection.execute("update pipeline.replication_progress set generation = generation + 1 where worker = 1")
+        with pytest.raises(Fenced):
+            await parts.shuffling(parts.part.finish())
+
+    in_parts(log, does)
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == []
+
+
+def test_what_the_server_refuses_is_read_again_and_staged(log: Staged):
+    async def does(parts: Parts) -> None:
+        with pytest.raises(ReadAgain):
+            await parts.second.append(batch(log, 60_000, 1, record='{"id": "\\u0000"}'), durable=False)
+            await parts.end_first()
+            await parts.shuffling(parts.part.finish())
+        assert (parts.part.is_open, parts.second.position, parts.given_up) == (False, BEGINS, 1)
+
+    in_parts(log, does)
