@@ -6,7 +6,7 @@ The pipeline database is on a server of its own, as our own writes would be WAL 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from statistics import median
 
@@ -54,7 +54,7 @@ def drained(
     backlog: Backlog,
     runs: int,
     beside: Callable[[PipelineServer], AbstractContextManager[object]] = nullcontext,
-    more: Mapping[str, str] | None = None,
+    more: dict[str, str] | None = None,
 ) -> tuple[dict[int, list[Drain]], list[float]]:
     """By these numbers of slots, the first of which is 1, in turn; and the cores that others took meanwhile.
 
