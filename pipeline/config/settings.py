@@ -72,7 +72,7 @@ class Config(ExportSettings):
         "stop", description="a change that cannot be written: stop, or park it as a dead letter and continue"
     )
     small_batches: Literal["at_once", "staged"] = Field(
-        "staged", description="small transactions, when nothing waits: at_once, in one transaction, or staged first"
+        "at_once", description="small transactions, when nothing waits: at_once, in one transaction, or staged first"
     )
     adopt_threshold: Threshold = Field(
         "off", description="WAL backlog above which it becomes partitions of the events table: bytes, 64MB, or off"

@@ -44,7 +44,7 @@ SLOW_PACE = 0.004
 APART = 0.012
 """Seconds between two steps where ways are forced: what is committed together is one batch, and only one of plain rows
 is written at once."""
-STEADILY = (0.004, 0.03)
+STEADILY = (0.01, 0.05)
 """Seconds after the end of a transaction where they come steadily, at least and at most."""
 _SECOND_OPINION = "torture_second"
 

@@ -7,5 +7,7 @@ with counted as (
 select setval(%(sequence)s::regclass, %(last_seq)s),
     case when (select max(id) from pipeline.routes where source_id = %(source)s) is distinct from %(routes)s
         or exists (select from pg_class c where c.oid in (%(oid)s::oid, %(partition)s::oid)
-            and (c.relhasrules or c.relhastriggers or c.relrowsecurity))
+            and (c.relrowsecurity
+                or c.relhasrules and exists (select from pg_rewrite w where w.ev_class = c.oid)
+                or c.relhastriggers and exists (select from pg_trigger g where g.tgrelid = c.oid)))
     then ('no longer as it was looked at, at ' || clock_timestamp())::integer end

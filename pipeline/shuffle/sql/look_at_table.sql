@@ -1,6 +1,9 @@
--- What decides whether rows can be copied into an events table: its partition of a seq, what acts on rows, its columns.
+-- What decides whether rows can be copied into an events table: what acts on rows, and its columns. Postgres never takes
+-- back that a partitioned table has rules or triggers (relhasrules, relhastriggers), so those are looked for.
 select t.oid::bigint, coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0),
-    not (t.relhasrules or t.relhastriggers or t.relrowsecurity) and (
+    not t.relrowsecurity
+    and not (t.relhasrules and exists (select from pg_rewrite w where w.ev_class = t.oid))
+    and not (t.relhastriggers and exists (select from pg_trigger g where g.tgrelid = t.oid)) and (
         select coalesce(jsonb_object_agg(a.attname, format_type(a.atttypid, a.atttypmod)), '{}') @> %(columns)s::jsonb
         from pg_attribute a where a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '')
 from pg_class t

@@ -411,6 +411,21 @@ def test_a_table_that_is_changed_meanwhile_is_not_written(cluster: Cluster, made
         assert events(log)[1:] == [(2, 1_000)]
 
 
+def test_a_rule_and_a_trigger_that_are_gone_hinder_nothing(cluster: Cluster):
+    """Postgres goes on saying of the table that it has some."""
+    with staging_of(cluster, Table("orders")) as log:
+        log.commit(insert("orders", id="1"))
+        shuffle(log.dsn)
+        log.connection.execute(
+            "create function f() returns trigger language plpgsql as 'begin return null; end';"
+            " create trigger t before insert on sequin_events for each row execute function f();"
+            " create rule r as on insert to sequin_events do also select 1;"
+            " drop trigger t on sequin_events; drop rule r on sequin_events"
+        )
+        assert append(log, batch(log, 1_000)).changes == {AT_ONCE: 1}
+        assert events(log)[1:] == [(2, 1_000)]
+
+
 def _read(dsn: str, seen: list[tuple[int, int]], over: threading.Event) -> None:
     """Poll the log until this is over, and once more; of each transaction from LSN 1,000 on there are three events."""
     query = "select seq, commit_lsn from sequin_events where seq > %s order by seq"
