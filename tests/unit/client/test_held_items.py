@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from pipeline.client import held_items
 from pipeline.client.held_items import FIRST, SETTLE_AT, HeldItems, Item, collected
 
 VISIBILITY = 30.0
@@ -20,7 +23,9 @@ Pass = Callable[[float], None]
 def passes(monkeypatch: pytest.MonkeyPatch) -> Pass:
     """So many seconds pass."""
     now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    for module in (held_items, sys.modules[__name__]):  # whatever else runs in this process keeps its clock
+        monkeypatch.setattr(module, "time", clock)
 
     def pass_by(seconds: float) -> None:
         now[0] += seconds

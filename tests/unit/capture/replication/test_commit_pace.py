@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from pipeline.capture.replication import commit_pace
 from pipeline.capture.replication.commit_pace import BUSY_PACE, BUSY_ROWS, LONGEST, CommitPace
 from pipeline.capture.replication.confirm_rule import PACE
 from pipeline.process.run_delay import SCHEDSTAT, RunDelay
@@ -32,7 +34,8 @@ def scheduler(tmp_path: Path) -> Scheduler:
 def paces(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, *looks: tuple[int, int], rows: int = 1) -> list[float]:
     """What the pace is after each look, in which the process has run and waited so long."""
     clock = iter(float(second) for second in range(len(looks)))
-    monkeypatch.setattr("pipeline.capture.replication.commit_pace.time.monotonic", lambda: next(clock))
+    # The module's own name: whatever else runs in this process keeps its clock.
+    monkeypatch.setattr(commit_pace, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     pace = CommitPace(RunDelay(scheduler.file))
     found = []
     for ran, waited in looks:
