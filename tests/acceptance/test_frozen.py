@@ -87,8 +87,8 @@ def test_frozen_roles_are_killed_and_started_again(
     for role in ("replication", "shuffle"):
         os.kill(server.child_pid(role), signal.SIGSTOP)
     arrive(source, log, 3, 4)
-    for role in ("replication", "shuffle"):
-        assert f"{role} is frozen; killed" in server.log()
+    # What is written at once does not wait for the shuffler.
+    eventually(lambda: all(f"{role} is frozen; killed" in server.log() for role in ("replication", "shuffle")))
 
 
 def test_a_shuffler_frozen_while_it_begins_keeps_no_other_server_from_starting(

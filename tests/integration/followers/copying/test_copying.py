@@ -15,6 +15,7 @@ from tests.fixtures.background import BackgroundThread
 from tests.fixtures.copying import WRITTEN, WRITTEN_TABLES, Copying, copying, more, writing
 from tests.fixtures.postgres import Cluster, temporary_server
 from tests.fixtures.stage import Stage, databases
+from tests.fixtures.standby import have_commits_wait
 from tests.fixtures.waiting import eventually
 
 THINGS = "create table things (id int primary key, name text)"
@@ -380,9 +381,8 @@ def test_what_is_in_the_log_before_others_can_see_it_is_waited_for(cluster: Clus
         stage.run("set synchronous_commit = local", THINGS)
         stage.start()
         publish_new_tables(stage.config)
-        stage.run("alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
-        waiting = "select pid from pg_stat_activity where wait_event = 'SyncRep'"
-        eventually(lambda: stage.source.execute("show synchronous_standby_names").fetchall() == [("nobody",)])
+        have_commits_wait(stage)
+        waiting = "select pid from pg_stat_activity where wait_event = 'SyncRep' and query like 'insert into things%'"
         with Statement(stage, "insert into things values (1, 'committed')"), ExitStack() as stack:
             stack.callback(stage.run, "alter system reset synchronous_standby_names", "select pg_reload_conf()")
             [(pid,)] = eventually(lambda: stage.source.execute(waiting).fetchall())

@@ -25,6 +25,7 @@ from tests.fixtures.following import oid
 from tests.fixtures.gates import Gate
 from tests.fixtures.postgres import Cluster, temporary_server
 from tests.fixtures.stage import Stage, databases
+from tests.fixtures.standby import have_commits_wait
 from tests.fixtures.waiting import eventually
 
 THINGS = "create table things (id int primary key, name text, code int unique)"
@@ -494,11 +495,10 @@ def test_what_is_in_the_log_before_the_copy_can_see_it_is_applied_to_it(
             gate = stack.enter_context(Gate(monkeypatch, Replacements, "_staged"))
             resync(made, "others")
             gate.reach()
-            stage.run("alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
-            eventually(lambda: stage.source.execute("show synchronous_standby_names").fetchall() == [("nobody",)])
+            have_commits_wait(stage)
             waits = stack.enter_context(Committing(config.source, "insert into others values (1)"))
             stack.callback(stage.run, "alter system reset synchronous_standby_names", "select pg_reload_conf()")
-            waiting = "select from pg_stat_activity where wait_event = 'SyncRep'"
+            waiting = "select from pg_stat_activity where wait_event = 'SyncRep' and query like 'insert into others%'"
             eventually(lambda: stage.source.execute(waiting).rowcount == 1)
             stage.arrive()
             assert waits.is_alive()
