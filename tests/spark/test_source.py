@@ -303,7 +303,8 @@ def test_nothing_is_held_between_partitions(pipeline: Pipeline) -> None:
 
 def sessions(pipeline: Pipeline, name: str) -> int:
     row = pipeline.log.execute(
-        "select count(*) from pg_stat_activity where application_name = %s", [name[:63]]
+        "select count(*) from pg_stat_activity where application_name = %s and backend_type = 'client backend'",
+        [name[:63]],
     ).fetchone()
     assert row is not None
     return int(row[0])
