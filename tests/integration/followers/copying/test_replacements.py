@@ -258,8 +258,8 @@ def test_others_go_on_while_it_waits_and_retention_is_told(stage: Stage, things:
     with things.running(), psycopg.connect(stage.config.source) as holder:
         begun(things)
         follows(things, 1)
-        eventually(lambda: things.found.seq == here(things).seq)
-        begins = here(things).seq
+        begins = things.stage.arrive()  # with a mark behind it, which the position goes past too
+        eventually(lambda: (here(things).seq, things.found.seq) == (begins, begins))
         holder.execute("lock table things in access exclusive mode")
         resync(things, "things")
         eventually(lambda: f"pid {holder.info.backend_pid} " in (things.table("things").reason or ""))
