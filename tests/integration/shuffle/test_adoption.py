@@ -360,8 +360,8 @@ def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(log: Staged):
         async def does(writer: Writer, backlog: BacklogWriter) -> None:
             await writer.append(batch(log, 1_000, 10), durable=False)
             await writer.append(batch(log, 2_000, 4), durable=False)
-            staging = "select pid from pg_stat_activity where application_name = 'pipeline staging'"
-            other.execute(f"select pg_terminate_backend(pid, 5000) from ({staging}) s")
+            ours = "application_name = 'pipeline staging' and datname = current_database()"
+            other.execute(f"select pg_terminate_backend(pid, 5000) from pg_stat_activity where {ours}")
             await backlog.finish()
 
         with pytest.raises(psycopg.OperationalError):

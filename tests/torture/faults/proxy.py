@@ -71,8 +71,7 @@ class Proxy:
 
     def close(self) -> None:
         """Stop listening, then cut everything."""
-        self._server.close()
-        self._call(self._cut(""))
+        self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -92,6 +91,11 @@ class Proxy:
             await link.run()
         finally:
             self._links.discard(link)
+
+    async def _end(self) -> None:
+        """In its own thread: a connection that ends by itself just then closes the server's end too."""
+        self._server.close()
+        await self._cut("")
 
     async def _cut(self, prefix: str) -> int:
         links = [link for link in self._links if link.name.startswith(prefix)]
