@@ -81,7 +81,7 @@ def test_one_that_holds_back_too_much_goes_though_it_is_streamed(any_site: Site)
         assert "of WAL for it, and PIPELINE_SESSIONS_WAL is 100kB" in (reason(any_site, made) or "")
         assert any_site.slots() == set()
         with pytest.raises(psycopg.OperationalError):
-            eventually(lambda: ended(connection), 5)
+            eventually(lambda: ended(connection))
 
 
 def test_one_whose_slot_was_dropped_by_hand_ends(site: Site):
