@@ -14,7 +14,7 @@ from pipeline.capture.sessions import creation, exporting, room, store
 from pipeline.errors import PipelineError, SessionRefused, SourceUnfit
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.session_site import Site, connected, site_at
-from tests.fixtures.waiting import PATIENCE, eventually
+from tests.fixtures.waiting import eventually
 
 
 def test_a_session_has_a_slot_a_snapshot_and_a_position(any_site: Site):
@@ -171,7 +171,7 @@ def test_who_waits_for_a_transaction_holds_up_nobody(site: Site):
     site.run("create table if not exists busy (id int primary key)")
     with connected(site) as busy:
         busy.execute("insert into busy values (1)")
-        waiting = threading.Thread(target=site.create, kwargs={"waits": PATIENCE})
+        waiting = threading.Thread(target=site.create)
         waiting.start()
         eventually(lambda: "making" in [state for _, state, _ in site.sessions()])
         began = time.monotonic()
@@ -228,7 +228,7 @@ def test_a_slot_that_a_killed_server_was_still_making_goes_with_its_walsender(an
     any_site.run("create table if not exists busy (id int primary key)")
     with connected(any_site) as busy, ThreadPoolExecutor(1) as threads:
         busy.execute("insert into busy values (1)")
-        making = threads.submit(any_site.create, waits=PATIENCE)
+        making = threads.submit(any_site.create)
         eventually(lambda: len(any_site.slots()) == 1)
         any_site.enforce()
         assert len(any_site.slots()) == 1
