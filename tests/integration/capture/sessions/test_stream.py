@@ -56,6 +56,13 @@ def sessions(cluster: Cluster) -> Iterator[Sessions]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is not taken for a source that does not answer."""
+    for name in ("ANSWER_SECONDS", "CONNECT_SECONDS", "LEAVE_SECONDS"):
+        monkeypatch.setattr(opening, name, int(PATIENCE))
+
+
 @pytest.fixture
 def session(sessions: Sessions) -> Iterator[Session]:
     """Of the test's own, over an empty table."""
