@@ -31,6 +31,8 @@ _WITH_GENERATED = sql.SQL("alter publication {} set (publish_generated_columns =
 _NOT_OWNED = "this user does not own it, or may not use its schema"
 _AT_ONCE = 500
 """Tables in one statement: each is locked until it commits, and the number of locks is limited."""
+LOCK_TIMEOUT = "2s"
+"""How long a statement waits for the locks of users."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ class Publisher:
     def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:
         # ONLY: without it the children of a table are added too, and a child may have no key.
         listed = sql.SQL(", ").join(sql.SQL("only {}").format(table.identifier) for table in tables.values())
-        with self._source.transaction(), queries.lock_timeout(self._source, "2s"):
+        with self._source.transaction(), queries.lock_timeout(self._source, LOCK_TIMEOUT):
             before = self._members(publication)
             self._source.execute(
                 sql.SQL("alter publication {} {} table {}").format(

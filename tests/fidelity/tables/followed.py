@@ -20,7 +20,7 @@ from pipeline.postgres import connections
 from tests.fidelity.tables.case import AtFollower, Kind, Stop
 from tests.fixtures.copying import Running
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.stage import Stage
+from tests.fixtures.stage import ARRIVAL, Stage
 from tests.fixtures.waiting import eventually
 
 _TABLES = """
@@ -56,7 +56,7 @@ class FollowerOfKinds:
 
     def settle(self, head: int) -> None:
         """Until it has all up to this seq, or has stopped for good; on the way what stops it is mended."""
-        eventually(lambda: self._settled(head))
+        eventually(lambda: self._settled(head), ARRIVAL)
 
     def _settled(self, head: int) -> None:
         found = self._found

@@ -21,6 +21,8 @@ from tests.fidelity.types.kinds import Kinds
 from tests.fidelity.types.stage import Comparing
 from tests.fixtures.api import answering
 from tests.fixtures.browsers import required
+from tests.fixtures.shuffling import move
+from tests.fixtures.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("fidelity")
 PROGRAM = Path(__file__).with_name("sequin_client.mjs")
@@ -61,6 +63,7 @@ def sent(kinds: Kinds) -> Iterator[Sent]:
         tables = [f"public.{title}" for title in cases.GROUPS]
         stage.log.execute("select pipeline.create_consumer(%s, tables => %s)", [client, tables])
     stage.replicate(*kinds.inserts(FIRST))
+    move(stage.shuffler)  # and the consumers have their items: what is written at once is in the log without it
     expected = {title: _rows(stage, title, kinds.groups[title]) for title in cases.GROUPS}
     with answering(stage.config.database, source_dsn=stage.config.source, wires=("sequin",)) as api:
         yield Sent(api.url, kinds, expected)
@@ -144,9 +147,11 @@ def test_a_client_in_python_gets_every_value(sent: Sent, monkeypatch: pytest.Mon
         expected = json.loads(sent.all())
         count, wrong = 0, []
         with httpx.Client(
-            base_url=f"{sent.url}/api/sequin_streams/python", headers={"authorization": "Bearer any"}
+            base_url=f"{sent.url}/api/sequin_streams/python",
+            headers={"authorization": "Bearer any"},
+            timeout=PATIENCE,
         ) as client:
-            while data := client.post("/receive", json={"max_batch_size": 100}, timeout=60).json()["data"]:
+            while data := client.post("/receive", json={"max_batch_size": 100}).json()["data"]:
                 for message in data:
                     record, table = message["data"]["record"], message["data"]["metadata"]["table_name"]
                     row = expected[table][str(record.pop("id"))]

@@ -30,7 +30,10 @@ from tests.fixtures.streaming import announce
 from tests.fixtures.waiting import eventually
 
 KILLS = 3
-END_CLIENTS = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pipeline client'"
+END_CLIENTS = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name = 'pipeline client' and datname = current_database()
+"""
 FOLLOWER = """
 import sys, psycopg
 from pipeline.client import EventLog

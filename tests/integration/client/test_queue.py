@@ -25,7 +25,10 @@ from tests.fixtures.waiting import eventually
 ROWS = 250
 NEVER = 600.0
 STATES = "select state, count(*), max(deliveries) from consumer_records group by state order by state"
-END_QUEUES = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pipeline queue'"
+END_QUEUES = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name = 'pipeline queue' and datname = current_database()
+"""
 DOC = (ROOT / "docs/how-to/work-off-a-queue.md").read_text()
 WORKER = """
 import sys

@@ -18,7 +18,7 @@ import pytest
 from pipeline.errors import EmbeddedPostgresError
 from pipeline.postgres.embedded import Server, wheel_bin_dir
 from tests.fixtures.postgres import Cluster, bin_dir
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[3]
 FAST = {"fsync": "off"}
@@ -199,7 +199,7 @@ def test_it_survives_an_interrupt_of_its_parents_group(server: Server) -> None:
         assert first_line(parent) == "True"
         pid = postmaster(server)
         os.killpg(parent.pid, signal.SIGINT)
-        parent.wait(10)
+        parent.wait(PATIENCE)
     assert not server.start()
     assert postmaster(server) == pid
 

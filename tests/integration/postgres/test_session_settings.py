@@ -23,10 +23,14 @@ FLOAT = "(0.1::float8 + 0.2::float8)::text"
 
 @pytest.fixture
 def hostile_dsn(database_dsn: str) -> Iterator[str]:
-    """Of a pipeline database in which all sessions begin with every hostile setting, but for those of the DSN."""
+    """Of a pipeline database in which all sessions begin with every hostile setting, but for those of the DSN.
+
+    Timeouts are longer here: ours are set once a session has begun, which may take a moment.
+    """
     with psycopg.connect(database_dsn, autocommit=True) as connection:
         name = sql.Identifier(connection.info.dbname)
-        for setting, value in HOSTILE.items():
+        for setting, given in HOSTILE.items():
+            value = "10s" if setting.endswith("_timeout") else given
             if connection.execute("select current_setting(%s, true)", [setting]).fetchone() != (None,):
                 connection.execute(
                     sql.SQL("alter database {} set {} = {}").format(name, sql.Identifier(setting), value)

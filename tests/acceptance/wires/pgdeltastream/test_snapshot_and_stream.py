@@ -115,7 +115,7 @@ def killers(server: Serving, dsn: str) -> list[Callable[[], None]]:
         with suppress(psycopg.OperationalError), psycopg.connect(dsn, autocommit=True) as source:
             source.execute(
                 "select pg_terminate_backend(active_pid) from pg_replication_slots"
-                " where slot_name like 'delta%' and active_pid is not null"
+                " where slot_name like 'delta%' and active_pid is not null and database = current_database()"
             )
 
     return [_api, _walsender]

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pipeline.config import settings
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.replicating import Replicating
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 from tests.torture.faults.proxy import Proxy
 from tests.torture.faults.traps import Trap, streamed
 
@@ -68,7 +68,7 @@ def test_the_end_alone_makes_it_whole(
             in_part = partial(eventually, lambda: found(log, STAGED_IN_PART))
             part = proxy.arm(Trap(STREAM, streamed(b"M"), in_part, when="after"))
             proxy.thaw(STREAM)
-            part.wait()
+            part.wait(PATIENCE)
             replicating.wait_for(ALL)
             source.execute("select pg_logical_emit_message(false, 'elsewhere', repeat('x', 100000))")
             (end,) = source.execute("select pg_current_wal_flush_lsn() - '0/0'").fetchone() or (0,)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import psycopg
 import pytest
 
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.errors import Unavailable
+from tests.fixtures.waiting import PATIENCE
 
 
 def test_the_next_stream_in_the_process_is_read_though_it_gets_the_number_of_a_lost_socket(source_dsn: str) -> None:
@@ -16,10 +18,11 @@ def test_the_next_stream_in_the_process_is_read_though_it_gets_the_number_of_a_l
         source.execute("create table t (id int primary key); create publication p for table t")
         for name in ("lost_stream_1", "lost_stream_2"):
             source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
-        asyncio.run(asyncio.wait_for(_follow(source_dsn, source), 20))
+        asyncio.run(asyncio.wait_for(_follow(source_dsn, source), 2 * PATIENCE))
 
 
 async def _follow(dsn: str, source: psycopg.Connection) -> None:
+    gc.collect()  # a socket of before that goes only now would leave a lower number than that of the lost one
     lost = ReplicationStream(dsn, "lost")
     lost.start("lost_stream_1", 0, ["p"])
     number = lost._connection.socket
@@ -35,7 +38,7 @@ async def _follow(dsn: str, source: psycopg.Connection) -> None:
         reading = asyncio.create_task(_until_insert(following))
         await asyncio.sleep(0.2)  # it waits by now, and has read what came with the start
         source.execute("insert into t values (1)")
-        await asyncio.wait_for(reading, 5)
+        await asyncio.wait_for(reading, PATIENCE)
     finally:
         following.close()
 

@@ -417,11 +417,12 @@ def test_a_rewritten_table_is_named_until_somebody_settles_it(stage: Altering, t
         TABLE.format("named"), FIRST.format("named"), "alter table named add b int default 5", LAST.format("named")
     )
     stage.arrive()
-    named = {table.table: table for table in stage.status().rewritten}
+    found = stage.status()
+    named = {table.table: table for table in found.rewritten}
     assert named["public.named"].columns == ["b"]
     assert named["public.named"].from_lsn is not None
     assert "--settle public.named" in named["public.named"].remedy
-    assert f"pipeline_tables_rewritten {len(named)}.0" in render(stage.status()).decode()
+    assert f"pipeline_tables_rewritten {len(named)}.0" in render(found).decode()
     stage.settle(tmp_path, "public.named")
     assert "public.named" not in {table.table for table in stage.status().rewritten}
 

@@ -56,10 +56,13 @@ def test_one_that_nobody_uses_goes(any_site: Site, caplog: pytest.LogCaptureFixt
     assert reason(any_site, made) == "nobody used it for longer than PIPELINE_SESSIONS_IDLE = 1h"
     assert any_site.slots() == {other.session.slot}
     assert (made.alive, other.alive) == (False, True)
-    said = [record for record in caplog.records if record.__dict__.get("action") == "session.ended"]
-    assert [record.__dict__["session"] for record in said] == [made.session.slot]
+
+    def said() -> list[str]:
+        return [record.__dict__["session"] for record in caplog.records if "session" in record.__dict__]
+
+    assert said() == [made.session.slot]
     any_site.enforce()
-    assert caplog.records == said
+    assert said() == [made.session.slot]
 
 
 def test_one_that_is_streamed_is_not_idle(site: Site):
@@ -81,7 +84,7 @@ def test_one_that_holds_back_too_much_goes_though_it_is_streamed(any_site: Site)
         assert "of WAL for it, and PIPELINE_SESSIONS_WAL is 100kB" in (reason(any_site, made) or "")
         assert any_site.slots() == set()
         with pytest.raises(psycopg.OperationalError):
-            eventually(lambda: ended(connection), 5)
+            eventually(lambda: ended(connection))
 
 
 def test_one_whose_slot_was_dropped_by_hand_ends(site: Site):

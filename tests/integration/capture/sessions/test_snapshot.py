@@ -16,6 +16,7 @@ from pipeline.capture.sessions import snapshot
 from pipeline.capture.sessions.page_query import Page
 from pipeline.capture.sessions.snapshot import Exported, Snapshots
 from pipeline.errors import PipelineError, Refused, SessionGone, TableRefused
+from pipeline.postgres.connections import AsyncConnection
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.session_site import Site, first_start, site_at
 from tests.fixtures.waiting import eventually
@@ -200,26 +201,29 @@ def test_any_offset_and_limit(filled: Site, exported: Exported, offset: int, lim
     assert found == "[]" if offset or not limit else len(json.loads(found)) == 30
 
 
-def test_twenty_at_once_with_errors_among_them(filled: Site, exported: Exported):
+def test_twenty_at_once_with_errors_among_them(filled: Site, exported: Exported, monkeypatch: pytest.MonkeyPatch):
+    begin, close = snapshot._Reading._begin, snapshot._Reading._close
+    at_once, most = set[snapshot._Reading](), 0
+
+    async def begin_counted(reading: snapshot._Reading) -> AsyncConnection:
+        nonlocal most
+        at_once.add(reading)
+        most = max(most, len(at_once))
+        return await begin(reading)
+
+    async def close_counted(reading: snapshot._Reading) -> None:
+        at_once.discard(reading)
+        await close(reading)
+
     async def all_at_once() -> list[str | BaseException]:
         tables = ["plain" if number % 3 else "missing" for number in range(20)]
         work = [read(filled, exported, table) for table in tables]
-        backends = asyncio.create_task(most_backends())
-        found = await asyncio.gather(*work, return_exceptions=True)
-        done.set()
-        assert 1 <= await backends <= 2 * snapshot.PAGES  # one that was closed takes a moment to go
-        return found
+        return await asyncio.gather(*work, return_exceptions=True)
 
-    async def most_backends() -> int:
-        most = 0
-        async with await psycopg.AsyncConnection.connect(filled.config.source, autocommit=True) as look:
-            while not done.is_set() or not most:
-                rows = await look.execute("select from pg_stat_activity where application_name like 'pipeline page %'")
-                most = max(most, rows.rowcount)
-        return most
-
-    done = asyncio.Event()
+    monkeypatch.setattr(snapshot._Reading, "_begin", begin_counted)
+    monkeypatch.setattr(snapshot._Reading, "_close", close_counted)
     found = run(all_at_once())
+    assert most == snapshot.PAGES  # at the source one that was closed takes a moment to go
     assert [isinstance(each, TableRefused) for each in found] == [number % 3 == 0 for number in range(20)]
     assert len({each for each in found if isinstance(each, str)}) == 1
 

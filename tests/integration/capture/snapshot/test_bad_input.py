@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline.capture.content import comparison
-from pipeline.capture.snapshot import backfills, plan
+from pipeline.capture.snapshot import backfills, plan, worker
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.operate import start_backfill
@@ -18,7 +18,7 @@ from pipeline.postgres import connections
 from tests.fixtures.postgres import unique
 from tests.fixtures.shuffling import move, shuffler, stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 STORED = "with (fillfactor = 10, autovacuum_enabled = off)"
 TABLE = f"create table t (id int primary key, note text, big text) {STORED}"
@@ -187,7 +187,10 @@ def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
         assert reading.folded("t").keys() >= reading.table("t").keys()
 
 
-def test_a_lock_is_waited_for_while_others_are_read_and_its_holder_is_named(config: Config, source_dsn: str):
+def test_a_lock_is_waited_for_while_others_are_read_and_its_holder_is_named(
+    config: Config, source_dsn: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker, "HELD_SECONDS", PATIENCE)
     with snapshotting(config, TABLE, ROWS) as reading, psycopg.connect(source_dsn, application_name="greedy") as other:
         reading.begin("t")
         reading.source.execute("create table u (id int primary key)")

@@ -112,7 +112,7 @@ def test_what_was_stored_by_another_hand_is_not_trusted(known: Captured, worker:
 
 
 def test_a_condition_has_a_time_of_its_own(known: Captured, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "CONDITION_SECONDS", 0.2)
+    monkeypatch.setattr(reader, "CONDITION_SECONDS", 0.8)
     found = begun(known, worker, "length(repeat(state, 50000000 + id)) > 5")
     stored = sources.find(known.log, None)
     assert stored is not None
@@ -121,7 +121,7 @@ def test_a_condition_has_a_time_of_its_own(known: Captured, worker: Worker, monk
     backfill = backfills.find(known.log, found.id)
     assert taken is not None and backfill is not None
     condition = worker._condition(backfill)
-    for setting, remedy in (("0", "its condition has 0.2 s; start it with another"), ("100", "raise that timeout")):
+    for setting, remedy in (("0", "its condition has 0.8 s; start it with another"), ("500", "raise that timeout")):
         worker.source.execute(f"set statement_timeout = {setting}".encode())
         with pytest.raises(TooSlow) as slow, RangeWriter(worker.staging, worker.source_id, taken) as staging:
             real.read(taken, staging, {}, condition)

@@ -9,7 +9,7 @@ import pytest
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.operate.repair import adopt
-from tests.fixtures.replicating import run
+from tests.fixtures.replicating import run, wait_until_left
 from tests.fixtures.snapshotting import snapshotting
 
 TABLE = (
@@ -41,6 +41,7 @@ def unpublished(config: Config, *changes: str) -> None:
 def test_what_was_lost_is_found(config: Config, lose: Callable[..., None]):
     with snapshotting(config, *TABLE) as reading:
         reading.finish("t")
+    wait_until_left(config)
     lose(config, *CHANGES)
     adopted = adopt.adopt(config, reread=True)
     assert adopted is not None and adopted.epoch == 1

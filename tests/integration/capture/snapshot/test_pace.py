@@ -70,7 +70,8 @@ class TwoWaits(NoStop):
 
 def test_a_worker_waits_for_a_stream_that_lags(config: Config, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pace, "LAG_ROWS", 50)
-    with snapshotting(config, TABLE) as reading:
+    staged = config.model_copy(update={"small_batches": "staged"})
+    with snapshotting(staged, TABLE) as reading:
         worker, source_id = reading.worker, stored(reading.log).id
 
         def lags() -> bool:

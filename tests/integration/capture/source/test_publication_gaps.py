@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import ReplicationStream, application_name
-from pipeline.capture.source import sources
+from pipeline.capture.source import publications, sources
 from pipeline.capture.source.publications import Publisher
 from pipeline.config import settings
 from pipeline.config.settings import Config
@@ -197,8 +197,9 @@ def test_a_change_of_our_own_that_is_cut_short_is_no_gap(
 
 
 def test_a_publisher_that_lost_its_place_half_way_is_waited_for(
-    config: Config, source: psycopg.Connection, source_dsn: str
+    config: Config, source: psycopg.Connection, source_dsn: str, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(publications, "LOCK_TIMEOUT", "60s")
     source.execute("alter table t drop constraint t_pkey")
     there, log = prepare.connect(config, name="left behind")
     ours, pipeline = prepare.connect(config, name="test")

@@ -31,7 +31,10 @@ SIZES = Sizes(events=20, long=50, relayed=10, added=10)
 """So that some hundred events are many."""
 TABLE = "create table shared (id int primary key, n int, words text)"
 ROWS = "select id, id, repeat('x', id % 30) from generate_series(1, 100) id"
-TERMINATE = b"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'reads for all%'"
+TERMINATE = b"""
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name like 'reads for all%' and datname = current_database()
+"""
 QUERY = "select * from shared order by id"
 
 

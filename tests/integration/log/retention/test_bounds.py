@@ -66,7 +66,7 @@ def test_a_partition_spans_an_eighth_of_the_retention_at_the_recent_rate(log: Ag
 
 
 def test_partitions_grow_by_steps_when_traffic_grows_and_shrink_at_once(log: AgingLog):
-    log.partitions = growing(log)
+    log.partitions = growing(log, retention=10 * KEEP)
     log.add(5)
     log.add(4)
     assert spans(log) == [10, 8 * 10]

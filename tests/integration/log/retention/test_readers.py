@@ -9,14 +9,15 @@ import psycopg
 import pytest
 
 from pipeline.log.partitions import attached
+from pipeline.log.retention import drop_partition
 from pipeline.operate import retention
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 OLD = 1.1 * KEEP
-IMPATIENT = "-c statement_timeout=2s -c lock_timeout=500ms"
-"""Whoever has to wait fails."""
+IMPATIENT = "-c statement_timeout=30s -c lock_timeout=500ms"
+"""Whoever has to wait for a lock fails."""
 
 
 @pytest.fixture(scope="module")
@@ -105,17 +106,22 @@ def test_a_reader_of_the_partition_itself_delays_only_its_drop(
 
 
 def test_the_shuffler_does_not_wait_while_a_detachment_waits(
-    log: AgingLog, reader: psycopg.Connection, database_dsn: str
+    log: AgingLog, reader: psycopg.Connection, database_dsn: str, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(drop_partition, "LOCK_TIMEOUT", (PATIENCE, PATIENCE))
+    monkeypatch.setattr(drop_partition, "STATEMENT_SECONDS", 2 * PATIENCE)
     hold(reader, "read committed")
+    waits = (
+        "select from pg_stat_activity where application_name = 'pipeline retention' and wait_event_type = 'Lock'"
+        " and datname = current_database()"
+    )
     dropping = threading.Thread(target=log.drop)
     dropping.start()
-    with psycopg.connect(database_dsn, autocommit=True) as watcher:
-        waits = (
-            "select from pg_stat_activity where application_name = 'pipeline retention' and wait_event_type = 'Lock'"
-        )
-        eventually(lambda: watcher.execute(waits).fetchone() is not None)
+    try:
+        eventually(lambda: log.connection.execute(waits).fetchone() is not None)
         write_on(database_dsn)
         read_all(database_dsn)
-    dropping.join()
-    reader.rollback()
+        assert log.connection.execute(waits).fetchone() is not None
+    finally:
+        reader.rollback()
+        dropping.join()

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from pipeline.api import http_protocol
 from pipeline.api.wires.pgdeltastream import answers
 from pipeline.api.wires.pgdeltastream.rows_response import RowsResponse
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 CHUNK = b"x" * 100_000
 
@@ -87,7 +87,7 @@ def asked(port: int, path: str, version: str = "1.1") -> socket.socket:
 
 
 def test_a_whole_one(port: int, rows: Rows) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{port}/whole")
+    answer = httpx.get(f"http://127.0.0.1:{port}/whole", timeout=PATIENCE)
     assert (answer.status_code, answer.text) == (200, "[1,2]")
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
     with asked(port, "whole", "1.0") as line:
@@ -97,7 +97,7 @@ def test_a_whole_one(port: int, rows: Rows) -> None:
 
 
 def test_an_error_before_the_first_row_is_the_answer(port: int) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{port}/early")
+    answer = httpx.get(f"http://127.0.0.1:{port}/early", timeout=PATIENCE)
     assert (answer.status_code, answer.text) == (500, '{"error":"unable to get snapshot data"}')
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
 
