@@ -74,6 +74,6 @@ def test_duckdb(lake: IcebergLake) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert done.stdout.strip() == str([(1, ROW["amount"])]), done.stderr
