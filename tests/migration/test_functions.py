@@ -76,7 +76,7 @@ def test_a_boot_with_current_functions_takes_no_lock(database_dsn: str):
     with migrations.engine(database_dsn).connect() as holder, migrations.migration_lock(holder):
         boot = threading.Thread(target=migrations.upgrade, args=[database_dsn])
         boot.start()
-        boot.join(20)
+        boot.join(120)  # one that waits for it gives up before
         assert not boot.is_alive()
 
 

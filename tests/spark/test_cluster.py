@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark_sequin_events.dsn import without_password
 from tests.fixtures import spark
 from tests.fixtures.background import BackgroundThread
-from tests.fixtures.postgres import Cluster, free_port
+from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import ROOT
 from tests.fixtures.standalone import Standalone, running
 from tests.fixtures.waiting import eventually
@@ -271,9 +271,11 @@ def test_yarn_without_its_configuration_is_named(cluster: Cluster) -> None:
 def test_a_master_that_does_not_answer_is_named_at_once(cluster: Cluster) -> None:
     with export_kills.log_on(cluster) as log:
         log.grow(10)
-        master = f"spark://127.0.0.1:{free_port()}"
-        exporter = Exporter(log, master=master)
-        assert exporter.end() == 1
+        with socket.socket() as bound:  # that nobody else takes the port, and nobody listens there
+            bound.bind(("127.0.0.1", 0))
+            master = f"spark://127.0.0.1:{bound.getsockname()[1]}"
+            exporter = Exporter(log, master=master)
+            assert exporter.end() == 1
         reason = exporter.said[-1]["reason"]
         assert f"the Spark master {master} does not answer: Connection refused" in reason
         assert "PIPELINE_SPARK_MASTER" in reason

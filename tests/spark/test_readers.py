@@ -27,6 +27,14 @@ ROWS = 4000
 RANGES = 4
 READ, CHANGED = 2000, 200
 """Rows that were there before; half as many of those that change are updated, the others deleted."""
+HELD = """
+    create function public.held() returns trigger language plpgsql as
+        $$ begin perform pg_advisory_xact_lock_shared(815); return new; end $$;
+    create trigger held before insert on pipeline.exports for each row
+        when (new.after_seq > 0) execute function public.held();
+    select pg_advisory_lock(815)
+"""
+"""The export goes on behind its first range once the lock is free."""
 ORDERS = "insert into shop.orders select n, n / 100.0, to_timestamp(n) from generate_series({}, {}) as n"
 
 
@@ -55,12 +63,14 @@ def seen(pipeline: Pipeline, spark: SparkSession) -> dict[str, list[list[int]]]:
     command += ["--master", "local[1]", "--range-rows", str(ROWS // RANGES)]
     environment = {**os.environ, "PIPELINE_DATABASE_DSN": pipeline.dsn}
     found: dict[str, list[list[int]]] = defaultdict(list)
+    pipeline.log.execute(HELD)
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as export:
         try:
-            eventually(lambda: any(pipeline.folder.glob("changes/shop.orders/date=*/*.parquet")), timeout=100)
+            eventually(lambda: any(pipeline.folder.glob("changes/shop.orders/date=*/*.parquet")), timeout=200)
             for reader in itertools.cycle(READERS):
                 running = export.poll() is None
                 found[reader].append(read("Changes", reader, pipeline.folder, spark)["seq"].to_pylist())
+                pipeline.log.execute("select pg_advisory_unlock_all()")
                 if not running and len(found) == len(READERS) and reader == READERS[-1]:
                     break
         finally:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from lake import cluster
 from lake.states.side_by_side import Begun, Job, side_by_side
+from tests.fixtures.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -37,7 +38,7 @@ def test_what_more_tasks_than_may_return_is_in_their_order(spark: SparkSession) 
 
 
 def test_jobs_run_beside_each_other_on_sessions_of_their_own(spark: SparkSession) -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=120)
     here = threading.get_ident()
     begun_on: list[int] = []
     waiting: deque[Begun[tuple[int, str]]] = deque()
@@ -73,12 +74,16 @@ def test_jobs_run_beside_each_other_on_sessions_of_their_own(spark: SparkSession
 def test_whoever_ends_before_the_jobs_ends_them(spark: SparkSession) -> None:
     begun = threading.Event()
 
+    def wait_until_it_runs() -> None:
+        eventually(spark.sparkContext.statusTracker().getActiveJobsIds)
+        begun.set()
+
     def begin(number: int) -> Job[int]:
         def job(session: SparkSession) -> int:
             if number == 0:
-                begun.wait(30)
+                assert begun.wait(PATIENCE)
                 return 0
-            threading.Timer(0.5, begun.set).start()
+            threading.Thread(target=wait_until_it_runs).start()
             session.sparkContext.parallelize([600], 1).foreach(time.sleep)
             return number
 

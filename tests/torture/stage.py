@@ -146,7 +146,7 @@ class Stage:
             self.witness.look()
             return self.witness.last > self.before
 
-        eventually(seen, timeout=10)
+        eventually(seen)
 
     def see_all(self) -> None:
         """The witness has been given everything that was committed at the source."""

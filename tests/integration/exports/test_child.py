@@ -84,9 +84,12 @@ def test_why_it_failed(run: Callable[..., Any], code: str, reason: str) -> None:
 
 
 def test_a_script_that_takes_too_long_ends_with_all_it_started(run: Callable[..., Any]) -> None:
-    events: list[Event] = []
-    with pytest.raises(ExportFailed, match=r"took longer than 2 s; raise PIPELINE_EXPORT_TIMEOUT"):
-        run(STUBBORN + "time.sleep(600)", seconds=2, events=events)
+    for seconds in (2, 20, 100):  # where the machine is busy, it takes a while to begin
+        events: list[Event] = []
+        with pytest.raises(ExportFailed, match=rf"took longer than {seconds} s; raise PIPELINE_EXPORT_TIMEOUT"):
+            run(STUBBORN + "time.sleep(600)", seconds=seconds, events=events)
+        if events:
+            break
     assert_gone(events)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def test_who_reads_keeps_what_was_replaced(lake: IcebergLake) -> None:
 
 
 def test_a_day_that_goes_on_is_merged_by_the_hour(lake: IcebergLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    today = datetime.now(UTC).date().isoformat()
+    today = (datetime.now(UTC) + timedelta(hours=12)).date().isoformat()  # so that it does not end meanwhile
     fill(lake, 4, day=today)
     assert compact(lake) == [], "none has waited for an hour"
     hours_ago(lake)

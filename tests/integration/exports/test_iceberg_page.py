@@ -74,6 +74,7 @@ def test_duckdb(lake: IcebergLake) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
-    assert done.stdout.strip() == str([(1, ROW["amount"])]), done.stderr
+    # Before its own last line DuckDB prints how far it is, where that takes long.
+    assert done.stdout.splitlines()[-1:] == [str([(1, ROW["amount"])])], done.stderr

@@ -202,7 +202,7 @@ def test_a_database_that_cannot_hold_every_text_is_a_warning(adding: Adding, fol
         [warning] = adding.add(make_conninfo(follower_dsn, dbname=name)).warnings
         assert f"database {name} is encoded in LATIN1, which cannot hold every text" in warning
     finally:
-        run(follower_dsn, f"drop database {name}")
+        run(follower_dsn, f"drop database {name} with (force)")
 
 
 def test_a_database_that_is_read_only(adding: Adding, follower_dsn: str) -> None:

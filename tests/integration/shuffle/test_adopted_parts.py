@@ -46,6 +46,10 @@ def made(cluster: Cluster) -> Iterator[Staged]:
 def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Iterator[Staged]:
     """One transaction is in the log, and another worker is to read from BEGINS to ENDS."""
     monkeypatch.setattr(part_writer, "LOOK_EVERY", 0.01)
+    # Of a shuffler that has no turn for a while nobody thinks that it does nothing, or that it is at work for long.
+    for name in ("DRAIN_STALLED", "DRAIN_LONGEST"):
+        monkeypatch.setattr(runs, name, 60.0)
+    monkeypatch.setattr(runs, "LOCK_TIMEOUT", "set local lock_timeout = '60s'")
     made.connection.execute("delete from pipeline.replication_progress where worker > 0")
     made.connection.execute("delete from pipeline.catchup_parts")
     made.reset()

@@ -149,7 +149,7 @@ def test_counts_and_newest_seqs_are_kept_for_each_table(routed: Routed) -> None:
     progress = routed.log.execute("select last_seq, events, committed_at from pipeline.shuffle_progress").fetchone()
     newest = routed.rows(GONE, "committed_at")[-1][0]
     assert progress == (2, 6, newest)
-    heard = [json.loads(note.payload) for note in routed.log.notifies(timeout=5, stop_after=3)]
+    heard = [json.loads(note.payload) for note in routed.log.notifies(timeout=60, stop_after=3)]
     assert {(note["table"], note["seq"]) for note in heard} == {(str(each), 2) for each in (DEFAULT, AUDIT, GONE)}
 
 

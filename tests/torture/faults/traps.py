@@ -11,7 +11,7 @@ from typing import Literal
 from tests.torture.faults import wire
 from tests.torture.faults.wire import Message
 
-FIRE_TIMEOUT = 20.0
+FIRE_TIMEOUT = 60.0
 """Seconds that `Trap.wait` gives a trap: a point that is never reached is no test."""
 ACT_TIMEOUT = 60.0
 

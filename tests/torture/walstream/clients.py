@@ -56,7 +56,7 @@ class Client(threading.Thread):
             "/plugin.PluginService/Session", pb.ClientMessage.SerializeToString, pb.ServerMessage.FromString
         )(_requests(acks))
         until = time.monotonic() + (self._random.uniform(0.3, self._life) if self._life < 1e6 else self._life)
-        threading.Thread(target=self._end_at, args=(until, call), daemon=True).start()
+        threading.Thread(target=self._end_at, args=(until, given, call), daemon=True).start()
         try:
             for message in call:
                 self._take(given, message, acks)
@@ -65,10 +65,11 @@ class Client(threading.Thread):
             acks.put(None)
             call.cancel()
 
-    def _end_at(self, until: float, call: Any) -> None:
-        """It dies, whatever it is doing."""
+    def _end_at(self, until: float, given: Given, call: Any) -> None:
+        """It dies, whatever it is doing; the server learns of that now, and not once a frozen one looks up."""
         while time.monotonic() < until and not self.stopped.is_set():
             time.sleep(0.05)
+        given.ended_at = given.ended_at or time.monotonic()
         call.cancel()
 
     def _take(self, given: Given, message: pb.ServerMessage, acks: queue.Queue[int | None]) -> None:

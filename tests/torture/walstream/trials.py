@@ -130,7 +130,7 @@ class Round:
                     )
             elif what != "nothing":
                 self._role.send_signal(signal.SIGKILL if what == "kill" else signal.SIGTERM)
-                self._role.wait(20)
+                self._role.wait(120)
                 self._start()
 
     def _end_all(self) -> None:
@@ -142,7 +142,7 @@ class Round:
     def _end_role(self) -> None:
         assert self._role is not None
         self._role.kill()
-        self._role.wait(20)
+        self._role.wait(120)
 
     def _write(self) -> None:
         """Transactions of one row, of some, and large ones, as the shuffler adds them."""

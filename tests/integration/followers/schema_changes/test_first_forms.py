@@ -89,17 +89,18 @@ def altered(*changes: tuple[Changed, str], also: str = "") -> Iterator[None]:
     """
     changed, _ = changes[0]
     made = changed.made
-    with psycopg.connect(changed.stage.config.source) as holder, made.running():
+    with psycopg.connect(changed.stage.config.source) as holder:
         for each, _ in changes:
             holder.execute(each.named("insert into $t values (3, 'a3', 'b3', 'n3')").encode())
         holder.execute(also.encode())
         holds = f"pid {holder.info.backend_pid} "
-        eventually(lambda: any(holds in (table.reason or "") for table in made.found.table_states))
-        for each, ddl in changes:
-            holder.execute(each.named(ddl).encode())
-        assert made.copies() == {}
-        holder.commit()
-        yield
+        with made.running():
+            eventually(lambda: any(holds in (table.reason or "") for table in made.found.table_states))
+            for each, ddl in changes:
+                holder.execute(each.named(ddl).encode())
+            assert made.copies() == {}
+            holder.commit()
+            yield
 
 
 def keys(connection: psycopg.Connection, table: str) -> list[str]:

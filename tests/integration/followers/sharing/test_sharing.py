@@ -26,6 +26,7 @@ from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.following import Follower, drain, follower
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
+from tests.fixtures.waiting import eventually
 
 SIZES = Sizes(events=20, long=50, relayed=10, added=10)
 """So that some hundred events are many."""
@@ -148,6 +149,8 @@ def test_the_log_is_read_once_for_all(stage: Stage, three: Followers):
 def test_one_that_is_alone_has_nobody_read_for_it(stage: Stage, three: Followers):
     for line in three.lines[1:]:
         line.close()
+    # Who serves them sees that a moment later.
+    eventually(lambda: [each.readers for each in three.reading._streams.values()] == [1])
     three.alone()
     change(stage, 2)
     stage.arrive()

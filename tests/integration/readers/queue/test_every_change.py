@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -21,6 +21,7 @@ from tests.fixtures.staged import (
     create,
     delete,
     insert,
+    listening,
     message,
     read,
     staging_of,
@@ -375,13 +376,7 @@ def test_max_unacknowledged_is_exact(staged: Staged):
 
 
 def test_who_listens_is_told_when_there_is_something(staged: Staged, client: Client):
-    with psycopg.connect(staged.dsn, autocommit=True) as listener:
-        listener.execute("listen pipeline_consumers")
-
-        def told(act: Callable[[], Any]) -> bool:
-            act()
-            return [note.payload for note in listener.notifies(timeout=0.3, stop_after=1)] == ["c"]
-
+    with listening(staged) as told:
         assert told(lambda: staged.moved(insert("t", id=1)))
         items = client.receive()
         assert not told(lambda: staged.moved(update("t", id=1))), "it waits behind what is out"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any
 
 import psycopg
 import pytest
@@ -19,6 +18,7 @@ from tests.fixtures.staged import (
     create,
     delete,
     insert,
+    listening,
     message,
     staging_of,
     truncate,
@@ -256,13 +256,7 @@ def check_role(staged: Staged, role: str) -> None:
 
 def test_who_listens_is_told_when_there_may_be_something(staged: Staged):
     client = create(staged.connection, group_by=["g"])
-    with psycopg.connect(staged.dsn, autocommit=True) as listener:
-        listener.execute("listen pipeline_consumers")
-
-        def told(act: Callable[[], Any]) -> bool:
-            act()
-            return [note.payload for note in listener.notifies(timeout=0.3, stop_after=1)] == ["c"]
-
+    with listening(staged) as told:
         assert told(lambda: staged.moved(insert("t", id=1, g=1)))
         assert told(lambda: client.nack(*client.receive(), delay="0"))
         items = client.receive()
@@ -279,7 +273,5 @@ def test_who_waits_behind_a_truncate_is_told_when_it_is_settled(staged: Staged, 
     client = create(staged.connection, collapse=collapse)
     staged.moved(truncate("t"), insert("t", id=1))
     (emptied,) = client.receive()
-    with psycopg.connect(staged.dsn, autocommit=True) as listener:
-        listener.execute("listen pipeline_consumers")
-        client.ack(emptied)
-        assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["c"]
+    with listening(staged) as told:
+        assert told(lambda: client.ack(emptied))
