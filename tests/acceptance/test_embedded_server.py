@@ -39,8 +39,8 @@ def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
 
     pid = int((postgres.data / "postmaster.pid").read_text().split()[0])
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: insert(postgres, 2), timeout=30, errors=(psycopg.Error,))
-    eventually(lambda: events(postgres) == ["1", "2"], timeout=30, errors=(psycopg.Error,))
+    eventually(lambda: insert(postgres, 2), errors=(psycopg.Error,))
+    eventually(lambda: events(postgres) == ["1", "2"], errors=(psycopg.Error,))
     serving.wait_ready()
     assert serving.stop() == 0
     assert not postgres.running()

@@ -15,8 +15,8 @@ from tests.fixtures.processes import alive, children
 from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.waiting import eventually
 
-GONE_WITHIN = 5.0
-"""Seconds after its supervisor's end."""
+GONE_WITHIN = 20.0
+"""Seconds after its supervisor's end: a quarter of that, where the machine has one."""
 ROLES = {"snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc"}
 
 
@@ -34,6 +34,17 @@ def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int) -
         assert [row[0] for row in rows] == list(range(1, numbers[-1] + 1))
 
     eventually(once_in_order)
+
+
+def all_of_them(server: Serving) -> dict[str, int]:
+    """Role to pid, once each runs: some come a moment after it is ready."""
+
+    def found() -> dict[str, int]:
+        now = server.children()
+        assert set(now) == ROLES | {"fork server"}
+        return now
+
+    return eventually(found)
 
 
 def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
@@ -56,12 +67,11 @@ def test_roles_end_with_their_fork_server_and_the_next_forks_them_again(
 ):
     server = serve()
     arrive(source, log, 1, 2)
-    first = server.children()
-    assert set(first) == ROLES | {"fork server"}
+    first = all_of_them(server)
     os.kill(first["fork server"], number)
     arrive(source, log, 3, 4)
     eventually(lambda: not any(alive(pid) for pid in first.values()))
-    eventually(lambda: set(server.children()) == ROLES | {"fork server"})
+    all_of_them(server)
     server.wait_ready()
     arrive(source, log, 5, 6)
     eventually(lambda: one_holder_each(server, log))
@@ -74,7 +84,7 @@ def test_a_role_comes_back_as_a_fork_of_the_fork_server(
 ):
     server = serve()
     arrive(source, log, 1)
-    first = server.children()
+    first = all_of_them(server)
     os.kill(first["replication"], signal.SIGKILL)
     arrive(source, log, 2)
     again = server.child_pid("replication")
@@ -82,7 +92,7 @@ def test_a_role_comes_back_as_a_fork_of_the_fork_server(
     assert again in children(first["fork server"])
     assert mapped(again) == mapped(first["fork server"]), "the same libraries at the same addresses"
     assert "replication was killed by signal 9; starts again" in server.log()
-    assert server.children() == {**first, "replication": again}
+    assert all_of_them(server) == {**first, "replication": again}
 
 
 def mapped(pid: int) -> set[str]:
@@ -94,8 +104,7 @@ def mapped(pid: int) -> set[str]:
 def test_what_forks_has_one_thread_and_no_connections(serve: Callable[..., Serving]):
     """Whatever the roles have imported."""
     server = serve()
-    eventually(lambda: set(server.children()) == ROLES | {"fork server"})
-    fork_server = server.children()["fork server"]
+    fork_server = all_of_them(server)["fork server"]
     seen = psutil.Process(fork_server)
     assert seen.num_threads() == 1
     assert len(seen.net_connections("all")) == 3 + len(ROLES), "its line and each role's, and the pair that wakes it"
@@ -117,7 +126,7 @@ def test_a_stop_of_the_whole_process_group_drains(serve: Callable[..., Serving])
         server = serve()
         pids = server.children()
         os.killpg(server.process.pid, number)
-        assert server.process.wait(40) == 0
+        assert server.process.wait(120) == 0
         assert not any(alive(pid) for pid in pids.values())
         assert "killed" not in server.log()
         assert "Traceback" not in server.log()

@@ -56,7 +56,7 @@ def test_ended_once_there_is_a_plan(stage: CatchingUp, end: Callable[[CatchingUp
         if end is not cut_off:
             assert stage.planned() == plan
     if end is stop:
-        assert server.process.wait(60) == 0
+        assert server.process.wait(120) == 0
     if end is not cut_off:
         stage.serve()
     stage.caught_up()

@@ -46,7 +46,7 @@ class Served:
             server.wait_ready()
             for number in ids:
                 self.source.execute("insert into orders values (%s)", [number])
-            eventually(lambda: self.has_arrived(*ids), timeout=40)
+            eventually(lambda: self.has_arrived(*ids))
             eventually(self.indexed)
             assert self.run("status")
             server.stop()

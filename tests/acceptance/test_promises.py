@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +16,23 @@ from pipeline.postgres.embedded import Server
 from tests.fixtures import test_decoding
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.data_directories import prepare
+from tests.fixtures.lagging import stopped
 from tests.fixtures.postgres import SETTINGS, free_port, unique
 from tests.fixtures.server import ROOT, Serving, run_command
 from tests.fixtures.waiting import eventually
 
 HALF_STAGED = 80_000
+HOLD = """
+create function pipeline.held() returns trigger language plpgsql as
+    $$ begin perform pg_advisory_xact_lock_shared(815); return new; end $$;
+create trigger held before update on pipeline.replication_progress for each row
+    when (old.open_changes > 0) execute function pipeline.held()
+"""
+"""Of a transaction of which something is staged, no more is."""
+HELD = """
+    select pid from pg_locks join pg_database d on d.oid = database
+    where locktype = 'advisory' and not granted and datname = current_database()
+"""
 BLOCKED_CHANGES = 40
 AN_LSN = re.compile(r"[0-9A-F]+/[0-9A-F]+")
 CONFIRMED = "select confirmed_flush_lsn - '0/0' from pg_replication_slots where slot_name = %s"
@@ -68,18 +78,19 @@ def keys_in_log(log: psycopg.Connection) -> list[tuple[int, int]]:
     return [(lsn, idx) for lsn, idx in log.execute(query)]
 
 
-def kill_before_confirming(source: psycopg.Connection, log: psycopg.Connection, server: Serving, slot: str) -> None:
-    """Kill all of it at a moment when something is in the log that is not confirmed."""
+def killed_before_confirming(source: psycopg.Connection, log: psycopg.Connection, server: Serving, slot: str) -> bool:
+    """Kill all of it while it is written to; whether something was in the log then that was not confirmed."""
+
+    def ahead() -> bool:
+        at = confirmed(source, slot)
+        return len(keys := keys_in_log(log)) > 100 and keys[-1][0] > at
+
     with Writer(source.info.dsn):
-
-        def ahead() -> bool:
-            at = confirmed(source, slot)
-            return len(keys := keys_in_log(log)) > 100 and keys[-1][0] > at
-
         eventually(ahead)
         server.close()
     active = "select active_pid from pg_replication_slots where slot_name = %s"
     eventually(lambda: source.execute(active, [slot]).fetchone() == (None,))
+    return ahead()  # it may have confirmed just before it was killed
 
 
 class Writer(BackgroundThread):
@@ -91,7 +102,7 @@ class Writer(BackgroundThread):
 
     def work(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as source:
-            key = 0
+            (key,) = source.execute("select coalesce(max(id), 0) from t").fetchone() or (0,)
             while not self.stopped.wait(0.004):
                 key += 1
                 source.execute("insert into t values (%s), (%s)", [key, -key])
@@ -100,8 +111,8 @@ class Writer(BackgroundThread):
 def test_replayed_transactions_are_in_the_log_once(
     source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving], slot_name: str
 ):
-    server = serve(publication="p")
-    kill_before_confirming(source, log, server, slot_name)
+    while not killed_before_confirming(source, log, serve(publication="p"), slot_name):
+        continue
     before, again = keys_in_log(log), resent(source, slot_name, "p,p_keyless")
     twice = set(before) & set(again)
     assert twice
@@ -114,17 +125,20 @@ def test_commit_idx_counts_what_is_published_also_after_a_kill_inside_of_the_tra
     source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):
     source.execute("create table other (id int primary key)")
+    log.execute(HOLD)
     server = serve(tables="public.t")
+    log.execute("select pg_advisory_lock(815)")
     source.execute(f"""
         do $$ begin for n in 1..10 loop
             insert into other values (n);
             insert into t select i * 10 + n from generate_series(1, {HALF_STAGED // 10}) i;
         end loop; end $$
     """)
-    eventually(
-        lambda: log.execute("select from pipeline.replication_progress where open_changes > 0").fetchone() is not None
-    )
+    eventually(lambda: log.execute(HELD).rowcount == 1)
     server.close()
+    log.execute(f"select pg_terminate_backend(pid) from ({HELD}) held")
+    eventually(lambda: log.execute(HELD).rowcount == 0)
+    log.execute("drop trigger held on pipeline.replication_progress; select pg_advisory_unlock(815)")
     staged = log.execute("select commit_lsn, commit_idx, record_pk from wal_events order by commit_idx").fetchall()
     assert 0 < len(staged) < HALF_STAGED
     serve(tables="public.t")
@@ -193,11 +207,13 @@ def test_a_lost_slot_is_reported(
     source_dsn = source_that_keeps_little_wal.dsn("shop")
     server = serve(source_dsn=source_dsn)
     worker = server.child_pid("replication")
-    with psycopg.connect(source_dsn, autocommit=True) as source:
-        os.kill(worker, signal.SIGSTOP)
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as source,
+        stopped(server.process.pid),  # which would start it again for its silence
+        stopped(worker),
+    ):
         lose(source, slot_name)
-        os.kill(worker, signal.SIGCONT)
-    assert server.process.wait(40) == 1
+    assert server.process.wait(120) == 1
     names_it = [line for line in server.log().splitlines() if slot_name in line and AN_LSN.search(line)]
     assert names_it, server.log()
     settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": slot_name}

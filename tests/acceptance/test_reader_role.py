@@ -82,7 +82,7 @@ def test_a_reader_sees_the_events_and_hears_of_new_ones(
         reader.execute("listen sequin_events")
         log.add(3 * PARTITION)
         owner.execute("notify sequin_events, 'there'")
-        assert [notify.payload for notify in reader.notifies(timeout=10, stop_after=1)] == ["there"]
+        assert [notify.payload for notify in reader.notifies(timeout=60, stop_after=1)] == ["there"]
         assert reader.execute("select count(*) from sequin_events").fetchone() == (3 * PARTITION,)
         log.add(3 * PARTITION)
         assert reader.execute("select max(seq) from sequin_events").fetchone() == (6 * PARTITION,), "new partitions too"

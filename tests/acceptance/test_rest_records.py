@@ -36,7 +36,7 @@ class Queue:
         self.server = server
         self.source = source
         self.path = f"/v1/consumers/{name}"
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=70)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=120)
         self.pool = ThreadPoolExecutor()
         source.execute(sql.SQL("create table {} (id int primary key, state text)").format(sql.Identifier(name)))
         self.name = name
@@ -99,7 +99,7 @@ def queue(open_queue: Callable[..., Queue]) -> Queue:
 def test_a_queue_from_its_first_item_to_its_last(queue: Queue) -> None:
     waiting = queue.receiving(wait=60)
     queue.order(1, SECRET)
-    [item] = waiting.result(20).json()["data"]
+    [item] = waiting.result(90).json()["data"]
     assert (item["record_pk"], item["action"], item["record"]["state"]) == ("1", "insert", SECRET)
     assert queue.receive() == []
     assert (queue.show()["pending"], queue.show()["in_flight"]) == (0, 1)
@@ -131,7 +131,7 @@ def test_every_change_is_an_item_where_that_is_asked_for(open_queue: Callable[..
     eventually(lambda: queue.show()["pending"] == 1)
     waiting = queue.receiving(wait=60, max=10)
     assert queue.settle("ack", first) == 1
-    [second] = waiting.result(20).json()["data"]
+    [second] = waiting.result(90).json()["data"]
     assert [(each["action"], each["record"]["state"]) for each in (first, second)] == [
         ("insert", "new"),
         ("update", "paid"),
@@ -155,7 +155,7 @@ def test_pause_resume_reset(queue: Queue) -> None:
     eventually(lambda: queue.show()["pending"] == 1)
     assert not waiting.done()
     assert queue.post("/resume").json()["state"] == "active"
-    assert [item["record_pk"] for item in waiting.result(20).json()["data"]] == ["2"]
+    assert [item["record_pk"] for item in waiting.result(90).json()["data"]] == ["2"]
     assert queue.post("/reset", start="beginning").status_code == 200
     eventually(lambda: queue.show()["pending"] == 2)
     assert [item["record_pk"] for item in queue.receive(max=10)] == ["1", "2"]
@@ -190,7 +190,7 @@ def test_nothing_is_handed_to_a_client_that_has_gone(queue: Queue) -> None:
     with socket.create_connection(("127.0.0.1", queue.server.port)) as line:
         line.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
         waiting = queue.receiving(wait=0.2)  # answered after the other has begun to wait
-        assert waiting.result(20).json() == {"data": []}
+        assert waiting.result(90).json() == {"data": []}
     queue.order(1)
     [item] = queue.receive(wait=60)
     assert item["deliveries"] == 1
@@ -243,5 +243,5 @@ def test_last_stopping_the_server_ends_a_long_poll(queue: Queue) -> None:
     stopped = time.monotonic()
     assert queue.server.stop() == 0
     assert time.monotonic() - stopped < wait
-    for answer in (*(each.result(1) for each in waiting), events.result(1)):
+    for answer in (*(each.result(60) for each in waiting), events.result(60)):
         assert (answer.status_code, answer.json()["data"]) == (200, [])

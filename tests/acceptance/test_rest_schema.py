@@ -41,7 +41,7 @@ def test_every_answer_is_as_described(
 def ask(server: Serving, method: str, path: str, **more: object) -> httpx.Response:
     headers = {"authorization": f"Bearer {TOKEN}"}
     where = f"http://127.0.0.1:{server.port}{path}"
-    return httpx.request(method, where, headers=headers, timeout=10, **more)  # type: ignore[arg-type]
+    return httpx.request(method, where, headers=headers, timeout=60, **more)  # type: ignore[arg-type]
 
 
 def schemathesis(server: Serving, seconds: int, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -39,7 +39,7 @@ def _locked(key: bytes) -> bytes:
 
 def test_https(serve: Callable[..., Serving], files: Path) -> None:
     server = serve(http_certificate=files / "cert.pem", http_key=files / "key.pem", wait=False)
-    with httpx.Client(verify=ssl.create_default_context(cafile=files / "ca.pem")) as client:
+    with httpx.Client(verify=ssl.create_default_context(cafile=files / "ca.pem"), timeout=60) as client:
         where = f"https://localhost:{server.port}"
         eventually(lambda: client.get(f"{where}/readyz").status_code == 200, timeout=60, errors=(httpx.TransportError,))
         assert client.get(f"{where}/v1/consumers").json() == {"data": []}

@@ -98,7 +98,7 @@ def server(source: psycopg.Connection, shared: Shared, page: Page) -> Serving:
     started = shared.serve(api_token=TOKEN, http_origins=page.origin)
     for name in ("python", "node", "chromium"):
         body = {"name": name, "kind": "cursor", "start": "beginning"}
-        answer = httpx.post(f"http://127.0.0.1:{started.port}/v1/consumers", json=body, headers=HEADERS)
+        answer = httpx.post(f"http://127.0.0.1:{started.port}/v1/consumers", json=body, headers=HEADERS, timeout=60)
         assert answer.status_code == 201, answer.text
     return started
 

@@ -124,7 +124,7 @@ def test_what_is_staged_while_the_shuffler_is_looking_is_drained_too(
         eventually(lambda: not alive(replication))
         os.kill(shuffle, signal.SIGTERM)  # as the server is about to
         holder.rollback()
-        assert server.process.wait(40) == 0
+        assert server.process.wait(120) == 0
         has_all(log, 1, 2)
 
 

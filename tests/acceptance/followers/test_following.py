@@ -122,7 +122,7 @@ def test_a_server_that_is_stopped_during_a_copy_goes_on_with_it(following: Follo
         following.command("add", "reports", "--dsn", follower_dsn, "--schema", "exists")
         [finished] = eventually(lambda: copies(following.there))
         os.kill(following.server.process.pid, signal.SIGINT)
-        assert following.server.process.wait(40) == 0
+        assert following.server.process.wait(120) == 0
         holder.rollback()
     write(following.source, 100)
     following.server = following.start(snapshot="never")

@@ -165,4 +165,4 @@ def test_watchers_are_told_when_the_server_leaves_and_a_standby_serves_the_log(p
         assert [change.record for change in transaction.changes] == ['{"id": 1}']
         standby.process.terminate()
         assert next(watching) == "NOT_SERVING"
-        assert standby.process.wait(40) == 0
+        assert standby.process.wait(120) == 0

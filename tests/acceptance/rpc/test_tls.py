@@ -64,7 +64,7 @@ def test_it_speaks_nothing_else(place: Place) -> None:
     with Client(place.address, TOKEN, wait=False) as client:
         assert client.ended()[0] == grpc.StatusCode.UNAVAILABLE
     with Connection(place.port) as connection:
-        assert connection.ended.wait(20), "HTTP/2 without TLS"
+        assert connection.ended.wait(60), "HTTP/2 without TLS"
     with pytest.raises(httpx.TransportError):
         httpx.get(f"http://127.0.0.1:{place.port}/", timeout=20)
     stranger = grpc.ssl_channel_credentials(trustme.CA().cert_pem.bytes())
@@ -92,4 +92,4 @@ def test_a_second_server_serves_plaintext_clients_of_walstream(place: Place) -> 
         second.process.terminate()
         status, words = client.ended()
         assert (status, words) == (grpc.StatusCode.UNAVAILABLE, "the server is stopping; call again")
-    assert second.process.wait(40) == 0
+    assert second.process.wait(120) == 0

@@ -178,7 +178,7 @@ def test_a_paused_cursor_is_given_nothing_until_it_is_resumed(reading: Api) -> N
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(reading.get, "/v1/events", consumer="c", wait=30, limit=1)
         reading.post("/v1/consumers/c/resume")
-        assert seqs(waiting.result(10).json()) == [1]
+        assert seqs(waiting.result(60).json()) == [1]
 
 
 @pytest.mark.parametrize(("name", "status"), [("nobody", 404), ("queue", 409)])

@@ -12,6 +12,7 @@ import pytest
 from pipeline.operate import readiness
 from pipeline.postgres import role_locks
 from tests.fixtures.api import Api, answering
+from tests.fixtures.waiting import eventually
 
 ROLES = ("replication", "shuffle")
 
@@ -42,7 +43,7 @@ def ready(api: Api) -> tuple[int, float]:
 
 def test_a_source_that_is_frozen(database_dsn: str, source_dsn: str, silent: str) -> None:
     with answering(database_dsn, source_dsn=source_dsn) as api, running(database_dsn, "test:1"):
-        assert ready(api) == (200, 1.0)
+        eventually(lambda: ready(api) == (200, 1.0))  # a look has two seconds
     with answering(database_dsn, source_dsn=silent) as api, running(database_dsn, "test:1"):
         assert ready(api) == (503, 0.0)
         assert "source" in api.get("/readyz").json()["reasons"][0]
@@ -52,7 +53,11 @@ def test_a_standby(database_dsn: str, source_dsn: str) -> None:
     with answering(database_dsn, source_dsn=source_dsn) as api, running(database_dsn, "elsewhere:1"):
         assert ready(api) == (503, 0.0)
         roles = ("api", "replication", "shuffle", "schedule")
-        assert [api.get("/readyz", role=role).status_code for role in roles] == [200, 200, 200, 503]
+
+        def by_role() -> None:
+            assert [api.get("/readyz", role=role).status_code for role in roles] == [200, 200, 200, 503]
+
+        eventually(by_role)
         assert api.get("/readyz", role="writer").status_code == 422
         assert api.get("/healthz").status_code == 200
 

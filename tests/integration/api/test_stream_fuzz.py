@@ -43,7 +43,7 @@ class Vandal:
         self._random = random.Random(seed)
 
     def connect(self, path: str, *, key: bool = True) -> socket.socket:
-        line = socket.create_connection(("127.0.0.1", self._port), timeout=5)
+        line = socket.create_connection(("127.0.0.1", self._port), timeout=60)
         headers = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade"]
         if key:
             headers += ["Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}"]
@@ -109,7 +109,7 @@ def test_broken_frames_crash_nothing_and_others_are_served_all_along(
     with caplog.at_level(logging.WARNING), api.stream("well") as client:
         client.next()
         until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
+        while time.monotonic() < until or acts < 100:
             for _ in range(20):
                 vandal.act()
             acts += 20
@@ -117,7 +117,6 @@ def test_broken_frames_crash_nothing_and_others_are_served_all_along(
             announce(log)
             client.read_to(last)
     assert client.seqs == list(range(301, last + 1))
-    assert acts >= 100
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

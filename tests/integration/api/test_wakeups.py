@@ -32,7 +32,7 @@ def within(database_dsn: str) -> Callable[[Test], None]:
 async def listening(wakeups: Wakeups) -> AsyncIterator[Wakeups]:
     with wakeups.for_consumer("first") as subscription:
         task = asyncio.create_task(wakeups.run())
-        assert await subscription.wait(20)  # whoever was there before it listened is woken
+        assert await subscription.wait(60)  # whoever was there before it listened is woken
     try:
         yield wakeups
     finally:
@@ -45,13 +45,13 @@ def test_each_hears_its_own(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
         with wakeups.for_consumer("a") as a, wakeups.for_consumer("b") as b, wakeups.for_events("b") as events:
             log.execute("notify pipeline_consumers, 'a'")
-            assert await a.wait(20)
+            assert await a.wait(60)
             assert not await b.wait(0)
             assert not await events.wait(0)
             log.execute("notify pipeline_consumers, 'b'")
-            assert await b.wait(20) and await events.wait(20)
+            assert await b.wait(60) and await events.wait(60)
             log.execute("""notify sequin_events, '{"table": "public.sequin_events", "seq": 1}'""")
-            assert await events.wait(20)
+            assert await events.wait(60)
             assert not await a.wait(0)
 
     within(test)
@@ -62,7 +62,7 @@ def test_another_events_table_is_not_ours(within: Callable[[Test], None]) -> Non
         with wakeups.for_events() as events, wakeups.for_consumer("after") as after:
             log.execute("""notify sequin_events, '{"table": "public.others", "seq": 1}'""")
             log.execute("notify pipeline_consumers, 'after'")
-            assert await after.wait(20)
+            assert await after.wait(60)
             assert not await events.wait(0)
 
     within(test)
@@ -72,7 +72,7 @@ def test_what_comes_before_the_wait_is_not_missed(within: Callable[[Test], None]
     async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
         with wakeups.for_consumer("a") as early, wakeups.for_consumer("a") as late:
             log.execute("notify pipeline_consumers, 'a'")
-            assert await early.wait(20)
+            assert await early.wait(60)
             assert await late.wait(0)
             assert not await late.wait(0)
 
@@ -86,9 +86,9 @@ def test_all_are_woken_when_the_connection_was_cut(within: Callable[[Test], None
                 "select pg_terminate_backend(pid) from pg_stat_activity"
                 " where application_name = 'pipeline wakeup' and datname = current_database()"
             )
-            assert await a.wait(20) and await events.wait(20)
+            assert await a.wait(60) and await events.wait(60)
             eventually(lambda: log.execute("notify pipeline_consumers, 'a'") is not None)
-            assert await a.wait(20)
+            assert await a.wait(60)
 
     within(test)
 

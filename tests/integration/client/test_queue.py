@@ -111,7 +111,7 @@ def test_who_waits_is_woken_by_a_notification(staged: Staged, monkeypatch: pytes
 
 def test_what_was_taken_ahead_is_given_back_as_if_it_had_never_been_delivered(staged: Staged):
     client = fill(staged, max_deliveries=1)
-    with Queue(staged.dsn, "c") as queue:
+    with Queue(staged.dsn, "c", ahead=10) as queue:  # whatever the pace of the first two
         first, second = next(queue), next(queue)
         assert states(staged)[1][:2] == ("delivered", 10)
         first.ack()
@@ -144,14 +144,28 @@ def test_an_item_that_changes_while_it_is_held_comes_again(staged: Staged):
     assert [state for state, *_ in states(staged)] == ["delivered"]
 
 
-def test_what_is_held_is_made_longer_while_the_program_comes_and_else_given_back(staged: Staged):
+def test_what_is_held_is_made_longer_while_the_program_comes_and_else_given_back(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+):
     fill(staged, 5)
-    latest = "select max(visible_at) from consumer_records"
+    ask, until = pump.Pump._ask, list[Any]()
+
+    async def latest(connection: Any) -> Any:
+        return await (await connection.execute("select max(visible_at) from consumer_records")).fetchone()
+
+    async def noted(of: pump.Pump, connection: Any, name: str, **values: Any) -> Any:
+        if name != "extend_items":
+            return await ask(of, connection, name, **values)
+        until.append(await latest(connection))
+        found = await ask(of, connection, name, **values)
+        until.append(await latest(connection))
+        return found
+
+    monkeypatch.setattr(pump.Pump, "_ask", noted)
     with Queue(staged.dsn, "c", visibility=2) as queue:
         item = next(queue)
-        (first,) = staged.connection.execute(latest).fetchall()[0]
-        longer = "select from consumer_records where visible_at > %s"
-        eventually(lambda: staged.connection.execute(longer, [first]).fetchone() is not None)
+        eventually(lambda: len(until) > 1)
+        assert until[0] < until[1]
         eventually(lambda: [row[:2] for row in states(staged)] == [("available", 4), ("delivered", 1)])
         item.ack()
         assert sorted(next(queue).record_pk for _ in range(4)) == ["1", "2", "3", "4"]
@@ -265,18 +279,22 @@ def test_arguments_that_cannot_be(wrong: dict[str, Any]):
 def test_workers_of_groups_get_each_group_in_order(staged: Staged):
     fill(staged, 70, group_by=["g"])
     handled: list[Item] = []
+    queues = [Queue(staged.dsn, "c") for _ in range(3)]
 
-    def work() -> None:
-        with Queue(staged.dsn, "c", wait=1) as queue:
+    def work(queue: Queue) -> None:
+        with queue:
             for item in queue:
                 with item:
                     handled.append(item)
+                if len(handled) == 70:
+                    for each in queues:
+                        each.stop()
 
-    workers = [threading.Thread(target=work) for _ in range(3)]
+    workers = [threading.Thread(target=work, args=(queue,), daemon=True) for queue in queues]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(120)
     assert states(staged) == []
     for group in range(7):
         assert [item.record["id"] for item in handled if item.record["g"] == group] == [*range(group, 70, 7)]

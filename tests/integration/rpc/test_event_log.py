@@ -293,7 +293,7 @@ def test_at_its_end_every_call_is_told(log: psycopg.Connection, dsn: str) -> Non
             call.initial_metadata()
         began = time.monotonic()
         rpc.stop()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20, "it waits for no client"
         for call in calls:
             with refused(grpc.StatusCode.UNAVAILABLE, "the server is stopping"):
                 list(call)

@@ -44,7 +44,7 @@ def test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on
         line.ack(acknowledged)
         rough.reaches(slot, acknowledged)
         rough.postgres.stop(mode)  # type: ignore[arg-type]
-        code, reason = line.closed(5)
+        code, reason = line.closed()
         assert code == 1012, (code, reason)
     down = refusal(rough.client, slot)
     assert down[0] == 1012, down
@@ -76,7 +76,7 @@ def test_an_invalidated_slot_is_refused_as_gone(rough: Rough) -> None:
 
         eventually(lost)
         rough.run("alter system reset max_slot_wal_keep_size", "select pg_reload_conf()")
-        code, reason = line.closed(10)
+        code, reason = line.closed()
         assert code in (1012, 4410), (code, reason)
     for slot in (idle, streaming):
         code, reason = refusal(rough.client, slot)
@@ -146,7 +146,7 @@ def _not_away(rough: Rough, slot: str) -> tuple[int, str]:
 def test_a_dropped_publication_is_said_and_loses_nothing_that_was_there(rough: Rough) -> None:
     slot = rough.client.init()
     rough.run("drop publication pipeline, pipeline_keyless", "insert into t values (1100)")
-    code, reason = refusal(rough.client, slot, 10)
+    code, reason = refusal(rough.client, slot)
     assert code == 4410, (code, reason)
     assert "publication" in reason
     assert rough.server.get("/healthz").status_code == 200

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import httpx
+import psycopg
 import pytest
 
 from tests.fixtures.delta_stream import Client, reaches, refusal, values
@@ -66,7 +67,7 @@ def test_a_killed_server_leaves_its_sessions_to_the_others(
         place.source.execute(f"insert into {table} values (10)".encode())
         frame = line.next()
         os.kill(other.child_pid("api"), signal.SIGKILL)
-        assert line.closed(10)[0] in (1006, 1012)
+        assert line.closed()[0] in (1006, 1012)
     for name in (slot, unread):
         with place.client.again(name) as line:
             assert line.next() == frame, "nothing was acknowledged"
@@ -81,8 +82,8 @@ def test_a_server_that_stops_says_so(place: Place, other: Serving, second: Clien
         place.source.execute(f"insert into {table} values (15)".encode())
         frame = line.next()
         other.process.terminate()
-        assert line.closed(10) == (1012, "the server is stopping; connect again")
-    assert other.process.wait(40) == 0
+        assert line.closed() == (1012, "the server is stopping; connect again")
+    assert other.process.wait(120) == 0
     with place.client.again(slot) as line:
         assert line.next() == frame
 
@@ -102,7 +103,7 @@ def test_a_slot_that_is_dropped_by_hand_is_said_to_be_gone(place: Place, table: 
         def drop() -> None:
             place.source.execute("select pg_drop_replication_slot(%s)", [busy])
 
-        eventually(drop, 10, (Exception,))
-        assert line.closed(10)[0] in (1012, 4410)
+        eventually(drop, errors=(psycopg.errors.ObjectInUse,))
+        assert line.closed()[0] in (1012, 4410)
     assert refusal(place.client, busy)[0] == 4410
     assert place.client.page(table, slotName=idle).status_code in (500, 503)

@@ -43,13 +43,13 @@ def test_logical_replication_websocket(place: Place, table: str) -> None:
         assert frame["change"][0]["kind"] == "insert"
         assert frame["change"][0]["columnvalues"][1] == "name4"
         line.ack(frame["nextlsn"])
-        eventually(lambda: confirmed(place.source, slot) == frame["nextlsn"], 1)
+        eventually(lambda: confirmed(place.source, slot) == frame["nextlsn"])
         place.source.execute(f"update {table} set name = 'name5' where name = 'name4'".encode())
         frame = line.next()
         assert frame["change"][0]["kind"] == "update"
         assert frame["change"][0]["columnvalues"][1] == "name5"
         line.ack(frame["nextlsn"])
-        eventually(lambda: confirmed(place.source, slot) == frame["nextlsn"], 1)
+        eventually(lambda: confirmed(place.source, slot) == frame["nextlsn"])
         line.line.close(1000)
         with pytest.raises(ConnectionClosed) as closed:
             line.line.recv(1)

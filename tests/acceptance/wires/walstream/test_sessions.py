@@ -39,7 +39,7 @@ def test_headers_come_before_any_event(place: Place) -> None:
     with Connection(place.port) as connection:
         began = time.monotonic()
         call = connection.call()
-        assert call.connected.wait(20)
+        assert call.connected.wait(60)
         assert (call.headers[":status"], call.headers["content-type"]) == ("200", "application/grpc")
         assert not call.messages
         assert time.monotonic() - began < 10, "grpcio's own way is to wait for the first message"
@@ -53,7 +53,7 @@ def test_pings_are_answered_on_an_idle_session(place: Place) -> None:
     """By default grpcio ends the connection at the fifth, as too many."""
     with Connection(place.port) as connection:
         call = connection.call()
-        assert call.connected.wait(20)
+        assert call.connected.wait(60)
         for number in range(1, 26):
             connection.ping()
             answered(connection, number)
@@ -88,7 +88,7 @@ def test_a_client_that_closes_its_side_goes_on_receiving(place: Place) -> None:
     with Connection(place.port) as connection:
         call = connection.call()
         connection.send(call.stream, b"", end=True)
-        assert call.connected.wait(20)
+        assert call.connected.wait(60)
         place.run(f"insert into {table} values (1)")
         eventually(lambda: table.encode() in b"".join(call.messages))
         assert not call.done.is_set()
