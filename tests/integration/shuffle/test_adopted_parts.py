@@ -127,7 +127,7 @@ def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(log: Stag
         assert len(log.connection.execute(WAITING).fetchall()) == 2
         await parts.end_first()
         old.append(reader(log))
-        await parts.shuffling(parts.second.backlog.finish())  # type: ignore[union-attr]
+        await parts.shuffling(parts.part.finish())
         await parts.second.append(batch(log, 62_000, 30), durable=False)
         await parts.shuffling(parts.part.finish())
         assert (parts.second.position, parts.given_up) == (62_001, 0)
