@@ -202,28 +202,32 @@ def test_a_snapshot_of_between_two_segments_has_a_prefix_of_the_log(log: Staged)
         connection.close()
 
 
-def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them(log: Staged):
-    """All that is staged is waited for before a run begins; else that reader would see what comes behind it alone."""
+def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them(
+    log: Staged, monkeypatch: pytest.MonkeyPatch
+):
+    """No run begins before all that is staged is in the log; else that reader would see what comes behind it alone."""
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)
     log.commit(insert("orders", id="2"))
-    old = reader(log)
-    stop = threading.Event()
     shuffler = log.shuffler()
+    old = []
 
     async def does(writer: Writer, backlog: BacklogWriter) -> None:
-        adopting = asyncio.create_task(writer.append(batch(log, 10_000, 10), durable=False))
-        await asyncio.sleep(0.1)
-        assert not adopting.done()
-        await asyncio.to_thread(move, shuffler)
-        await adopting
+        await writer.append(batch(log, 10_000, 10), durable=False)
         await backlog.finish()
+        assert waiting(log) == []
+        old.append(reader(log))
+        await asyncio.to_thread(move, shuffler)
+        await writer.append(batch(log, 20_000, 10), durable=False)
+        await backlog.finish()
+        assert len(waiting(log)) == 1
 
     writing(log, does)
     move(shuffler)
-    stop.set()
-    assert seen(old) == []
-    assert events(log) == [(200, 0), *places((10_000, 10))]
+    assert [seen(connection) for connection in old] == [[]]
+    assert events(log) == [(200, 0), *places((10_000, 10), (20_000, 10))]
     assert ways(log) == {"adopt": 10}
-    old.close()
+    for connection in old:
+        connection.close()
 
 
 def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pytest.MonkeyPatch):
