@@ -63,11 +63,15 @@ _DURABLE = """
 """
 """What we have committed must not be taken back by a crash; how far it is replicated by then is the owner's choice."""
 
+_FIRST = ("statement_timeout", "jit")
+"""Set before the query for all: compiled, that one may take longer than a role's timeout, and none of ours begins."""
+
 
 def statement(settings: Mapping[str, str]) -> str:
     """The query that sets them for the rest of the session; what an older server does not know is left out."""
+    first = "".join(f"set {name} = '{settings[name]}'; " for name in _FIRST if name in settings)
     calls = (
         f"case when current_setting('{name}', true) is not null then set_config('{name}', '{value}', false) end"
         for name, value in settings.items()
     )
-    return f"select {', '.join(calls)}, {_DURABLE.strip()}"
+    return f"{first}select {', '.join(calls)}, {_DURABLE.strip()}"

@@ -35,6 +35,7 @@ class Drain:
     `from_active`: the clock from the moment the slot is read, whatever `seconds` is. `warm`: changes a second over the
     second half, for a contender that has to warm up. `slots`: how many were read at once. `digest`: the same for two
     logs that say the same in the same order. `wal`: bytes that the server of the pipeline database wrote.
+    `adopted`: the share of changes that became partitions.
     """
 
     seconds: float
@@ -45,6 +46,7 @@ class Drain:
     slots: int = 1
     digest: str = ""
     wal: float = 0.0
+    adopted: float = 0.0
 
 
 class Pipeline:
@@ -60,7 +62,7 @@ class Pipeline:
         digested: bool = False,
         beside: Callable[[PipelineServer], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """`beside`: what holds from before the slot is read."""
+        """`beside`: what holds from before the slot is read until all is visible."""
         self._settings = OF_A_BACKLOG | dict(settings or {})
         self._databases = databases
         self._digested = digested
@@ -71,19 +73,20 @@ class Pipeline:
             serve(cluster, slot, settings=self._settings, databases=self._databases) as server,
             cluster.connect(SOURCE_DATABASE) as source,
             server.databases.connect(DATABASE) as database,
-            self._beside(server),
         ):
-            server.wait_active(source)
-            started, wal = time.monotonic(), _position(database)
-            with Usage(server) as usage:
-                wait_for_events(server, database, backlog.changes)
-                seconds = time.monotonic() - started
-                cpu = usage.cpu()
-            wal = _position(database) - wal
+            with self._beside(server):
+                server.wait_active(source)
+                started, wal = time.monotonic(), _position(database)
+                with Usage(server) as usage:
+                    wait_for_events(server, database, backlog.changes)
+                    seconds = time.monotonic() - started
+                    cpu = usage.cpu()
+                wal = _position(database) - wal
             _verify(database, backlog)
             server.require_steady()
             digest = _digest(database) if self._digested else ""
-        return Drain(seconds, seconds, None, usage.megabytes(), cpu, usage.most(WALSENDER), digest, wal)
+            adopted = _adopted(database) / backlog.changes
+        return Drain(seconds, seconds, None, usage.megabytes(), cpu, usage.most(WALSENDER), digest, wal, adopted)
 
 
 def wait_for_events(server: PipelineServer, database: Connection, changes: int) -> None:
@@ -123,6 +126,12 @@ def _position(database: Connection) -> float:
     row = database.execute("select pg_current_wal_insert_lsn() - '0/0'").fetchone()
     assert row is not None
     return float(row[0])
+
+
+def _adopted(database: Connection) -> int:
+    row = database.execute("select coalesce(sum(changes), 0)::int from pipeline.ways where way = 'adopt'").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _digest(database: Connection) -> str:

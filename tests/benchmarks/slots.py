@@ -24,10 +24,10 @@ from tests.fixtures.processes import title
 
 NAME, PLOT = "slots", "catch-up-slots.svg"
 SLOTS = (1, 2, 4, 8)
-ADOPTING = {"PIPELINE_ADOPT_THRESHOLD": "16MB"}
-"""Else one backend moves what all of them have read."""
+ADOPTING = {"PIPELINE_ADOPT_THRESHOLD": "4MB"}
+"""Else one backend moves what all of them have read. So little that an eighth of this backlog is worth a partition."""
 SHARE = 1 / 20
-SIZE = 0.2
+SIZE = 0.5
 """Of the backlog that `catchup` drains on whole cores."""
 
 
@@ -66,6 +66,7 @@ def _add(found: dict[int, list[Drain]], changes: int, figures: Table) -> None:
     figures.add(NAME, "logs compared with the first of one slot, all equal", [sum(map(len, found.values())) - 1])
     for slots, drains in found.items():
         figures.add(NAME, f"at most {slots}: changes/s", [changes / drain.seconds for drain in drains])
+        figures.add(NAME, f"at most {slots}: share adopted", [drain.adopted for drain in drains], "{:.2f}")
         if slots > 1:
             figures.add(NAME, f"at most {slots}: read at once", [drain.slots for drain in drains])
             figures.add(NAME, f"at most {slots} ÷ 1, changes/s", _times(drains, found[1]), "{:.2f}")

@@ -22,7 +22,7 @@ from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import record_key
-from pipeline.wal.encoding import RowEncoder
+from pipeline.wal.encoding import BOOL, RowEncoder
 from pipeline.wal.messages import Value
 
 Key = tuple[str, ...]
@@ -239,9 +239,12 @@ class LogState:
         }
 
     def _key(self, texts: Sequence[str | None], record_pk: str) -> Key:
-        """A parked event has its key in record_pk alone."""
+        """A parked event has its key in record_pk alone, and so has one of an earlier epoch under its former names."""
         known = tuple(text for text in texts if text is not None)
-        return known if len(known) == len(texts) else record_key.parts(record_pk, len(texts))
+        if len(known) == len(texts):
+            return known
+        parts = zip(self._table.key, record_key.parts(record_pk, len(texts)), strict=False)
+        return tuple(text[:1] if column.base_type_oid == BOOL else text for column, text in parts)
 
     def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, Row]:
         """Of these rows what the log says of them as of a snapshot, where it has them; as `sums`."""

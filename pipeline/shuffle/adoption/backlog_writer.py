@@ -6,21 +6,19 @@ import logging
 import time
 from collections.abc import Callable
 
-import psycopg
 from psycopg import AsyncConnection
-from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from pipeline.errors import ReadAgain
 from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import event_rows, poison
+from pipeline.shuffle import event_rows
 from pipeline.shuffle.adoption import batch_parts
 from pipeline.shuffle.adoption import run as runs
 from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
+from pipeline.shuffle.adoption.segment_writer import SegmentWriter
 from pipeline.shuffle.adoption.sizes import SETTLE_AFTER, Sizes
-from pipeline.shuffle.event_maker import Ask, EventMaker
+from pipeline.shuffle.event_maker import Ask
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
 
@@ -29,8 +27,8 @@ logger = logging.getLogger(__name__)
 _PACKAGE = "shuffle.adoption"
 
 
-class BacklogWriter:
-    """Takes batches of a backlog into segments; the writer of staging asks it first, and stages what it does not take.
+class BacklogWriter(SegmentWriter):
+    """Takes batches of a backlog, in runs.
 
     `behind`: bytes of WAL that the source is ahead of the worker, None where that is not known.
     """
@@ -43,39 +41,10 @@ class BacklogWriter:
         sizes: Sizes,
         behind: Callable[[], int | None],
     ) -> None:
-        self._connection = connection
-        self._writer = writer
-        self._table, self._sizes, self._behind = table, sizes, behind
-        self._maker = EventMaker(writer.source)
-        self._run: Run | None = None
-        self._segment: Segment | None = None
-        self._begun: int | None = None
-        """The transaction of which a part is staged as ever, and more is to come."""
+        super().__init__(connection, writer, table, sizes)
+        self._behind = behind
         self._not_before: int | None = None
         self._pause = self._pause_until = 0.0
-        self._taken_at = 0.0
-        self._last_lsn = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
-        return self._segment is not None
-
-    async def takes(self, batch: Batch) -> Batch | None:
-        """Add the batch to a segment, perhaps a new one. Returns what of it is to be staged; no segment is open then.
-
-        Raises ReadAgain when what was taken of a transaction has to be staged after all, and Fenced.
-        """
-        try:
-            rest = await self._take(batch)
-        except psycopg.Error as error:
-            raise await self._failed(error, batch.last_lsn) from error
-        if rest is None:
-            self._taken_at = time.monotonic()
-        else:
-            await self._leave_run()
-            self._begun = rest.open_lsn if rest.open_lsn in (rest.last_lsn, self._begun) else None
-        return rest
 
     async def settle(self) -> None:
         """End the segment if the backlog has ended: nothing came for a while."""
@@ -85,17 +54,21 @@ class BacklogWriter:
 
     async def finish(self) -> None:
         """End the segment at its last whole transaction: of what comes after that nothing is stored."""
-        try:
+        async with self._refusing():
             if self._segment is not None:
                 await self._segment.back()
-                await self._commit(self._segment)
+                await self._store(self._segment)
             await self._leave_run()
-        except psycopg.Error as error:
-            raise await self._failed(error, self._last_lsn) from error
 
     async def _take(self, batch: Batch) -> Batch | None:
+        rest = await self._take_into_run(batch)
+        if rest is not None:
+            await self._leave_run()
+        return rest
+
+    async def _take_into_run(self, batch: Batch) -> Batch | None:
         if self._segment is not None and not self._segment.is_inside and self._is_near():
-            await self._commit(self._segment)
+            await self._store(self._segment)
             return batch
         if (begun := await self._run_of(batch)) is None:
             return batch
@@ -118,68 +91,37 @@ class BacklogWriter:
             whole = found[0]
             if await self._add(run, whole, events[: len(whole.rows)]):
                 rest = found[1]
-        await self._give_up(rest)
+        if self._segment is not None:
+            await self._store_before(self._segment, rest.first_lsn)
         return rest
 
     async def _add(self, run: Run, part: Batch, events: list[bytes]) -> bool:
         """Add a part of a batch; False when the run has come to its end before it."""
         if not run.goes_on:
             return False
-        if (segment := self._segment) is None:
-            segment = self._segment = Segment(self._connection, self._table, run, self._sizes.largest)
-            await segment.begin()
-        self._last_lsn = part.last_lsn
+        segment = self._segment or await self._open(run, self._sizes.largest)
         await segment.add(part, events)
         if not segment.is_inside and segment.rows >= self._sizes.full(run.events):
-            await self._commit(segment)
+            await self._store(segment)
         return True
 
-    async def _give_up(self, batch: Batch) -> None:
-        """A change is for the shuffler only: what is whole is committed, what there is of its transaction is not."""
-        if (segment := self._segment) is None:
-            return
-        begun = segment.is_inside
-        await segment.back()
-        await self._commit(segment)
-        if begun:
-            await self._leave_run(batch.first_lsn)
-            raise ReadAgain("a transaction has changes that only the shuffler can write: it is read again and staged")
+    async def _attaches(self, segment: Segment) -> bool:
+        return self._sizes.is_worth(segment.rows, segment.run.events)
 
-    async def _commit(self, segment: Segment) -> None:
-        """End the segment, and with it the run if it was not worth a partition."""
-        if not segment.rows:
-            self._segment = None
-            await segment.abandon()
-            return
-        run = segment.run
-        worth = self._sizes.is_worth(segment.rows, run.events)
-        position = await segment.commit(attaches=worth)
-        self._segment = None
-        if position is None:
-            raise self._writer.fenced()
-        self._writer.position = max(self._writer.position, position)
-        run.events += segment.rows
-        run.goes_on = run.goes_on and worth
-        self._pause = 0.0 if worth else self._sizes.pause(self._pause)
+    def _stored(self, segment: Segment, *, attaches: bool) -> None:
+        """The run ends with what was not worth a partition."""
+        segment.run.goes_on = segment.run.goes_on and attaches
+        self._pause = 0.0 if attaches else self._sizes.pause(self._pause)
         self._pause_until = time.monotonic() + self._pause
-        told = {"action": "adoption.filled", "rows": segment.rows, "run": run.number, "attaches": worth}
-        logger.debug("a segment is filled", extra=told)
+
+    async def _stage(self, until: int) -> None:
+        await self._leave_run(until)
 
     async def _leave_run(self, not_before: int = 0) -> None:
         if (ended := self._run) is None:
             return
         self._run, self._not_before = None, max(self._not_before or 0, not_before)
         await runs.end(self._connection, ended, not_before)
-
-    async def _failed(self, error: psycopg.Error, lsn: int) -> Exception:
-        """What to raise. Where the server refuses a row, the segment is read again, and staged up to `lsn`."""
-        if self._connection.info.transaction_status == TransactionStatus.UNKNOWN or not poison.is_poison(error):
-            return error
-        if self._segment is not None:
-            await self._segment.abandon()
-            self._segment = None
-        await self._leave_run(lsn)
-        return ReadAgain(f"a change cannot be written: {poison.cause_of(error)}; what came with it is staged")
 
     async def _run_of(self, batch: Batch) -> tuple[Run, list[bytes]] | None:
         """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""

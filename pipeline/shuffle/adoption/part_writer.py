@@ -14,19 +14,17 @@ from contextlib import suppress
 
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from pipeline.errors import ReadAgain
 from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import literals, statement
-from pipeline.shuffle import poison
 from pipeline.shuffle.adoption import batch_parts
 from pipeline.shuffle.adoption import run as runs
 from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
+from pipeline.shuffle.adoption.segment_writer import SegmentWriter
 from pipeline.shuffle.adoption.sizes import FEWEST, SETTLE_AFTER, Sizes
-from pipeline.shuffle.event_maker import EventMaker
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
 
@@ -39,8 +37,8 @@ STOPPING_LONGEST = 3.0
 _PACKAGE = "shuffle.adoption"
 
 
-class PartWriter:
-    """Takes batches of a part; the writer of staging asks it first, and stages what it does not take."""
+class PartWriter(SegmentWriter):
+    """Takes batches of a part, stored from its turn on."""
 
     def __init__(
         self,
@@ -56,36 +54,10 @@ class PartWriter:
 
         `stopping`: whether its turn is not to be waited for.
         """
-        self._connection, self._writer = connection, writer
-        self._table, self._sizes = table, sizes
+        super().__init__(connection, writer, table, sizes)
         self._first_seq, self._give_up, self._stopping = first_seq, give_up, stopping
-        self._maker = EventMaker(writer.source)
-        self._run: Run | None = None
-        self._segment: Segment | None = None
-        self._begun: int | None = None
-        """The transaction of which a part is staged as ever, and more is to come."""
         self._left = False
-        self._taken_at = self._look_at = 0.0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
-        return self._segment is not None
-
-    async def takes(self, batch: Batch) -> Batch | None:
-        """Add the batch to the segment. Returns what of it is to be staged; no segment is open then.
-
-        Raises ReadAgain when what was taken has to be staged after all, and Fenced.
-        """
-        try:
-            rest = await self._take(batch)
-        except psycopg.Error as error:
-            raise await self._failed(error) from error
-        if rest is None:
-            self._taken_at = time.monotonic()
-        else:
-            self._begun = rest.open_lsn if rest.open_lsn in (rest.last_lsn, self._begun) else None
-        return rest
+        self._look_at = 0.0
 
     async def settle(self) -> None:
         """Store what it has, if nothing came for a while and it is the part's turn."""
@@ -93,19 +65,15 @@ class PartWriter:
         if segment is None or segment.is_inside or now < max(self._taken_at + SETTLE_AFTER, self._look_at):
             return
         self._look_at = now + LOOK_EVERY
-        try:
+        async with self._refusing():
             if await self._is_reached(segment):
                 await self._store(segment)
-        except psycopg.Error as error:
-            raise await self._failed(error) from error
 
     async def finish(self) -> None:
         """Store its whole transactions, once it is the part's turn. Raises ReadAgain when that is not waited for."""
         if (segment := self._segment) is not None:
-            try:
+            async with self._refusing():
                 await self._finish(segment)
-            except psycopg.Error as error:
-                raise await self._failed(error) from error
 
     async def _finish(self, segment: Segment) -> None:
         await segment.back()
@@ -119,7 +87,7 @@ class PartWriter:
     async def _take(self, batch: Batch) -> Batch | None:
         if self._segment is None and (self._left or not batch.rows or batch.ends_staged or self._begun is not None):
             return batch
-        segment = self._segment or await self._open()
+        segment = self._segment or await self._open(self._run or await self._begin(), FEWEST)
         events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.ask)
         if batch.places_range or len(events) < len(batch.rows):
             return await self._take_before(segment, batch, events)
@@ -133,21 +101,18 @@ class PartWriter:
             await self._store(segment)
         return None
 
-    async def _open(self) -> Segment:
-        if (run := self._run) is None:
-            values = {**runs.values_of(self._writer, self._table), "first_seq": self._first_seq}
-            ((epoch, events, first_seq),) = await OpenCopy(self._connection).execute(
-                statement(_PACKAGE, "begin_part") % literals(**values)
-            )
-            seq, of_log, rows = (int(number or b"") for number in (first_seq, epoch, events))
-            writer = self._writer
-            run = self._run = Run(writer.source, writer.generation, 0, seq, of_log, rows, worker=writer.worker)
-            told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
-            logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
-        segment = Segment(self._connection, self._table, run, FEWEST)
-        await segment.begin()
-        self._segment = segment
-        return segment
+    async def _begin(self) -> Run:
+        """What its segments belong to; no run of the log's yet."""
+        writer = self._writer
+        values = {**runs.values_of(writer, self._table), "first_seq": self._first_seq}
+        ((epoch, events, first_seq),) = await OpenCopy(self._connection).execute(
+            statement(_PACKAGE, "begin_part") % literals(**values)
+        )
+        seq, of_log, rows = (int(number or b"") for number in (first_seq, epoch, events))
+        run = self._run = Run(writer.source, writer.generation, 0, seq, of_log, rows, worker=writer.worker)
+        told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
+        logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
+        return run
 
     async def _take_before(self, segment: Segment, batch: Batch, events: list[bytes]) -> Batch:
         """A row is for the shuffler only: take the whole transactions before it, and store them; returns the rest.
@@ -165,29 +130,18 @@ class PartWriter:
         if events and (found := batch_parts.before(batch, len(events))) is not None:
             await segment.add(found[0], events[: len(found[0].rows)])
             rest = found[1]
-        begun = segment.is_inside
-        await segment.back()
-        await self._store(segment)
-        if begun:
-            await self._give_up()
-            raise ReadAgain("a transaction has changes that only the shuffler can write: it is read again and staged")
+        await self._store_before(segment, rest.first_lsn)
         return rest
 
-    async def _store(self, segment: Segment) -> None:
-        """It is the part's turn: commit what there is, behind all that is in the log."""
-        if not segment.rows:
-            await self._abandon()
-            return
-        attaches = self._sizes.is_worth(segment.rows, segment.run.events) and await self._begin_run(segment)
-        position = await segment.commit(attaches=attaches)
-        self._segment = None
-        if position is None:
-            raise self._writer.fenced()
-        self._writer.position = max(self._writer.position, position)
-        segment.run.events += segment.rows
+    async def _attaches(self, segment: Segment) -> bool:
+        return self._sizes.is_worth(segment.rows, segment.run.events) and await self._begin_run(segment)
+
+    def _stored(self, segment: Segment, *, attaches: bool) -> None:
         self._left = not attaches
-        told = {"action": "adoption.filled", "rows": segment.rows, "part": segment.run.worker, "attaches": attaches}
-        logger.debug("a segment of a part is filled", extra=told)
+
+    async def _stage(self, until: int) -> None:
+        """All of the part."""
+        await self._give_up()
 
     async def _begin_run(self, segment: Segment) -> bool:
         """Whether its seqs come next, all before it being in the log: then a run begins with it, and ends with it.
@@ -217,19 +171,6 @@ class PartWriter:
     async def _is_reached(self, segment: Segment) -> bool:
         values = literals(source=self._writer.source, worker=self._writer.worker)
         return bool(await segment.ask(statement(_PACKAGE, "is_reached") % values))
-
-    async def _failed(self, error: psycopg.Error) -> Exception:
-        """What to raise. Where the server refuses a row, the part is read again, and staged."""
-        if self._connection.info.transaction_status == TransactionStatus.UNKNOWN or not poison.is_poison(error):
-            return error
-        await self._abandon()
-        await self._give_up()
-        return ReadAgain(f"a change cannot be written: {poison.cause_of(error)}; its part is read again and staged")
-
-    async def _abandon(self) -> None:
-        if (segment := self._segment) is not None:
-            self._segment = None
-            await segment.abandon()
 
 
 def attach(

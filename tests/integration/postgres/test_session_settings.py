@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -15,6 +17,7 @@ from pipeline.client import EventLog
 from pipeline.postgres import connections, session_settings
 from pipeline.wal.encoding import SESSION_SETTINGS
 from pyspark_sequin_events import catalog
+from tests.fixtures.postgres import Cluster
 from tests.torture.plan.hostile import HOSTILE
 
 KNOWN = "select name, setting from pg_settings where name = any(%s) order by name"
@@ -62,6 +65,15 @@ def test_what_we_commit_is_durable(database_dsn: str, given: str, becomes: str) 
             assert ours.execute("show synchronous_commit").fetchone() == (becomes,)
 
 
+def test_no_session_begins_with_a_statement_that_is_compiled(clusters: Callable[[int], Cluster]) -> None:
+    """On a busy machine that takes longer than a role's statement_timeout may be, each time: then nothing starts."""
+    with clusters(15).database("settings") as database:
+        dsn = make_conninfo(database, options="-c jit_above_cost=0")
+        with psycopg.connect(dsn) as plain, connections.connect(dsn, "pipeline database") as ours:
+            plain.execute("select 1")
+            assert [_has_compiler(connection) for connection in (plain, ours)] == [True, False]
+
+
 def test_an_event_log_reads_as_always(hostile_dsn: str) -> None:
     assert EventLog(hostile_dsn).read(after=0) == []
 
@@ -72,6 +84,10 @@ def test_so_do_the_sessions_of_spark(hostile_dsn: str, as_uri: bool) -> None:
     with catalog.connect(dsn) as connection:
         [row] = catalog.rows(connection, f"select current_setting('DateStyle') as style, {FLOAT} as float")
         assert row == {"style": "ISO, DMY", "float": "0.30000000000000004"}
+
+
+def _has_compiler(connection: psycopg.Connection[Any]) -> bool:
+    return "llvmjit" in Path(f"/proc/{connection.info.backend_pid}/maps").read_text("utf-8")
 
 
 def _as_shown(settings: dict[str, str]) -> dict[str, str]:

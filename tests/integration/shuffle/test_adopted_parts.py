@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import psycopg
 import pytest
 
 from pipeline.errors import Fenced, ReadAgain
+from pipeline.log import partitions
 from pipeline.log.table import DEFAULT
 from pipeline.shuffle.adoption import part_seqs, part_writer
 from pipeline.shuffle.adoption import run as runs
@@ -131,7 +133,7 @@ def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(log: Stag
         assert len(log.connection.execute(WAITING).fetchall()) == 2
         await parts.end_first()
         old.append(reader(log))
-        await parts.shuffling(parts.second.backlog.finish())  # type: ignore[union-attr]
+        await parts.shuffling(parts.part.finish())
         await parts.second.append(batch(log, 62_000, 30), durable=False)
         await parts.shuffling(parts.part.finish())
         assert (parts.second.position, parts.given_up) == (62_001, 0)
@@ -157,6 +159,16 @@ def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(log: Staged):
     log.shuffle()
     assert log.connection.execute(EVENTS).fetchall() == places((60_000, 12), (61_000, 12), (62_000, 12))
     assert ways(log) == {"adopt": 36}
+
+
+def test_no_part_can_reach_the_seqs_of_the_next_one(log: Staged):
+    """However small its changes are, and though what is moved before the next one gets seqs behind it."""
+    begins = [0, 0, 5 * 10**9, 5 * 10**9 + 160]
+    seqs = part_seqs.reserve(log.connection, log.source, DEFAULT, begins)
+    for (one, seq), (other, following) in pairwise(zip(begins, seqs, strict=True)):
+        assert seq is not None
+        assert following is not None
+        assert following - seq >= (other - one) // 16 + partitions.PARTITION_ROWS
 
 
 @pytest.mark.parametrize("taken", ["seq", "partition", "nothing"])

@@ -420,12 +420,35 @@ MUTATIONS = (
         (
             Edit(
                 f"{ADOPTION}/part_writer.py",
-                "        try:\n            if await self._is_reached(segment):\n",
-                "        try:\n            if segment:\n",
+                "        async with self._refusing():\n            if await self._is_reached(segment):\n",
+                "        async with self._refusing():\n            if segment:\n",
             ),
         ),
         (),
         test=f"{PARTS}::test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it",
+    ),
+    Mutation(
+        "parts of a catch-up have ranges that overlap",
+        (Edit(f"{ADOPTION}/part_seqs.py", "BETWEEN * number + span // BYTES_OF_CHANGE", "span // 2**20"),),
+        (),
+        test=f"{PARTS}::test_no_part_can_reach_the_seqs_of_the_next_one",
+    ),
+    Mutation(
+        "a part is attached though its seqs are not the next ones",
+        (
+            Edit(
+                f"{ADOPTION}/part_writer.py", 'if found and int(found[0][1] or b"") <= segment.first_seq:', "if found:"
+            ),
+            Edit(f"{ADOPTION}/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),
+        ),
+        (),
+        test=f"{PARTS}::test_what_is_not_next_any_more_is_moved",
+    ),
+    Mutation(
+        "a run begins inside of a partition that is there",
+        (Edit(f"{ADOPTION}/sql/begin_run.sql", "i.inhparent = %(table)s::regclass", "i.inhparent = 0"),),
+        (),
+        test=f"{ADOPTED}::test_segments_become_partitions_with_all_that_a_row_says",
     ),
     Mutation(
         "what an older worker has filled is adopted",

@@ -38,7 +38,8 @@ class Zombies:
     def zombie(self, role: str, hit: Hit) -> None:
         """A role and its supervisor stop, their locks go, another server goes on; then both wake up."""
         with self._servers.replacing:
-            old, pid = self._servers.current, self._servers.find(role)
+            pid = self._servers.find(role)
+            old = self._servers.current
             if not pid or not send(signal.SIGSTOP, old.process.pid, pid):
                 return
             hit()
@@ -57,8 +58,10 @@ class Zombies:
         """A worker's network goes away, another takes over; just then what the first was staging gets through."""
         log = self._scene.rig.log.proxy
         with self._servers.replacing:
+            if not self._servers.find("replication"):
+                return
             old = self._servers.current
-            if not self._servers.find("replication") or not send(signal.SIGSTOP, old.process.pid):
+            if not send(signal.SIGSTOP, old.process.pid):
                 return
             try:
                 # The role's session too, or it would hear that it has lost it; and nothing is moved on meanwhile.
@@ -102,6 +105,8 @@ class Zombies:
     def stopped_server(self, hit: Hit) -> None:
         """All of a server stops; a standby goes on; then it wakes up."""
         with self._servers.replacing:
+            if not self._servers.find("replication"):  # who found a database away as it came up is started again
+                return
             old = self._servers.current
             standby = self._servers.start()
             with suppress(AssertionError):  # one that does not come up meanwhile is started again

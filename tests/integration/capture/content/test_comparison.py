@@ -138,6 +138,22 @@ def test_keys_that_sort_as_texts_are_those_of_the_source(stage: Stage, monkeypat
     ]
 
 
+def test_a_boolean_of_a_key_that_had_another_name_in_an_earlier_epoch_is_that_of_the_source(stage: Stage):
+    """Then the key is in `record_pk` alone, where a boolean is written as in JSON."""
+    made(
+        stage,
+        "once_named",
+        "k boolean, l int, n int, primary key (k, l)",
+        "insert into once_named select i % 2 = 0, i, i from generate_series(1, 20) i",
+    )
+    stage.log.execute("update sequin_events set source_epoch = -1 where source_table_name = 'once_named'")
+    stage.log.execute("update pipeline.relations set epoch = -1 where table_name = 'once_named'")
+    stage.run("alter table once_named rename k to m", "insert into once_named values (true, 21, 21)")
+    stage.arrive()
+    _, found = compare(stage, "once_named")
+    assert found == []
+
+
 def test_a_composite_with_nulls_in_it_is_a_value(stage: Stage):
     stage.run("create type pair as (a int, b int)")
     made(
