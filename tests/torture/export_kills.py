@@ -50,7 +50,7 @@ FILES = """
 """
 DAYS = "changes/*/date=*", "changes/*/schema=*/date=*"
 """The folders in which readers look."""
-LIMIT = 120.0
+LIMIT = 600.0
 """Seconds that an exporter may take."""
 
 
