@@ -27,7 +27,7 @@ from tests.fixtures.waiting import eventually
 from tests.torture import export_kills
 from tests.torture.export_kills import Exporter
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 PATIENCE = 300
 """Seconds for what takes some where nothing else runs: three JVMs start, each has classes to compile."""
 
