@@ -58,7 +58,7 @@ test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/wal/test_lsn.py, or T=
 test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg $(VENV)/.moto ## All tests but the long ones
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup $(ARGS)
 
-long: $(VENV)/.dev ## The tests that wait or repeat
+long: $(VENV)/.dev $(VENV)/.duckdb-iceberg $(VENV)/.moto ## The tests that wait or repeat
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, layers, docs

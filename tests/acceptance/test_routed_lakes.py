@@ -19,7 +19,7 @@ from tests.fixtures.small_log import add_inserts, small_log
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_every_events_table_is_exported(database_dsn: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = {"database_dsn": database_dsn, "spark_master": "local[2]"}
     config = load(data_dir=tmp_path / ".pipeline", database_dsn=database_dsn, spark_master="local[2]")

@@ -27,6 +27,10 @@ from tests.fixtures.waiting import eventually
 from tests.torture import export_kills
 from tests.torture.export_kills import Exporter
 
+pytestmark = pytest.mark.timeout(1800)
+PATIENCE = 300
+"""Seconds for what takes some where nothing else runs: three JVMs start, each has classes to compile."""
+
 
 @pytest.fixture
 def standalone() -> Iterator[Standalone]:
@@ -35,7 +39,6 @@ def standalone() -> Iterator[Standalone]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_worker_that_is_killed_in_the_middle_leaves_the_export_exact(
     cluster: Cluster, standalone: Standalone
 ) -> None:
@@ -43,13 +46,11 @@ def test_a_worker_that_is_killed_in_the_middle_leaves_the_export_exact(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_so_does_an_executor(cluster: Cluster, standalone: Standalone) -> None:
     killed_in_the_middle(cluster, standalone, lambda: os.kill(standalone.executors()[0], signal.SIGKILL))
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_so_does_the_master(cluster: Cluster, standalone: Standalone) -> None:
     killed_in_the_middle(cluster, standalone, lambda: os.killpg(standalone.process.pid, signal.SIGKILL))
 
@@ -58,20 +59,19 @@ def killed_in_the_middle(cluster: Cluster, standalone: Standalone, kill: Callabl
     with export_kills.log_on(cluster) as log:
         log.grow(9_000)
         exporter = Exporter(log, master=standalone.master, environment=standalone.environment)
-        eventually(lambda: exporter.done() > 0 or exporter.process.poll() is not None, timeout=90)
+        eventually(lambda: exporter.done() > 0 or exporter.process.poll() is not None, timeout=PATIENCE)
         kill()
         assert exporter.end() == 0, exporter.said[-1:]
         export_kills.require_exact(log)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_run_whose_executors_are_all_gone_ends_with_that(cluster: Cluster, standalone: Standalone) -> None:
     with export_kills.log_on(cluster) as log:
         log.grow(9_000)
         given = {**standalone.environment, "PIPELINE_SPARK": '{"spark.pipeline.waitForCores": "8s"}'}
         exporter = Exporter(log, master=standalone.master, environment=given)
-        eventually(lambda: exporter.done() > 0 or exporter.process.poll() is not None, timeout=90)
+        eventually(lambda: exporter.done() > 0 or exporter.process.poll() is not None, timeout=PATIENCE)
         for worker in standalone.workers:
             os.killpg(worker.pid, signal.SIGKILL)
         assert exporter.end() == 1
@@ -81,7 +81,6 @@ def test_a_run_whose_executors_are_all_gone_ends_with_that(cluster: Cluster, sta
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_run_whose_server_is_killed_ends_with_its_application(
     cluster: Cluster, standalone: Standalone, tmp_path: Path
 ) -> None:
@@ -93,8 +92,8 @@ def test_a_run_whose_server_is_killed_ends_with_its_application(
         code = f"""import pathlib; from pipeline.exports import child
 child.run(child.Script({command!r}, {given!r}, pathlib.Path({str(tmp_path / "log")!r}), 600), print, lambda: False)"""
         server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
-        drivers = eventually(lambda: running_with(str(log.lake)), timeout=90)
-        eventually(standalone.executors, timeout=90)
+        drivers = eventually(lambda: running_with(str(log.lake)), timeout=PATIENCE)
+        eventually(standalone.executors, timeout=PATIENCE)
         server.kill()
         server.wait()
         killed = time.monotonic()
@@ -130,7 +129,6 @@ def failed(cluster: Cluster, standalone: Standalone, settings: dict[str, str]) -
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_each_cause_has_its_reason(cluster: Cluster, standalone: Standalone, tmp_path: Path) -> None:
     reason, exporter = failed(
         cluster, standalone, {"spark.executor.memory": "64g", "spark.pipeline.waitForCores": "12s"}
@@ -159,7 +157,6 @@ def test_each_cause_has_its_reason(cluster: Cluster, standalone: Standalone, tmp
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_no_password_crosses_the_network(cluster: Cluster, standalone: Standalone) -> None:
     secret = "4711-not-to-be-seen"
     try:
@@ -195,7 +192,6 @@ class Sniffing(BackgroundThread):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_a_run_leaves_nothing_in_the_temporary_folder(cluster: Cluster, tmp_path: Path) -> None:
     left = tmp_path / "pipeline-spark-999999999-killed"
     left.mkdir()
@@ -203,11 +199,11 @@ def test_a_run_leaves_nothing_in_the_temporary_folder(cluster: Cluster, tmp_path
     with export_kills.log_on(cluster) as log:
         log.grow(100)
         exporter = Exporter(log, environment=environment)
-        exporter.begun.wait(60)
+        exporter.begun.wait(PATIENCE)
         [folder] = tmp_path.iterdir()
-        eventually(lambda: any(entry.name.startswith("blockmgr-") for entry in folder.iterdir()))
+        eventually(lambda: any(entry.name.startswith("blockmgr-") for entry in folder.iterdir()), PATIENCE)
         assert exporter.end() == 0, exporter.said[-1:]
-    eventually(lambda: list(tmp_path.iterdir()) == [])
+    eventually(lambda: list(tmp_path.iterdir()) == [], PATIENCE)
 
 
 SHOWN = """
@@ -223,7 +219,6 @@ with session("local[1]", "ours") as spark:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_what_we_prefer_are_defaults(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.log.level WARN\nspark.app.name theirs\nspark.cores.max 9\n")
     given = {

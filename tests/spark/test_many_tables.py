@@ -60,7 +60,7 @@ with session("local[4]", "many tables") as spark, ledger.opened(dsn) as book, ca
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_four_tasks_at_a_time_take_a_quarter_of_their_sum(database_dsn: str, tmp_path: Path) -> None:
     with psycopg.connect(database_dsn, autocommit=True) as log:
         for number in range(TABLES):

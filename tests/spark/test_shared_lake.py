@@ -22,7 +22,7 @@ from tests.fixtures.standalone import Standalone, running
 from tests.torture import export_kills
 from tests.torture.export_kills import Exporter, Log
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 DRIVER, EXECUTORS, GROUP = "daemon", "games", "users"
 PYTHON = Path("/usr/bin/python3.11")
 

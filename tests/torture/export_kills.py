@@ -50,7 +50,7 @@ FILES = """
 """
 DAYS = "changes/*/date=*", "changes/*/schema=*/date=*"
 """The folders in which readers look."""
-LIMIT = 120.0
+LIMIT = 600.0
 """Seconds that an exporter may take."""
 
 
@@ -191,12 +191,15 @@ class Exporter:
         self.process.wait()
 
     def end(self) -> int:
-        """Its exit status, when it has ended by itself; nothing of its group is left."""
-        status = self.process.wait(LIMIT)
-        self._reader.join(LIMIT)
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self._errors.close()
+        """Its exit status, when it has ended by itself; nothing of its group is left, also where it takes too long."""
+        try:
+            self.process.wait(LIMIT)
+            self._reader.join(LIMIT)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            status = self.process.wait()
+            self._errors.close()
         return status
 
 

@@ -150,9 +150,9 @@ class PartWriter(SegmentWriter):
         """
         values = literals(**runs.values_of(self._writer, self._table), not_before=0)
 
-        async def look() -> tuple[bool, object, bool] | None:
+        async def look() -> runs.Progress | None:
             found = await segment.ask(statement(_PACKAGE, "is_drained") % values)
-            return (found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
+            return runs.Progress(found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
 
         if not await runs.drained(look, STOPPING_LONGEST if self._stopping() else None):
             return False

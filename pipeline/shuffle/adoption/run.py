@@ -49,6 +49,15 @@ class Run:
         return f"{self.number}" if not self.worker else f"{self.generation}_{self.worker}"
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What `is_drained.sql` says: whether all is in the log, up to where it is, and whether more is being moved."""
+
+    is_drained: bool
+    moved_to: object
+    is_at_work: bool
+
+
 def values_of(writer: Writer, table: EventsTable) -> dict[str, Any]:
     """What the statements are told that begin one."""
     return {
@@ -88,30 +97,28 @@ async def begin_drained(connection: AsyncConnection[TupleRow], writer: Writer, t
     """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
     query, source = statement("shuffle.adoption", "is_drained"), {"source": writer.source}
 
-    async def look() -> tuple[bool, object, bool] | None:
+    async def look() -> Progress | None:
         found = await (await connection.execute(query, source)).fetchone()
-        return None if found is None else (found[0], found[1], found[2])
+        return None if found is None else Progress(*found)
 
     return await begin(connection, writer, table) if await drained(look) else None
 
 
-async def drained(
-    look: Callable[[], Awaitable[tuple[bool, object, bool] | None]], longest: float | None = None
-) -> bool:
+async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float | None = None) -> bool:
     """Wait until all that is staged and comes next is in the log, as long as it is being moved; whether it is.
 
-    `look` says what `is_drained.sql` does, `longest`: seconds without a move, instead of DRAIN_LONGEST.
+    `look` gives None before the first shuffler has run. `longest`: seconds without a move, instead of DRAIN_LONGEST.
     """
     longest = DRAIN_LONGEST if longest is None else longest
     moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
     while time.monotonic() < min(stalled_at, moved_at + longest):
         found = await look()
-        if found is None or found[0]:
+        if found is None or found.is_drained:
             return found is not None
         now = time.monotonic()
-        if found[1] != moved:
-            moved, moved_at = found[1], now
-        if found[2] or moved_at == now:
+        if found.moved_to != moved:
+            moved, moved_at = found.moved_to, now
+        if found.is_at_work or moved_at == now:
             stalled_at = now + DRAIN_STALLED
         await asyncio.sleep(DRAIN_STEP)
     return False

@@ -124,6 +124,7 @@ def export(lake: IcebergLake, runs: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_each_reader_sees_each_event_once(database_dsn: str, tmp_path: Path) -> None:
     chance = random.Random(32)
     killed = 0

@@ -83,6 +83,7 @@ def pass_time(log: psycopg.Connection, interval: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_a_query_of_an_hour_reads_what_was_there_when_it_began(database_dsn: str, tmp_path: Path) -> None:
     with iceberg_lake(database_dsn, tmp_path / "lake") as lake, psycopg.connect(database_dsn, autocommit=True) as log:
         for number in range(FILES):

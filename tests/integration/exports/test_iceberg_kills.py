@@ -74,6 +74,7 @@ def kill(mother: subprocess.Popen[str], point: str, calls: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_no_reader_sees_two_seqs(database_dsn: str, tmp_path: Path) -> None:
     chance = random.Random(32)
     with iceberg_lake(database_dsn, tmp_path / "lake") as lake, victims(lake) as mother:

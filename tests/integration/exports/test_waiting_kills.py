@@ -19,7 +19,7 @@ MOST_RUNS = 6
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_states_that_wait_are_what_is_said_of_them(
     database_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
