@@ -51,10 +51,10 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
 
 
 def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit: int) -> int | None:
-    """The seq of the last of the next `limit` events after a seq; None when there are none."""
+    """The seq of the last of the next `limit` events after a seq; None when there are not so many."""
     query = sql.SQL(statement("readers.queue", "end_chunk")).format(events=events)
     row = connection.execute(query, {"after": after, "limit": limit}).fetchone()
-    return None if row is None or row[0] is None else int(row[0])
+    return None if row is None else int(row[0])
 
 
 def _only_row(connection: Connection, query: bytes, values: dict[str, object]) -> TupleRow:

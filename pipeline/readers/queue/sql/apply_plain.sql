@@ -64,7 +64,6 @@ with clock as materialized (
     select %(consumer)s, k.source_table_oid, k.record_pk, k.seq, k.first_seq, k.commit_lsn, k.commit_idx, k.action
     from known k
     where not k.is_there
-    returning 1
 ), written as (
     insert into public.consumer_records as r (consumer_id, source_table_oid, record_pk, seq, queued_seq, commit_lsn,
         commit_idx, action)
@@ -72,7 +71,6 @@ with clock as materialized (
     from locked l
     where l.is_ours
     {change_item}
-    returning 1
 ), spilled as (
     insert into pipeline.consumer_touches (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq,
         commit_lsn, commit_idx, action)
@@ -81,4 +79,5 @@ with clock as materialized (
     where not l.is_ours
     on conflict do nothing
 )
-select (select count(*) from added) + (select count(*) from written), (select o.is from odd o)
+select (select count(*) from known k where not k.is_there) + (select count(*) from locked l where l.is_ours),
+    (select o.is from odd o)
