@@ -7,6 +7,7 @@ from functools import cache
 from typing import LiteralString
 
 from psycopg import sql
+from psycopg.rows import TupleRow
 
 from pipeline.config import patterns
 from pipeline.postgres.connections import Connection
@@ -37,10 +38,12 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
         "actions": consumer.actions,
         "group_by": consumer.group_by,
     }
-    query = _apply_query(events.as_string(connection), bool(consumer.group_by))
-    row = connection.execute(query, values, prepare=True).fetchone()
-    assert row is not None  # noqa: S101  aggregates
-    changed, tables, seqs = row
+    name = events.as_string(connection)
+    if not consumer.group_by and not consumer.has_deferred:
+        changed, is_odd = _only_row(connection, _plain_query(name), values)
+        if not is_odd:
+            return int(changed)
+    changed, tables, seqs = _only_row(connection, _apply_query(name, bool(consumer.group_by)), values)
     if tables:
         outdated = {"consumer": consumer.id, "tables": tables, "seqs": seqs}
         changed += connection.execute(statement("readers.queue", "remove_outdated"), outdated).rowcount
@@ -48,10 +51,23 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
 
 
 def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit: int) -> int | None:
-    """The seq of the last of the next `limit` events after a seq; None when there are none."""
+    """The seq of the last of the next `limit` events after a seq; None when there are not so many."""
     query = sql.SQL(statement("readers.queue", "end_chunk")).format(events=events)
     row = connection.execute(query, {"after": after, "limit": limit}).fetchone()
-    return None if row is None or row[0] is None else int(row[0])
+    return None if row is None else int(row[0])
+
+
+def _only_row(connection: Connection, query: bytes, values: dict[str, object]) -> TupleRow:
+    row = connection.execute(query, values, prepare=True).fetchone()
+    assert row is not None  # noqa: S101  aggregates
+    return row
+
+
+@cache
+def _plain_query(events: str) -> bytes:
+    """What most chunks need of the steps, which are made for all that a row's key, a group or a truncate can do."""
+    text = statement("readers.queue", "apply_plain")
+    return text.format(events=events, change_item=statement("readers.queue", "change_item")).encode()
 
 
 @cache
@@ -68,6 +84,7 @@ def compose(events: str, steps: Iterable[LiteralString], *, grouped: bool = Fals
     text = ",\n".join(statement("readers.queue", step) for step in steps)
     return f"with {text}".format(
         events=events,
+        change_item=statement("readers.queue", "change_item"),
         known_group=_KNOWN_GROUP[grouped],
         group_of_record=_group_of_record("e.record"),
         old_key=key_of_record("was.record", "k.key_columns", "k.columns"),

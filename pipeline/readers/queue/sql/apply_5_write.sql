@@ -27,25 +27,7 @@ known as materialized (
             k.source_table_oid || case when k.unkeyed = 0 then '/' || k.record_pk else '#' || k.unkeyed end) end
     from known k
     where k.is_ours or not k.is_there
-    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
-    set seq = excluded.seq, commit_lsn = excluded.commit_lsn, commit_idx = excluded.commit_idx,
-        action = excluded.action, record = excluded.record, event = null, group_id = excluded.group_id,
-        -- An item that is delivered now stays so, and is delivered again once acknowledged; all others become available.
-        (state, ack_id, visible_at, delivered_group, deliveries) = (
-            select case when out then 'pending_redelivery' else 'available' end, case when out then r.ack_id end,
-                case when out then r.visible_at end, case when out then r.delivered_group end,
-                case when out then r.deliveries else 0 end
-            from (
-                select r.state in ('delivered', 'pending_redelivery') and r.visible_at > c.now as out from clock c
-            ) now
-        ),
-        -- An item keeps its place in the queue; but not across a truncate, which waits for all items before it.
-        queued_seq = case
-            when r.state = 'dead' or r.state = 'delivered' and r.visible_at > (select c.now from clock c)
-                then excluded.queued_seq
-            when exists (select from barriers b where b.source_table_oid = r.source_table_oid
-                and b.seq > r.queued_seq and b.seq < excluded.seq) then excluded.seq
-            else r.queued_seq end
+    {change_item}
     returning 1
 ), spilled as (
     insert into pipeline.consumer_touches (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq,

@@ -113,6 +113,7 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
         statement("api.wires.sequin", "find_tables"): {"name": "c", "seqs": [1]},
         statement("readers.queue", "find_kept_events"): {"ack_ids": []},
         items._apply_query(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
+        items._plain_query(DEFAULT.identifier.as_string(staged.connection)).decode(): folding,
     }
     with psycopg.connect(staged.dsn) as connection:
         connection.execute(MANY_VERSIONS)
