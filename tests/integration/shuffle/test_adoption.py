@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -202,16 +202,42 @@ def test_a_snapshot_of_between_two_segments_has_a_prefix_of_the_log(log: Staged)
         connection.close()
 
 
-def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them(log: Staged):
+def looked_twice(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when a second look has followed the first whether all that is staged is in the log.
+
+    That is waited for as long as it takes.
+    """
+    looked, twice = asyncio.Event(), asyncio.Event()
+    drained = run.drained
+
+    async def noted(look: Callable[[], Awaitable[Any]]) -> bool:
+        async def noting() -> Any:
+            found = await look()
+            (twice if looked.is_set() else looked).set()
+            return found
+
+        return await drained(noting)
+
+    monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
+    monkeypatch.setattr(run, "DRAIN_LONGEST", 60.0)
+    monkeypatch.setattr(run, "drained", noted)
+    return twice
+
+
+def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them(
+    log: Staged, monkeypatch: pytest.MonkeyPatch
+):
     """All that is staged is waited for before a run begins; else that reader would see what comes behind it alone."""
     log.commit(insert("orders", id="2"))
     old = reader(log)
     stop = threading.Event()
     shuffler = log.shuffler()
+    twice = looked_twice(monkeypatch)
 
     async def does(writer: Writer, backlog: BacklogWriter) -> None:
         adopting = asyncio.create_task(writer.append(batch(log, 10_000, 10), durable=False))
-        await asyncio.sleep(0.1)
+        waited = asyncio.create_task(twice.wait())
+        await asyncio.wait([adopting, waited], return_when=asyncio.FIRST_COMPLETED)
         assert not adopting.done()
         await asyncio.to_thread(move, shuffler)
         await adopting
