@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from struct import Struct
 
 from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows
-from pipeline.staging.open_copy import Answer
+from pipeline.staging.open_copy import OpenCopy
 
-Ask = Callable[[str], Awaitable[Answer]]
+_TEXT = 25
+"""The oid of that type."""
+_array, _length = Struct(">iiIii").pack, Struct(">i").pack
 
 
 class EventMaker:
@@ -19,27 +22,33 @@ class EventMaker:
         self._source = source
         self._tables: dict[int, bytes] = {}
 
-    async def events(self, staged: Sequence[bytes], seq: int, ask: Ask) -> list[bytes]:
+    async def events(self, staged: Sequence[bytes], seq: int, session: OpenCopy) -> list[bytes]:
         """Rows that get these seqs, from `seq` up: of all before the first that only the shuffler can write."""
-        if not await self._know(staged, ask):
+        if not await self._know(staged, session):
             return []
-        return event_rows.events(staged, self._tables, seq, await self._exact(staged, ask))
+        return event_rows.events(staged, self._tables, seq, await self._exact(staged, session))
 
-    async def _know(self, staged: Sequence[bytes], ask: Ask) -> bool:
+    async def _know(self, staged: Sequence[bytes], session: OpenCopy) -> bool:
         """Whether the tables of all these rows are known."""
         missing = event_rows.relations_of(staged) - self._tables.keys()
         if not missing:
             return True
-        found = await ask(statement("shuffle", "name_versions") % literals(ids=sorted(missing)))
+        found = await session.execute(statement("shuffle", "name_versions") % literals(ids=sorted(missing)))
         for relation, epoch, oid, schema, name in ([value or b"" for value in row] for row in found):
             fields = event_rows.table_fields(self._source.bytes, int(epoch), int(oid), schema.decode(), name.decode())
             self._tables[int(relation)] = fields
         return missing <= self._tables.keys()
 
-    async def _exact(self, staged: Sequence[bytes], ask: Ask) -> dict[int, bytes | None]:
+    async def _exact(self, staged: Sequence[bytes], session: OpenCopy) -> dict[int, bytes | None]:
         """What the events keep of source texts: those that jsonb does not give back as they were."""
         if not (texts := event_rows.exact_texts(staged)):
             return {}
-        records, exacts = ([text.decode() for text in each] for each in zip(*texts.values(), strict=True))
-        values = literals(places=list(texts), records=records, exacts=exacts)
-        return {int(place or b""): kept for place, kept in await ask(statement("shuffle", "exact_texts") % values)}
+        arrays = [_texts(each) for each in zip(*texts.values(), strict=True)]
+        kept = await session.ask(statement("shuffle", "exact_texts"), arrays)
+        return dict(zip(texts, [exact for (exact,) in kept], strict=True))
+
+
+def _texts(texts: Sequence[bytes]) -> bytes:
+    """An array of texts in Postgres's binary form."""
+    values = [part for text in texts for part in (_length(len(text)), text)]
+    return b"".join((_array(1, 0, _TEXT, len(texts), 1), *values))

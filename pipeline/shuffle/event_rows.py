@@ -109,6 +109,18 @@ def numbered(events: Iterable[bytes], seq: int) -> list[bytes]:
     return [_seq(_WIDTH, 8, each) + event[_BEHIND_SEQ:] for each, event in enumerate(events, seq)]
 
 
+def fields(event: bytes) -> list[bytes | None]:
+    """The columns of an event, in binary form; None for a null."""
+    found: list[bytes | None] = []
+    at = 2
+    for _ in COLUMNS:
+        (length,) = _lengths(event, at)
+        at += 4
+        found.append(event[at : at + length] if length >= 0 else None)
+        at += max(0, length)
+    return found
+
+
 def _bounds(row: bytes) -> tuple[int, int, int]:
     """Where its key and its record begin, and what comes after that."""
     pk_at = _ACTION + _lengths(row, _ACTION - 4)[0]

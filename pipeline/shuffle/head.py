@@ -19,7 +19,8 @@ from pipeline.shuffle import event_rows
 from pipeline.shuffle.ways import Reason
 from pipeline.staging.pipelined_copy import roll_back
 
-LOCK_TIMEOUT = "set local lock_timeout = '200ms'"
+LOCK_TIMEOUT_MS = "200ms"
+LOCK_TIMEOUT = f"set local lock_timeout = '{LOCK_TIMEOUT_MS}'"
 """A session that locks the log, or tables beside it, holds up the log, as ever, and not the reading of the source."""
 AHEAD_EVERY = 1.0
 """Seconds between two batches that are moved so that the shuffler makes the next partition."""

@@ -33,6 +33,12 @@ class OpenCopy:
         async with self._connection.lock:
             return await self._connection.wait(_execute(self._connection.pgconn, statements.encode()))
 
+    async def ask(self, query: str, parameters: Sequence[bytes]) -> Answer:
+        """End the COPY, if one is open; returns the rows of this query with these parameters, in binary form."""
+        await self.end()
+        async with self._connection.lock:
+            return await self._connection.wait(_ask(self._connection.pgconn, query.encode(), parameters))
+
     async def write(self, copy: str, given: Sequence[bytes]) -> None:
         """Send rows to the COPY that is open, else to the one that this statement begins.
 
@@ -57,6 +63,15 @@ class OpenCopy:
 
 def _execute(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[Answer]:
     pgconn.send_query(statements)
+    return (yield from _answer(pgconn))
+
+
+def _ask(pgconn: pq.abc.PGconn, query: bytes, parameters: Sequence[bytes]) -> PQGen[Answer]:
+    pgconn.send_query_params(query, parameters, param_formats=[pq.Format.BINARY] * len(parameters))
+    return (yield from _answer(pgconn))
+
+
+def _answer(pgconn: pq.abc.PGconn) -> PQGen[Answer]:
     results = yield from generators.execute(pgconn)
     if results[-1].status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         raise error_from_result(results[-1])

@@ -131,27 +131,23 @@ class ConfirmRule:
 
         Storing it makes durable what was staged before.
         """
+        target, is_due = self._target, self.is_due(now)
+        if is_due or target <= self.confirmed:  # who asked, or waits for something before it, is answered
+            self._asked = False
+            self._wanted = NEVER if target > self._wanted else self._wanted
+        return target if is_due else None
+
+    def is_due(self, now: float) -> bool:
+        """Whether there is such a position."""
         target = self._target
         behind, waited = target - self.confirmed, now - self._confirmed_at
-        if behind <= 0:
-            self._done(target)
-            return None
-        has_rows = self.position > self.confirmed
-        if (
-            (has_rows and waited >= self._pace.confirm)
+        return behind > 0 and (
+            (self.position > self.confirmed and waited >= self._pace.confirm)
             or (behind >= self._pace.idle_bytes and waited >= self._pace.idle_many)
             or waited >= self._pace.idle
             or (self._asked and waited >= self._pace.reply)
             or target > self._wanted
-        ):
-            self._done(target)
-            return target
-        return None
-
-    def _done(self, target: int) -> None:
-        """Who asked, or waits for something before it, need not be thought of any more."""
-        self._asked = False
-        self._wanted = NEVER if target > self._wanted else self._wanted
+        )
 
     @property
     def is_wanted(self) -> bool:

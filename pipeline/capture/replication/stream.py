@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from psycopg import OperationalError, pq
 
 from pipeline.capture.replication import source_errors, walsender
+from pipeline.capture.replication.socket_watch import SocketWatch
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.errors import PublicationMissing
 from pipeline.postgres import connections, session_settings
@@ -74,9 +75,7 @@ class ReplicationStream:
         self._session = walsender.connect(dsn, name, timeout)
         self._connection = self._session.pgconn
         self._connection.notice_handler = self._notice
-        self._readable = asyncio.Event()
-        self._watched = -1
-        """The socket's number, while the event loop watches it."""
+        self._socket = SocketWatch()
         self._skipped_publication: str | None = None
         self._received_at = time.monotonic()
         self._silence_limit = 1.5 * SENDER_TIMEOUT
@@ -142,9 +141,8 @@ class ReplicationStream:
         self._connection.nonblocking = 1
 
     def attach(self) -> None:
-        """From now on the running event loop reads what comes."""
-        self._watched = self._connection.socket
-        asyncio.get_running_loop().add_reader(self._watched, self._readable.set)
+        """From now on `read` waits for it in the running event loop."""
+        self._socket.attach(self._connection.socket)
 
     async def read(
         self, limit: int = 500, empty: Callable[[], None] = lambda: None, room: int = NO_LIMIT
@@ -154,13 +152,15 @@ class ReplicationStream:
         The last of them is the one with which they have `room` bytes. `empty` is called when there is none, before
         waiting for more.
         """
+        gathered = time.monotonic() - self._received_at >= self._gather
         while not (messages := self._take(limit, room)):
             empty()
-            self._readable.clear()
             with self.starved:
-                if time.monotonic() - self._received_at < self._gather:
+                if gathered:
+                    await self._socket.wait()
+                else:
                     await asyncio.sleep(self._gather)
-                await self._readable.wait()
+            gathered = True
         self._received_at = time.monotonic()
         return messages
 
@@ -187,18 +187,17 @@ class ReplicationStream:
 
     def close(self) -> None:
         """Close the connection."""
-        watched, self._watched = self._watched, -1
-        if watched >= 0:  # also of a connection that was lost, or the loop would not watch the next one of that number
-            try:
-                asyncio.get_running_loop().remove_reader(watched)
-            except RuntimeError:  # the event loop has ended: there is nothing to remove
-                logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
+        # Also of a connection that was lost, or the loop would not watch the next one of that number.
+        try:
+            self._socket.close()
+        except RuntimeError:  # the event loop has ended: there is nothing to remove
+            logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
         self._session.close()
 
     def end(self, reason: Exception) -> None:
         """What was received still counts; then `read` raises the reason, also where it waits now."""
         self._end = self._end or reason
-        self._readable.set()
+        self._socket.wake()
 
     def hang_up(self) -> None:
         """End a connection that does not answer, from another thread; who waits for it gets Unavailable."""

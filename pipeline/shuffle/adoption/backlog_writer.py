@@ -18,7 +18,6 @@ from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
 from pipeline.shuffle.adoption.segment_writer import SegmentWriter
 from pipeline.shuffle.adoption.sizes import SETTLE_AFTER, Sizes
-from pipeline.shuffle.event_maker import Ask
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
 
@@ -126,22 +125,22 @@ class BacklogWriter(SegmentWriter):
     async def _run_of(self, batch: Batch) -> tuple[Run, list[bytes]] | None:
         """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""
         if (segment := self._segment) is not None:
-            return segment.run, await self._events(batch, segment.next_seq, segment.ask)
-        ask = OpenCopy(self._connection).execute
+            return segment.run, await self._events(batch, segment.next_seq, segment.session)
+        session = OpenCopy(self._connection)
         if (run := self._run) is None:
-            return await self._begin(batch, ask)
+            return await self._begin(batch, session)
         if not batch.rows or not run.goes_on or self._is_near():
             return None
-        return run, await self._events(batch, run.next_seq, ask)
+        return run, await self._events(batch, run.next_seq, session)
 
-    async def _begin(self, batch: Batch, ask: Ask) -> tuple[Run, list[bytes]] | None:
+    async def _begin(self, batch: Batch, session: OpenCopy) -> tuple[Run, list[bytes]] | None:
         """Begin a run with this batch; None where none may begin."""
         behind, now = self._behind(), time.monotonic()
         if behind is None or not self._sizes.is_backlog(behind) or now < self._pause_until or self._begun is not None:
             return None
         if not batch.rows or batch.ends_staged or batch.places_range:
             return None
-        events = await self._events(batch, 0, ask)
+        events = await self._events(batch, 0, session)
         if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
             return None
         found = await runs.begin_drained(self._connection, self._writer, self._table)
@@ -154,8 +153,8 @@ class BacklogWriter(SegmentWriter):
         logger.info("a backlog becomes partitions of %s", self._table, extra=told)
         return found, event_rows.numbered(events, found.next_seq)
 
-    async def _events(self, batch: Batch, seq: int, ask: Ask) -> list[bytes]:
-        return [] if batch.places_range else await self._maker.events(batch.rows, seq, ask)
+    async def _events(self, batch: Batch, seq: int, session: OpenCopy) -> list[bytes]:
+        return [] if batch.places_range else await self._maker.events(batch.rows, seq, session)
 
     def _is_plain(self, batch: Batch, events: int) -> bool:
         """Whether at least half of it can be taken, of which so many rows are plain."""

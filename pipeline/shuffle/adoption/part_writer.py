@@ -88,7 +88,7 @@ class PartWriter(SegmentWriter):
         if self._segment is None and (self._left or not batch.rows or batch.ends_staged or self._begun is not None):
             return batch
         segment = self._segment or await self._open(self._run or await self._begin(), FEWEST)
-        events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.ask)
+        events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.session)
         if batch.places_range or len(events) < len(batch.rows):
             return await self._take_before(segment, batch, events)
         # Each table has its locks until the end: they grow with the part, so that there are few.

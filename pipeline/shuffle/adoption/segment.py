@@ -104,6 +104,11 @@ class Segment:
         """Begin the transaction."""
         await self._copy.execute("BEGIN; set local synchronous_commit = on")
 
+    @property
+    def session(self) -> OpenCopy:
+        """For questions in between."""
+        return self._copy
+
     async def ask(self, query: str) -> Answer:
         """Ask something in between."""
         return await self._copy.execute(query)

@@ -1,6 +1,6 @@
--- The watermark and the progress of a batch that is written at once; no row when either is not as planned with. Then
--- nobody else writes the log before this transaction ends, and no newer worker can take over.
-with moved as materialized (
+-- The watermark and the progress of a batch that is written at once, and what `then` does where both are as planned with:
+-- then nobody else writes the log before this transaction ends, and no newer worker can take over.
+with moved as (
     update pipeline.shuffle_progress s
     set commit_lsn = %(last_lsn)s, last_seq = %(last_seq)s, events = s.events + %(rows)s,
         committed_at = timestamptz '2000-01-01 00:00:00+00' + %(newest_at)s * interval '1 microsecond',
@@ -9,16 +9,18 @@ with moved as materialized (
         and coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0) = %(last_seq)s - %(rows)s
         and not exists (select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting')
     returning 1
+), stored as (
+    update pipeline.replication_progress
+    set position = greatest(position, %(position)s),
+        commit_lsn = greatest(commit_lsn, %(commit_lsn)s),
+        committed_at = timestamptz '2000-01-01 00:00:00+00' + %(committed_at)s * interval '1 microsecond',
+        open_commit_lsn = null,
+        open_changes = 0,
+        changes = changes + %(rows)s,
+        transactions = transactions + %(transactions)s,
+        updated_at = clock_timestamp()
+    where source_id = %(source)s and worker = 0 and generation = %(generation)s and epoch = %(epoch)s
+        and exists (select from moved)
+    returning 1
 )
-update pipeline.replication_progress
-set position = greatest(position, %(position)s),
-    commit_lsn = greatest(commit_lsn, %(commit_lsn)s),
-    committed_at = timestamptz '2000-01-01 00:00:00+00' + %(committed_at)s * interval '1 microsecond',
-    open_commit_lsn = null,
-    open_changes = 0,
-    changes = changes + %(rows)s,
-    transactions = transactions + %(transactions)s,
-    updated_at = clock_timestamp()
-where source_id = %(source)s and worker = 0 and generation = %(generation)s and epoch = %(epoch)s
-    and exists (select from moved)
-returning 1
+%(then)s

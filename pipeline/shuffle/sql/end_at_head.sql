@@ -4,7 +4,7 @@ with counted as (
     update pipeline.events_tables set last_seq = %(last_seq)s, events = events + %(rows)s, updated_at = clock_timestamp()
     where source_id = %(source)s and name = %(name)s
 )
-select setval(%(sequence)s::regclass, %(last_seq)s),
+select setval(%(sequence)s::regclass, %(last_seq)s), set_config('pipeline.written_up_to', (%(last_seq)s)::text, false),
     case when (select max(id) from pipeline.routes where source_id = %(source)s) is distinct from %(routes)s
         or exists (select from pg_class c where c.oid in (%(oid)s::oid, %(partition)s::oid)
             and (c.relrowsecurity

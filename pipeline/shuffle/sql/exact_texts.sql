@@ -1,7 +1,9 @@
--- Of source texts of json values, those that jsonb does not give back as they were, as `move_segment` keeps them.
-select w.place, (
+-- Of source texts of json values, those that jsonb does not give back as they were, as `move_segment` keeps them: a row
+-- for each record of the first array, in its order, to which the texts of the second belong.
+select (
     select jsonb_object_agg(e.key, e.value) from jsonb_each_text(w.exact::jsonb) e
     where (w.record::jsonb -> e.key)::text is distinct from e.value
         or w.record::jsonb -> e.key = 'null'::jsonb
 )::text
-from unnest(%(places)s::integer[], %(records)s::text[], %(exacts)s::text[]) as w (place, record, exact)
+from unnest($1::text[], $2::text[]) with ordinality as w (record, exact, place)
+order by w.place

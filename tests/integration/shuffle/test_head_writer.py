@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,10 +16,13 @@ from pipeline.errors import Fenced
 from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import head as head_module
+from pipeline.shuffle import head, head_transaction, head_writer
+from pipeline.shuffle.event_maker import EventMaker
+from pipeline.shuffle.head_transaction import MOST_INSERTED, HeadTransaction
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.ways import Reason, Way
 from pipeline.staging import rows
+from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer, connect_writer
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move, move_until, shuffle
@@ -29,6 +31,8 @@ from tests.fixtures.waiting import eventually
 
 HOW = "select seq, commit_lsn, record from sequin_events order by seq"
 AT_ONCE = (Way.AT_ONCE, None)
+ROWS = pytest.mark.parametrize("count", [1, MOST_INSERTED + 1])
+"""Of batches that are parameters of statements, and that are copied."""
 EXACT = b'{"a": "{\\"b\\":1}", "c": "null", "d": "[1]"}'
 BLOCKED = "select from pg_locks where not granted and pid = %s"
 
@@ -52,12 +56,9 @@ def log(made: Staged) -> Iterator[Staged]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is staged because a lock was held for long: whoever holds one may be a process that has no turn."""
-    short = "200ms"
-    assert short in head_module.LOCK_TIMEOUT
-    for place, module in list(sys.modules.items()):
-        for name, text in list(vars(module).items()) if place.startswith("pipeline.shuffle.head") else ():
-            if isinstance(text, str) and short in text:
-                monkeypatch.setattr(module, name, text.replace(short, "60s"))
+    for module in (head, head_transaction, head_writer):
+        monkeypatch.setattr(module, "LOCK_TIMEOUT", "set local lock_timeout = '60s'")
+    monkeypatch.setattr(head_transaction, "LOCK_TIMEOUT_MS", "60s")
 
 
 def staged_row(
@@ -148,7 +149,8 @@ def test_progress_is_that_of_an_empty_transaction_at_its_end(log: Staged):
     assert append(log, batch(log, 1_300)).changes == {AT_ONCE: 1}
 
 
-def test_it_writes_the_same_events_as_the_shuffler(log: Staged):
+@ROWS
+def test_it_writes_the_same_events_as_the_shuffler(log: Staged, count: int):
     kinds: Sequence[dict[str, Any]] = (
         {},
         {"action": b"update", "rest": (b'{"a": 1.50}', None, None, None, b"9", None)},
@@ -158,22 +160,40 @@ def test_it_writes_the_same_events_as_the_shuffler(log: Staged):
     )
     columns = "commit_idx, xid, source_database_id, source_epoch, source_table_oid, source_table_schema,"
     columns += " source_table_name, record::text, changes::text, exact, action, unchanged_columns, metadata"
-    append(log, *(batch(log, 1_000 + place, **kind) for place, kind in enumerate(kinds)))
+    append(log, *(batch(log, 1_000 + place, count, **kind) for place, kind in enumerate(kinds)))
     at_once = log.connection.execute(f"select {columns} from sequin_events where seq > 1 order by seq").fetchall()
-    assert at_once[3][9] == {"a": '{"b":1}', "c": "null"}
-    assert at_once[4][8:10] == ('{"d": 2}', None)
+    assert at_once[3 * count][9] == {"a": '{"b":1}', "c": "null"}
+    assert at_once[4 * count][8:10] == ('{"d": 2}', None)
 
     async def staged(writer: Writer, head: HeadWriter) -> None:
         writer.at_once = None
         for place, kind in enumerate(kinds):
             record = kind.get("record", f'{{"id": "{1_000 + place}"}}')
-            await writer.append(batch(log, 2_000 + place, **{**kind, "record": record}), durable=False)
+            await writer.append(batch(log, 2_000 + place, count, **{**kind, "record": record}), durable=False)
 
     writing(log, staged)
     shuffle(log.dsn)
-    moved = log.connection.execute(f"select {columns} from sequin_events where seq > 6 order by seq").fetchall()
-    assert len(at_once) == 5
+    query = f"select {columns} from sequin_events where seq > %s order by seq"
+    moved = log.connection.execute(query, [1 + 5 * count]).fetchall()
+    assert len(at_once) == 5 * count
     assert at_once == moved
+
+
+def test_no_value_of_a_row_is_in_the_text_of_a_statement(log: Staged):
+    """Others can read those in pg_stat_activity."""
+    row = staged_row(log, 1_000, 0, record='{"a": {"b": 1}}', rest=(None, EXACT, None, None, None, None))
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        session = OpenCopy(head._connection)
+        maker = EventMaker(log.source)
+        for _ in range(2):  # the first time it asks for the table, too
+            assert len(await maker.events([row], 1, session)) == 1
+        query = "select query from pg_stat_activity where pid = %s"
+        (asked,) = log.connection.execute(query, [head._connection.info.backend_pid]).fetchone() or ("",)
+        assert "jsonb_each_text" in asked
+        assert '"b"' not in asked
+
+    writing(log, does)
 
 
 @pytest.mark.parametrize(
@@ -245,15 +265,16 @@ def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(lo
         log.connection.execute("truncate pipeline.backfills cascade")
 
 
-def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(log: Staged):
+@ROWS
+def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(log: Staged, count: int):
     """As by rows that were read, of which the log had something newer: the newest seq says nothing of it."""
 
     async def does(writer: Writer, head: HeadWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 1050")
-        await writer.append(batch(log, 1_100), durable=False)
+        await writer.append(batch(log, 1_100, count), durable=False)
 
-    assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.CHANGED): 1}
+    assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.CHANGED): count}
     assert events(log)[1:] == [(2, 1_000)]
 
 
@@ -272,23 +293,25 @@ def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(log: Staged):
     assert events(log)[1:] == [(2, 1_000)]
 
 
-def test_nobody_hears_of_events_that_are_not_committed(log: Staged):
+@ROWS
+def test_nobody_hears_of_events_that_are_not_committed(log: Staged, count: int):
     async def does(writer: Writer, head: HeadWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         with psycopg.connect(log.dsn) as holder:
             holder.execute("select from pipeline.events_tables for update")  # behind the rows, before the commit
-            await writer.append(batch(log, 1_100), durable=False)
+            await writer.append(batch(log, 1_100, count), durable=False)
 
     with psycopg.connect(log.dsn, autocommit=True) as listener:
         listener.execute("listen sequin_events")
-        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): 1}
+        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): count}
         shuffle(log.dsn)  # it says what there was, and what it has moved
         heard = {json.loads(each.payload)["seq"] for each in listener.notifies(timeout=60, stop_after=3)}
-    assert heard == {seq for seq, _ in events(log)[1:]}
-    assert [lsn for _, lsn in events(log)[1:]] == [1_000, 1_100]
+    assert heard == {2, events(log)[-1][0]}
+    assert [lsn for _, lsn in events(log)[1:]] == [1_000, *[1_100] * count]
 
 
-def test_an_older_writer_can_write_nothing_at_once(log: Staged):
+@ROWS
+def test_an_older_writer_can_write_nothing_at_once(log: Staged, count: int):
     async def run() -> None:
         async with await connect_writer(log.dsn) as old, await connect_writer(log.dsn) as new:
             zombie = await Writer.claim(old, log.source)
@@ -296,7 +319,7 @@ def test_an_older_writer_can_write_nothing_at_once(log: Staged):
             await zombie.append(batch(log, 1_000), durable=False)
             await Writer.claim(new, log.source)
             with pytest.raises(Fenced):
-                await zombie.append(batch(log, 1_100), durable=False)
+                await zombie.append(batch(log, 1_100, count), durable=False)
 
     asyncio.run(run())
     assert events(log)[1:] == [(2, 1_000)]
@@ -332,18 +355,17 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
     async def does(writer: Writer, head: HeadWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         with monkeypatch.context() as patched:  # Postgres refuses so long a payload
-            opens, copies, _, rest = head._texts
-            too_long = f"); COMMIT; notify sequin_events, '{'x' * 9_000}"
-            patched.setattr(head, "_texts", (opens, copies, too_long, rest))
+            patched.setattr(HeadTransaction, "_payload", lambda *_: b"x" * 9_000)
             await writer.append(batch(log, 1_100, 2), durable=False)
-            await writer.append(batch(log, 1_200), durable=False)
+            await writer.append(batch(log, 1_200, MOST_INSERTED + 1), durable=False)
         await writer.append(batch(log, 1_300), durable=False)
 
-    assert writing(log, does).changes == {AT_ONCE: 5}
-    assert events(log)[1:] == [(2, 1_000), (3, 1_100), (4, 1_100), (5, 1_200), (6, 1_300)]
+    added = 4 + MOST_INSERTED + 1
+    assert writing(log, does).changes == {AT_ONCE: added}
+    assert [lsn for _, lsn in events(log)[1:]] == [1_000, *[1_100] * 2, *[1_200] * (MOST_INSERTED + 1), 1_300]
     assert staged_rows(log) == 1  # the one that the shuffler has moved
     counted = "select p.changes, s.events from pipeline.replication_progress p, pipeline.shuffle_progress s"
-    assert log.connection.execute(counted).fetchone() == (6, 6)
+    assert log.connection.execute(counted).fetchone() == (added + 1, added + 1)
     assert len([each for each in caplog.records if "could not be woken" in each.message]) == 1
 
 
@@ -384,7 +406,7 @@ def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged):
 
 def test_it_lets_the_shuffler_make_the_next_partition_once(log: Staged, monkeypatch: pytest.MonkeyPatch):
     """From the middle of one on."""
-    monkeypatch.setattr(head_module, "AHEAD_EVERY", 0.0)
+    monkeypatch.setattr(head, "AHEAD_EVERY", 0.0)
     middle = PARTITION_ROWS // 2
 
     async def does(writer: Writer, head: HeadWriter) -> None:

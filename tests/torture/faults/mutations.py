@@ -36,6 +36,7 @@ RACES = "tests/integration/capture/snapshot/test_races.py"
 JOINING = "tests/integration/capture/snapshot/test_joining.py"
 READING = ("--old",)
 HEAD, HEAD_WRITER = "pipeline/shuffle/head.py", "pipeline/shuffle/head_writer.py"
+HEAD_TRANSACTION = "pipeline/shuffle/head_transaction.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
 ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adoption.py"
 PARTS = "tests/integration/shuffle/test_adopted_parts.py"
@@ -353,9 +354,9 @@ MUTATIONS = (
         "readers hear of a batch before it is committed",
         (
             Edit(
-                HEAD_WRITER,
-                '            f"BEGIN; {LOCK_TIMEOUT};',
-                '            f"notify {channel}, {payload}; COMMIT; BEGIN; {LOCK_TIMEOUT};',
+                f"{SHUFFLE_SQL}/wake_readers_at_head.sql",
+                " where current_setting('pipeline.written_up_to', true) = $2::text",
+                " where $2::text <> ''",
             ),
         ),
         (),
@@ -365,12 +366,12 @@ MUTATIONS = (
         "progress is committed before the rows",
         (
             Edit(
-                HEAD_WRITER,
-                'f"); copy {self._table',
-                'f"); COMMIT; BEGIN; copy {self._table',
+                HEAD_TRANSACTION,
+                'f"; copy {self._who',
+                'f"; COMMIT; BEGIN; copy {self._who',
             ),
         ),
-        (points.WRITING,),
+        (points.COPYING,),
     ),
     Mutation(
         "an error behind a commit counts as one before it",

@@ -20,7 +20,9 @@ _STORED, _CLAIMED, _MOVED_ON = r"execute store_batch_\d", "Become the writer", "
 _DURABLY = "synchronous_commit = on"
 _MOVED = r"\A(?!prepare )(?s:.*)(Staged rows become events, under|execute move_segment_\d)"
 _EMPTIED = "truncate only"
-_WRITING, _WRITTEN = r"execute begin_at_head_\d", r"execute end_at_head_\d"
+_WRITING, _WRITTEN = "progress of a batch that is written at once", "The sequence and the count follow the rows"
+_COPYING, _COPIED = r"execute begin_at_head_\d", r"execute end_at_head_\d"
+"""Of few rows all is one message; of more the rows come behind the answer to what they begin with."""
 _TABLE, _INDEXES, _RECORDED = (
     "autovacuum_enabled = off",
     "add primary key",
@@ -191,7 +193,10 @@ ASKED_WITH_END = Place(
     first=acts.tempt,
 )
 BEFORE_WRITING = Place("before a batch is written at once", STAGING, statement(_WRITING), way="at_once")
-WRITING = Place("between progress and rows of a batch", STAGING, statement(_WRITING), answered=True, way="at_once")
+COPYING = Place(
+    "between progress and rows of a batch", STAGING, statement(_COPYING), _segment, answered=True, way="at_once"
+)
+BEFORE_COPIED = Place("before the commit of rows copied at once", STAGING, statement(_COPIED), _segment, way="at_once")
 BEFORE_WRITTEN = Place("before the commit of rows written at once", STAGING, statement(_WRITTEN), way="at_once")
 WRITTEN = Place(
     "after the commit of rows written at once",
@@ -273,7 +278,8 @@ POINTS = tuple(
         (ASKED_WITH_COMMIT, _WORKER),
         (ASKED_WITH_END, _WORKER),
         (BEFORE_WRITING, acts.WORKER_FROZEN, _CUT),
-        (WRITING, _WORKER, _LOG, acts.WORKER_FROZEN),
+        (COPYING, _WORKER, _LOG, acts.WORKER_FROZEN),
+        (BEFORE_COPIED, _LOG, _CUT),
         (BEFORE_WRITTEN, _LOG, _WORKER, _CUT, _SHUFFLER, acts.WORKER_FROZEN),
         (WRITTEN, _WORKER, _LOG, _CUT, _SERVER, _BOTH),
         (RECORDED_SEGMENT, _WORKER, _LOG, acts.WORKER_FROZEN),

@@ -81,3 +81,12 @@ def test_a_row_without_a_key_and_texts_are_found():
     without = rows.without_values(staged(key=b"k" * 1_000_001))
     assert fields(event_rows.events([without], TABLES, 1, {})[0])[6] is None
     assert event_rows.exact_texts([staged(), staged(rest=EXACT), without]) == {1: (b"{}", EXACT[1])}
+
+
+@pytest.mark.parametrize("rest", [None, CHANGES, EXACT], ids=["plain", "changes", "exact"])
+def test_its_columns_are_what_a_copy_of_it_reads(rest: Rest | None):
+    (event,) = event_rows.events([staged(rest=rest)], TABLES, 77, {0: b"{}"} if rest is EXACT else {})
+    columns = event_rows.fields(event)
+    assert len(columns) == len(event_rows.COLUMNS)
+    lengths = [b"\xff" * 4 if each is None else len(each).to_bytes(4, "big") for each in columns]
+    assert event[2:] == b"".join(length + (each or b"") for length, each in zip(lengths, columns, strict=True))

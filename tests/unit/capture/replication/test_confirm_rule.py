@@ -110,6 +110,15 @@ def test_what_may_be_confirmed(case: str) -> None:
         assert made.due(now) is None
 
 
+def test_looking_whether_a_position_is_due_changes_nothing() -> None:
+    made = rule()
+    keepalive(START + 1, asked=True)(made)
+    assert not made.is_due(SOON)
+    assert [made.is_due(NOW + PACE) for _ in range(2)] == [True, True]
+    assert made.due(NOW + PACE) == START + 1
+    assert not made.is_due(NOW + PACE)
+
+
 def test_an_answer_that_can_wait_is_not_forgotten() -> None:
     made = rule()
     made.keepalive(1_500, asked=True)
