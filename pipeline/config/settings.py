@@ -75,7 +75,7 @@ class Config(ExportSettings):
         "at_once", description="small transactions, when nothing waits: at_once, in one transaction, or staged first"
     )
     adopt_threshold: Threshold = Field(
-        "off", description="WAL backlog above which it becomes partitions of the events table: bytes, 64MB, or off"
+        "64MB", description="WAL backlog above which it becomes partitions of the events table: bytes, 64MB, or off"
     )
     catchup_threshold: Threshold = Field(
         "1GB", description="WAL backlog above which more slots are opened: bytes, 64MB, 1GB, or off"

@@ -20,7 +20,7 @@ from tests.torture.rig import Scene
 
 CATCHUP: dict[str, Any] = {"catchup_threshold": "16kB", "catchup_interval": 0.05, "catchup_max_slots": 4}
 NO_CATCHUP: dict[str, Any] = {"catchup_threshold": "off"}
-_AT_ONCE, _STAGED = {"small_batches": "at_once"}, {"small_batches": "staged"}
+_AT_ONCE, _STAGED = ({"small_batches": way, "adopt_threshold": "off"} for way in ("at_once", "staged"))
 _ADOPT, _ADOPT_BACKLOGS = ({"adopt_threshold": size, "catchup_interval": "0.05"} for size in ("1", "32kB"))
 WAYS: Mapping[Ways, Sequence[Mapping[str, Any]]] = {
     "default": ({},),
