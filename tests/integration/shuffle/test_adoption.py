@@ -222,6 +222,7 @@ def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_t
         assert waiting(log) == []
         old.append(reader(log))
         await asyncio.to_thread(move, shuffler)
+        monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
         await writer.append(batch(log, 20_000, 10), durable=False)
         await backlog.finish()
         assert len(waiting(log)) == 1
