@@ -39,8 +39,15 @@ def as_json(done: subprocess.CompletedProcess[str]) -> Any:
     return json.loads(done.stdout)
 
 
+def nobody_holds_a_role(database_dsn: str) -> None:
+    """Sessions end a moment after their processes, and with them the locks."""
+    held = "select from pg_locks join pg_database d on d.oid = database where locktype = 'advisory'"
+    with psycopg.connect(database_dsn, autocommit=True) as log:
+        eventually(lambda: log.execute(f"{held} and datname = current_database()".encode()).rowcount == 0)
+
+
 def test_beside_a_running_server(
-    serve: Callable[..., Serving], command: Command, source_dsn: str, slot_name: str
+    serve: Callable[..., Serving], command: Command, source_dsn: str, database_dsn: str, slot_name: str
 ) -> None:
     with psycopg.connect(source_dsn, autocommit=True) as conn:
         conn.execute("create table orders (id int primary key); create table notes (text text)")
@@ -64,10 +71,14 @@ def test_beside_a_running_server(
         assert lsn.parse(now[name]) > 0
     assert list(now["not_captured"]) == ["public.notes"]
 
-    shown = command("status").stdout
-    assert shown.startswith("replicating\n")
+    def up_to_date() -> str:
+        shown = command("status").stdout
+        assert shown.startswith("replicating\n")
+        assert "limited by   nothing: the log is up to date" in shown
+        return shown
+
+    shown = eventually(up_to_date)
     assert [stage["stage"] for stage in now["lag"]["stages"]] == ["decoded", "received", "staged", "shuffled"]
-    assert "limited by   nothing: the log is up to date" in shown
     assert "1,000 changes in 1 transaction " in shown
     assert "1,000 events in the log, newest seq 1000" in shown
     assert "public.notes   only inserts and truncates: it has no replica identity" in shown
@@ -86,6 +97,7 @@ def test_beside_a_running_server(
     assert f"(pid {slot['active_pid']})" in command("slots", "list").stdout
 
     assert server.stop() == 0
+    nobody_holds_a_role(database_dsn)
     stopped = command("status", status=1).stdout
     assert stopped.startswith("not replicating\n  replication is not running\n  shuffle is not running\n")
     now = as_json(command("status", "--json", status=1))
@@ -103,6 +115,7 @@ def test_a_server_that_was_killed_is_not_said_to_run(
     serve: Callable[..., Serving], command: Command, database_dsn: str
 ) -> None:
     serve(export_schedule="*/5 * * * *").kill()
+    nobody_holds_a_role(database_dsn)
     with psycopg.connect(database_dsn, autocommit=True) as conn:
         conn.execute("update pipeline.roles set state = 'waiting', reason = 'from before' where role = 'shuffle'")
     now, shown = as_json(command("status", "--json", status=1)), command("status", status=1).stdout

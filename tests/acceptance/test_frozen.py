@@ -18,6 +18,9 @@ from tests.fixtures import test_decoding
 from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.waiting import eventually
 
+WAITING = """
+    select from pg_locks join pg_database d on d.oid = database where not granted and datname = current_database()
+"""
 PROMISED = 15
 """Seconds; how long a start takes beside the waiting is the machine's business."""
 
@@ -97,7 +100,7 @@ def test_a_shuffler_frozen_while_it_begins_keeps_no_other_server_from_starting(
     with log.transaction():  # it waits in the middle of the transaction that records what it writes
         log.execute("lock table pipeline.events_tables in exclusive mode")
         first = serve(wait=False)
-        eventually(lambda: log.execute("select from pg_locks where not granted").rowcount > 0)
+        eventually(lambda: log.execute(WAITING).rowcount > 0)
         pids = first.process.pid, *first.children().values()
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)

@@ -6,7 +6,8 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,11 +70,9 @@ def test_killed_helpers_and_a_killed_role_go_on_where_they_were(stage: CatchingU
         stage.streams()
         stage.fall_behind()
         running = eventually(lambda: helpers(server))
-        for pid in running.values():
-            os.kill(pid, signal.SIGKILL)
+        kill_each(running.values())
         again = eventually(lambda: {*helpers(server).values()} - {*running.values()})  # the last part's, at least
-        for pid in again:
-            os.kill(pid, signal.SIGKILL)
+        kill_each(again)
         late = stage.write_one()
         eventually(lambda: stage.staged(late), 60)
         os.kill(server.child_pid("replication"), signal.SIGKILL)
@@ -107,6 +106,13 @@ def kill_some(server: Serving, chosen: random.Random) -> None:
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: not alive(pid))
         time.sleep(chosen.uniform(0, LONGEST))
+
+
+def kill_each(pids: Iterable[int]) -> None:
+    """But for those that have done their part meanwhile."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def helpers(server: Serving) -> dict[int, int]:

@@ -13,6 +13,7 @@ import pytest
 from pipeline import logs
 from pipeline.cli import main as cli
 from tests.fixtures.server import Serving
+from tests.fixtures.slots import drop_slot
 from tests.fixtures.waiting import eventually
 
 LONG = 3_000
@@ -89,7 +90,7 @@ def test_a_lost_slot_costs_what_has_changed(
     server = serve()
     eventually(lambda: complete(log))
     assert server.stop() == 0
-    source.execute("select pg_drop_replication_slot(%s)", [slot_name])
+    drop_slot(source, slot_name)
     for statement in IN_THE_GAP:
         source.execute(statement.encode())
     adopted = command("sources", "adopt", "--reread", "--yes")

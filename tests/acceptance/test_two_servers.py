@@ -61,10 +61,14 @@ def test_two_that_boot_together_come_up_and_one_takes_over(
         def one_is_ready() -> None:
             assert sorted(states(*both)) == [200, 503]
 
-        eventually(one_is_ready, timeout=30, errors=(AssertionError, httpx.TransportError))
+        eventually(one_is_ready, errors=(AssertionError, httpx.TransportError))
         active, standby = sorted(both, key=lambda server: states(server)[0])
-        reasons = standby.get("/readyz").json()["reasons"]
-        assert any("standing by" in reason and f":{active.process.pid}" in reason for reason in reasons), reasons
+
+        def says_for_whom() -> None:
+            reasons = standby.get("/readyz").json()["reasons"]
+            assert any("standing by" in reason and f":{active.process.pid}" in reason for reason in reasons), reasons
+
+        eventually(says_for_whom)
         with psycopg.connect(fresh_dsn, autocommit=True) as log:
             commit(source, 1, 2, 3)
             eventually(lambda: has_all(log, 1, 2, 3))

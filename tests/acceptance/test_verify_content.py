@@ -18,6 +18,7 @@ from pipeline.operate.verify import content
 from pipeline.server import schedule
 from tests.fixtures.lagging import stopped
 from tests.fixtures.server import Serving, run_command
+from tests.fixtures.slots import drop_slot
 from tests.fixtures.waiting import eventually
 
 MAKE = """
@@ -79,7 +80,7 @@ def test_planted_differences_are_found_and_nothing_else(
         eventually(lambda: log.execute(whole).fetchone() == (4,))
         assert server.stop() == 0
         assert "start `pipeline serve`" in command("verify", "--content")[1]
-        source.execute("select pg_drop_replication_slot(%s)", [slot_name])
+        drop_slot(source, slot_name)
         source.execute("alter publication pipeline drop table out")
         source.execute("update out set n = -1 where id = 4")
         source.execute("alter publication pipeline add table out")
@@ -129,7 +130,7 @@ def test_planted_differences_are_found_and_nothing_else(
         assert command("verify", "--content", "keyless")[0] == 1
         assert "is it one of public.plain" in command("verify", "--content", "plane")[1]
         assert "only with --content" in command("verify", "odd")[1]
-        with stopped(server.child_pid("snapshot")):
+        with stopped(server.process.pid), stopped(server.child_pid("snapshot")):  # it would be killed for its silence
             source.execute("alter table keyless add primary key (n)")
             source.execute("alter table out alter n set not null; create unique index other on out (n)")
             source.execute("alter table out replica identity using index other")

@@ -42,8 +42,8 @@ def test_what_is_committed_arrives_though_everything_dies(following: Following, 
     write(following.source, 1000)
     following.server = following.start(snapshot="never")
     following.become_equal()
-    assert eventually(lambda: following.command("show", "reports")["lag_seqs"] == 0)
-    assert following.command("show", "reports")["state"] == "following"
+    eventually(lambda: following.command("show", "reports")["lag_seqs"] == 0)
+    eventually(lambda: following.command("show", "reports")["state"] == "following")
 
 
 @pytest.mark.long
