@@ -53,7 +53,7 @@ def worked_off(staged: Staged, seed: int) -> list[tuple[Any, ...]]:
     """What is in the queues after each step of changes and clients, which the seed decides."""
     chance, seen = random.Random(seed), list[tuple[Any, ...]]()
     clients = [create(staged.connection, name, **options) for name, options in CONSUMERS.items()]
-    for step in range(6):
+    for step in range(8):
         staged.moved(*(_change(chance, step) for _ in range(6)))
         for client in clients:
             _work(client, chance)
