@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pipeline.log.table import DEFAULT
+from pipeline.postgres.queries import statement
 from pipeline.readers.queue import items
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, staging_of, truncate, update
@@ -43,6 +44,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 def plain(connection: psycopg.Connection[Any], upto: int) -> tuple[int, bool]:
     """Apply the log up to there to the first consumer by that one statement: items written, and whether it is odd."""
     values = {"consumer": 1, "after": 0, "upto": upto, "patterns": [], "actions": []}
+    connection.execute(statement("readers.queue", "set_planner"))
     query = items._plain_query(DEFAULT.identifier.as_string(connection))
     row = connection.execute(query, values).fetchone()
     assert row is not None
