@@ -50,8 +50,14 @@ def test_the_end_alone_makes_it_whole(
     """The message of the last transaction travels with the one before it, and is staged before its own end has come."""
     name = str(conninfo_to_dict(source_dsn)["dbname"])
     through = make_conninfo(source_cluster.tcp_dsn(name), port=proxy.port, sslmode="disable", gssencmode="disable")
-    # Staged: what is written at once are whole transactions.
-    config = settings.load(source_dsn=through, database_dsn=database_dsn, slot=slot_name, small_batches="staged")
+    # Staged: what is written at once, or becomes a partition, are whole transactions.
+    config = settings.load(
+        source_dsn=through,
+        database_dsn=database_dsn,
+        slot=slot_name,
+        small_batches="staged",
+        adopt_threshold="off",
+    )
     with (
         psycopg.connect(source_dsn, autocommit=True) as source,
         psycopg.connect(database_dsn, autocommit=True) as log,
