@@ -46,9 +46,11 @@ class BacklogWriter(SegmentWriter):
         self._pause = self._pause_until = 0.0
 
     async def settle(self) -> None:
-        """End the segment if the backlog has ended: nothing came for a while."""
+        """End the segment if the backlog has ended: the source is hardly ahead, or nothing came for a while."""
         inside = self._segment is not None and self._segment.is_inside
-        if self._run is not None and not inside and time.monotonic() - self._taken_at >= SETTLE_AFTER:
+        if self._run is None or inside:
+            return
+        if self._is_near() or time.monotonic() - self._taken_at >= SETTLE_AFTER:
             await self.finish()
 
     async def finish(self) -> None:

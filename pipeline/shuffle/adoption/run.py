@@ -112,14 +112,14 @@ async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float
     longest = DRAIN_LONGEST if longest is None else longest
     moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
     while time.monotonic() < min(stalled_at, moved_at + longest):
-        found = await look()
-        if found is None or found.is_drained:
-            return found is not None
-        now = time.monotonic()
-        if found.moved_to != moved:
-            moved, moved_at = found.moved_to, now
-        if found.is_at_work or moved_at == now:
-            stalled_at = now + DRAIN_STALLED
+        found, now = await look(), time.monotonic()
+        if found is not None:
+            if found.is_drained:
+                return True
+            if found.moved_to != moved:
+                moved, moved_at = found.moved_to, now
+            if found.is_at_work or moved_at == now:
+                stalled_at = now + DRAIN_STALLED
         await asyncio.sleep(DRAIN_STEP)
     return False
 

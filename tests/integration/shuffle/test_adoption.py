@@ -21,7 +21,7 @@ from pipeline.log.table import DEFAULT
 from pipeline.operate import adoption
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import poison, retrying
-from pipeline.shuffle.adoption import attaching, run
+from pipeline.shuffle.adoption import attaching, backlog_writer, run
 from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.worker import Shuffler
@@ -263,6 +263,41 @@ def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pyte
     move(shuffler)
     assert events(log) == [(200, 0), *places((10_000, 10))]
     assert ways(log) == {"adopt": 10}
+
+
+def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.MonkeyPatch):
+    """A new server begins to read at once: its shuffler has a moment yet to open the log."""
+    monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
+    made.reset()
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        adopting = asyncio.create_task(writer.append(batch(made, 1_000, 10), durable=False))
+        await asyncio.sleep(0.2)
+        assert not adopting.done()
+        await asyncio.to_thread(shuffle, made.dsn)
+        await adopting
+        await backlog.finish()
+
+    writing(made, does)
+    shuffle(made.dsn)
+    assert ways(made) == {"adopt": 10}
+    made.shufflers.close()
+
+
+def test_a_segment_ends_once_the_source_is_hardly_ahead(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(backlog_writer, "SETTLE_AFTER", 3_600.0)
+    ahead = 10**9
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        nonlocal ahead
+        await writer.append(batch(log, 1_000, 5), durable=False)
+        await backlog.settle()
+        assert (backlog.is_open, waiting(log)) == (True, [])
+        ahead = 10
+        await backlog.settle()
+        assert (backlog.is_open, len(waiting(log))) == (False, 1)
+
+    writing(log, does, lambda: ahead)
 
 
 def test_nothing_of_half_a_transaction_is_ever_seen(log: Staged):
