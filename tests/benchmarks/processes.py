@@ -48,7 +48,11 @@ def cpu_seconds(pid: int, *, reaped: bool = False) -> float:
 
 def tree_cpu_seconds(pid: int) -> float:
     """Of a process, its descendants and those that have ended."""
-    return cpu_seconds(pid, reaped=True) + sum(map(tree_cpu_seconds, children(pid)))
+    while True:
+        those = children(pid)
+        total = cpu_seconds(pid, reaped=True) + sum(map(tree_cpu_seconds, those))
+        if set(those) <= set(children(pid)):  # else one has ended meanwhile, and its time may be in neither
+            return total
 
 
 QUIET_CORES = 0.2
