@@ -7,11 +7,11 @@ import signal
 from collections.abc import Iterator
 
 import httpx
-import psycopg
 import pytest
 
 from tests.fixtures.delta_stream import Client, reaches, refusal, values
 from tests.fixtures.server import Serving
+from tests.fixtures.slots import drop_slot
 from tests.fixtures.waiting import eventually
 from tests.fixtures.wire_place import Place
 
@@ -99,11 +99,7 @@ def test_a_slot_that_is_dropped_by_hand_is_said_to_be_gone(place: Place, table: 
         line.next()
         ending = "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s"
         place.source.execute(ending, [busy])
-
-        def drop() -> None:
-            place.source.execute("select pg_drop_replication_slot(%s)", [busy])
-
-        eventually(drop, errors=(psycopg.errors.ObjectInUse,))
+        drop_slot(place.source, busy)
         assert line.closed()[0] in (1012, 4410)
     assert refusal(place.client, busy)[0] == 4410
     assert place.client.page(table, slotName=idle).status_code in (500, 503)

@@ -22,8 +22,8 @@ from pipeline.server import schedule
 from pipeline.wal.messages import LogicalMessage
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.replicating import wait_until_left
 from tests.fixtures.server import run_command
+from tests.fixtures.slots import wait_until_left
 from tests.fixtures.stage import Stage
 from tests.fixtures.waiting import eventually
 
@@ -336,7 +336,7 @@ def test_a_lost_slot_is_a_clear_stop_and_no_new_one_is_made(config: Config, sour
     with Replicated(config) as replicated:
         source.execute("insert into t values (1)")
         replicated.events()
-    wait_until_left(config)
+    wait_until_left(config.source, config.slot)
     with psycopg.connect(config.database) as log:
         position = one(log, "select '0/0'::pg_lsn + position from pipeline.replication_progress")
     source.execute("select pg_drop_replication_slot(%s)", [config.slot])
@@ -351,7 +351,7 @@ def test_a_slot_that_somebody_else_confirmed_is_a_clear_stop(config: Config, sou
     with Replicated(config) as replicated:
         replicated.events()
     source.execute("insert into t values (1)")
-    wait_until_left(config)
+    wait_until_left(config.source, config.slot)
     source.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [config.slot])
     with pytest.raises(SlotLost, match=rf'^slot "{config.slot}" was confirmed up to .* by somebody else'):
         refuse(config)

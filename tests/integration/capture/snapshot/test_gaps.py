@@ -9,7 +9,8 @@ import pytest
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.operate.repair import adopt
-from tests.fixtures.replicating import run, wait_until_left
+from tests.fixtures.replicating import run
+from tests.fixtures.slots import wait_until_left
 from tests.fixtures.snapshotting import snapshotting
 
 TABLE = (
@@ -41,7 +42,7 @@ def unpublished(config: Config, *changes: str) -> None:
 def test_what_was_lost_is_found(config: Config, lose: Callable[..., None]):
     with snapshotting(config, *TABLE) as reading:
         reading.finish("t")
-    wait_until_left(config)
+    wait_until_left(config.source, config.slot)
     lose(config, *CHANGES)
     adopted = adopt.adopt(config, reread=True)
     assert adopted is not None and adopted.epoch == 1
