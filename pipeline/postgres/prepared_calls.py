@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from psycopg import AsyncConnection, OperationalError, generators, pq
+from psycopg import AsyncConnection, Error, OperationalError, generators, pq
 from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 from psycopg.rows import TupleRow
@@ -39,13 +39,19 @@ async def run(connection: AsyncConnection[TupleRow], *transactions: Sequence[Ste
     Raises the first error: what it came in is rolled back, and what comes behind that is run all the same. The
     connection must be outside of a transaction.
     """
+    for error in await try_each(connection, *transactions):
+        if error is not None:
+            raise error
+
+
+async def try_each(connection: AsyncConnection[TupleRow], *transactions: Sequence[Step]) -> list[Error | None]:
+    """As `run`; returns for each of the transactions the error that has ended it, or None."""
     async with connection.lock:
         failed = await connection.wait(_run(connection.pgconn, transactions))
-    if failed is not None:
-        raise error_from_result(failed)
+    return [None if result is None else error_from_result(result) for result in failed]
 
 
-def _run(pgconn: pq.abc.PGconn, transactions: Sequence[Sequence[Step]]) -> PQGen[pq.abc.PGresult | None]:
+def _run(pgconn: pq.abc.PGconn, transactions: Sequence[Sequence[Step]]) -> PQGen[list[pq.abc.PGresult | None]]:
     pgconn.enter_pipeline_mode()
     for steps in transactions:
         for step in steps:
@@ -54,11 +60,11 @@ def _run(pgconn: pq.abc.PGconn, transactions: Sequence[Sequence[Step]]) -> PQGen
     while pgconn.flush():
         if (yield Wait.RW) & Wait.R:
             pgconn.consume_input()
-    failed: pq.abc.PGresult | None = None
-    for _ in transactions:
+    failed: list[pq.abc.PGresult | None] = [None] * len(transactions)
+    for number in range(len(transactions)):
         while (result := (yield from _result(pgconn))).status != pq.ExecStatus.PIPELINE_SYNC:
-            if failed is None and result.status in _FAILED:
-                failed = result
+            if failed[number] is None and result.status in _FAILED:
+                failed[number] = result
     pgconn.exit_pipeline_mode()
     return failed
 

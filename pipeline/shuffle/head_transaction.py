@@ -13,12 +13,13 @@ from psycopg.rows import TupleRow
 from pipeline.log import table as log
 from pipeline.log.table import EventsTable
 from pipeline.postgres import prepared_calls
-from pipeline.postgres.prepared_calls import Call, Prepare
+from pipeline.postgres.prepared_calls import Call, Prepare, Step
 from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.head import LOCK_TIMEOUT, LOCK_TIMEOUT_MS
 from pipeline.staging import rows, segments
 from pipeline.staging.pipelined_copy import copy_within, roll_back
+from pipeline.staging.progress import with_progress
 from pipeline.staging.writer import Writer
 
 MOST_INSERTED = 16
@@ -55,6 +56,8 @@ class HeadTransaction:
                 name=str(table),
                 timeout=LOCK_TIMEOUT_MS,
                 staged=segments.STAGED_CHANNEL,
+                open_lsn=None,
+                open_changes=0,
                 channel=log.CHANNEL,
             ),
             "table": table.identifier.as_string(connection),
@@ -66,10 +69,15 @@ class HeadTransaction:
 
     async def prepare(self) -> None:
         """Prepare what is not yet; a statement that has to wait for a lock is tried again the next time."""
-        if len(self._prepared) >= len(_TEXTS):
+        missing = [name for name in _TEXTS if name not in self._prepared]
+        if not missing:
             return
-        for name in _TEXTS:
-            await self._prepare(name)
+        steps = [self._preparing(self._name(name), self._text(name)) for name in missing]
+        errors = await prepared_calls.try_each(self._connection, *steps)
+        self._prepared.update(name for name, error in zip(missing, errors, strict=True) if error is None)
+        for error in errors:
+            if error is not None:
+                raise error
 
     async def write(self, values: Mapping[str, Any], events: Sequence[bytes], *, wakes_shuffler: bool) -> bool:
         """Write these events, with progress and watermark of `values`; False when those are not as planned with.
@@ -115,13 +123,10 @@ class HeadTransaction:
     def _name(self, statement_name: str) -> bytes:
         return f"{statement_name}_{self._of}".encode()
 
-    async def _prepare(self, name: str) -> None:
-        if name in self._prepared:
-            return
+    def _text(self, name: str) -> str:
         given, text = _TEXTS[name]
         numbers = {each: f"${number}::bigint" for number, each in enumerate(given, 1)}
-        await self._send(self._name(name), text % {**self._who, **numbers, "then": "select 1 from stored"})
-        self._prepared.add(name)
+        return text % {**self._who, **numbers, "then": "select 1 from stored"}
 
     async def _prepare_insert(self, events: int) -> bytes:
         name = f"insert_at_head_{self._of}_{events}"
@@ -135,14 +140,16 @@ class HeadTransaction:
             numbers = {each: f"${number}::bigint" for number, each in enumerate(_BEGIN, 1)}
             values = {**self._who, **numbers, "events": ", ".join(f"({row})" for row in given)}
             then = statement("shuffle", "insert_at_head") % values
-            await self._send(name.encode(), statement("shuffle", "begin_at_head") % {**values, "then": then})
+            text = _TEXTS["begin_at_head"][1] % {**values, "then": then}
+            await prepared_calls.run(self._connection, self._preparing(name.encode(), text))
             self._prepared.add(name)
         return name.encode()
 
-    async def _send(self, name: bytes, text: str) -> None:
+    def _preparing(self, name: bytes, text: str) -> list[Step]:
+        """A transaction, which waits no longer for a lock than others here."""
         limit = self._name("limit_at_head")
         before = [Call(limit)] if name != limit else []
-        await prepared_calls.run(self._connection, [*before, Prepare(name, text.encode())])
+        return [*before, Prepare(name, text.encode())]
 
 
 def _packed(values: Mapping[str, Any], names: Sequence[str]) -> list[bytes]:
@@ -151,7 +158,7 @@ def _packed(values: Mapping[str, Any], names: Sequence[str]) -> list[bytes]:
 
 _TEXTS: Mapping[str, tuple[Sequence[str], str]] = {
     "limit_at_head": ((), statement("shuffle", "limit_at_head")),
-    "begin_at_head": (_BEGIN, statement("shuffle", "begin_at_head")),
+    "begin_at_head": (_BEGIN, with_progress("shuffle", "begin_at_head")),
     "end_at_head": (_END, statement("shuffle", "end_at_head")),
     "look_at_head": ((), statement("shuffle", "look_at_head")),
     "wake_readers_at_head": ((), statement("shuffle", "wake_readers_at_head")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from typing import LiteralString
 
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -18,6 +19,11 @@ class Staged:
     position: int
     commit_lsn: int
     committed_at: int | None
+
+
+def with_progress(package: str, name: str) -> LiteralString:
+    """The statement of this name, which has the progress of a batch follow it: the same way for all who write one."""
+    return statement(package, name).format(set_progress=statement("staging", "set_progress"))
 
 
 def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged | None:

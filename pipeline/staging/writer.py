@@ -19,6 +19,7 @@ from pipeline.postgres.queries import literals, statement
 from pipeline.staging import half_staged, rows, segments
 from pipeline.staging.backlog import Backlog
 from pipeline.staging.pipelined_copy import copy_within
+from pipeline.staging.progress import with_progress
 
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
 """So that a new writer does not wait for ever for the locks of an older one."""
@@ -216,7 +217,7 @@ class Writer:
             if durable:
                 await self._connection.execute("set local synchronous_commit = on")
             cursor = await self._connection.execute(
-                statement("staging", "end_transactions"),
+                with_progress("staging", "end_transactions"),
                 {
                     **self._who,
                     "position": batch.position,
@@ -224,6 +225,7 @@ class Writer:
                     "committed_at": batch.committed_at,
                     "open_lsn": batch.open_lsn,
                     "open_changes": batch.open_changes,
+                    "rows": 0,
                     "transactions": batch.transactions,
                 },
             )
@@ -247,7 +249,7 @@ class Writer:
     async def _prepare(self) -> None:
         """Prepare `store_batch` in this session, so that it is parsed and planned once."""
         numbers = {name: f"${number}" for number, name in enumerate(_BATCH_VALUES, 1)}
-        text = statement("staging", "store_batch") % {**literals(**self._who), **numbers}
+        text = with_progress("staging", "store_batch") % {**literals(**self._who), **numbers}
         await self._connection.execute(f"prepare {self._store_batch} as {text}".encode())
 
     def _store(self, batch: Batch, segment: int) -> str:

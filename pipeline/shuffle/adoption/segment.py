@@ -20,6 +20,7 @@ from pipeline.shuffle import event_rows
 from pipeline.shuffle.adoption.run import Run
 from pipeline.staging.open_copy import Answer, OpenCopy
 from pipeline.staging.pipelined_copy import roll_back
+from pipeline.staging.progress import with_progress
 from pipeline.staging.writer import Batch
 
 LARGEST = 5_000_000
@@ -163,7 +164,7 @@ class Segment:
         for table in self._filled.tables if attaches else ():
             await self._finish(table)
         values = self._values(attaches=attaches)
-        found = await self._copy.execute(statement(_PACKAGE, "commit_tables") % literals(**values))
+        found = await self._copy.execute(with_progress(_PACKAGE, "commit_tables") % literals(**values))
         if not found:
             await self.abandon()
             return None
@@ -190,6 +191,8 @@ class Segment:
             "position": filled.position,
             "commit_lsn": filled.commit_lsn,
             "committed_at": filled.committed_at,
+            "open_lsn": None,
+            "open_changes": 0,
             "rows": self.rows,
             "transactions": filled.transactions,
             "names": [table.name.as_string() for table in tables],

@@ -10,15 +10,7 @@ with moved as (
         and not exists (select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting')
     returning 1
 ), stored as (
-    update pipeline.replication_progress
-    set position = greatest(position, %(position)s),
-        commit_lsn = greatest(commit_lsn, %(commit_lsn)s),
-        committed_at = timestamptz '2000-01-01 00:00:00+00' + %(committed_at)s * interval '1 microsecond',
-        open_commit_lsn = null,
-        open_changes = 0,
-        changes = changes + %(rows)s,
-        transactions = transactions + %(transactions)s,
-        updated_at = clock_timestamp()
+    {set_progress}
     where source_id = %(source)s and worker = 0 and generation = %(generation)s and epoch = %(epoch)s
         and exists (select from moved)
     returning 1

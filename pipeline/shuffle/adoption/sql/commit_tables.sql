@@ -1,15 +1,7 @@
 -- Progress of the transactions in these tables, which wait from now on; no row when a newer worker has taken over. Returns
 -- whether the run goes on: not when an earlier table of it was moved.
 with fenced as (
-    update pipeline.replication_progress
-    set position = greatest(position, %(position)s),
-        commit_lsn = greatest(commit_lsn, %(commit_lsn)s),
-        committed_at = timestamptz '2000-01-01 00:00:00+00' + %(committed_at)s * interval '1 microsecond',
-        open_commit_lsn = null,
-        open_changes = 0,
-        changes = changes + %(rows)s,
-        transactions = transactions + %(transactions)s,
-        updated_at = clock_timestamp()
+    {set_progress}
     where source_id = %(source)s and worker = %(worker)s and generation = %(generation)s and epoch = %(epoch)s
     returning 1
 ), added as (
