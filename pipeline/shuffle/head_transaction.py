@@ -138,7 +138,7 @@ class HeadTransaction:
                 for row in range(events)
             ]
             numbers = {each: f"${number}::bigint" for number, each in enumerate(_BEGIN, 1)}
-            values = {**self._who, **numbers, "events": ", ".join(f"({row})" for row in given)}
+            values = {**self._who, **numbers, "events": ", ".join(f"({row})" for row in given), "count": events}
             then = statement("shuffle", "insert_at_head") % values
             text = _TEXTS["begin_at_head"][1] % {**values, "then": then}
             await prepared_calls.run(self._connection, self._preparing(name.encode(), text))

@@ -465,6 +465,25 @@ def test_a_rule_and_a_trigger_that_are_gone_hinder_nothing(cluster: Cluster):
         assert events(log)[1:] == [(2, 1_000)]
 
 
+def test_what_was_prepared_while_there_was_a_rule_writes_once_it_is_gone(cluster: Cluster):
+    """Postgres keeps the plan of an insert that does nothing, and does not notice when it would do something."""
+    with staging_of(cluster, Table("orders")) as log:
+        log.commit(insert("orders", id="1"))
+        shuffle(log.dsn)
+
+        async def does(writer: Writer, head: HeadWriter) -> None:
+            await writer.append(batch(log, 1_000), durable=False)
+            log.connection.execute("create rule r as on insert to sequin_events do instead nothing")
+            await writer.append(batch(log, 1_100, 3), durable=False)
+            log.connection.execute("drop rule r on sequin_events")
+            head._failed_until = 0.0
+            await asyncio.to_thread(shuffle, log.dsn)
+            await writer.append(batch(log, 1_200, 3), durable=False)
+
+        assert writing(log, does).changes == {AT_ONCE: 4, (Way.MOVE, Reason.FAILED): 3}
+        assert [lsn for _, lsn in events(log)[1:]] == [1_000, *[1_100] * 3, *[1_200] * 3]
+
+
 def _read(dsn: str, seen: list[tuple[int, int]], over: threading.Event) -> None:
     """Poll the log until this is over, and once more; of each transaction from LSN 1,000 on there are three events."""
     query = "select seq, commit_lsn from sequin_events where seq > %s order by seq"
