@@ -91,6 +91,18 @@ def test_segments_become_partitions_with_all_that_a_row_says(log: Staged):
     assert state == (3_000, last, 22, last, 22, 3_000, 3_001, 22, last, True)
 
 
+def test_what_waits_of_a_run_is_attached_in_one_transaction(log: Staged):
+    names = "select array_agg(table_name::regclass::oid) from pipeline.adopted_tables where state = 'waiting'"
+    attached = "select count(*), count(distinct xmin::text) from pg_inherits where inhrelid = any(%s)"
+    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 250), batch(log, 3_000, 10))
+    tables = log.connection.execute(names).fetchone()
+    assert tables is not None
+    log.shuffle()
+    assert log.connection.execute(attached, tables).fetchone() == (3, 1)
+    assert events(log) == places((1_000, 10), (2_000, 250), (3_000, 10))
+    assert ways(log) == {"adopt": 270}
+
+
 def test_they_are_the_same_events_that_the_shuffler_makes(log: Staged):
     columns = (
         "commit_lsn % 10000, commit_idx, xid, action, record, changes, exact, unchanged_columns, metadata,"
