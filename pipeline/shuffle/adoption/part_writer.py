@@ -30,7 +30,7 @@ from pipeline.staging.writer import Batch, Writer
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY = 0.2
+LOOK_EVERY = 0.1
 """Seconds between two looks whether it is the part's turn."""
 STOPPING_LONGEST = 3.0
 """Seconds that a part which is to end waits for what comes before it: then it is moved."""
@@ -139,7 +139,10 @@ class PartWriter(SegmentWriter):
         return rest
 
     async def _attaches(self, segment: Segment) -> bool:
-        return self._sizes.is_worth(segment.rows, segment.run.events) and await self._begin_run(segment)
+        if not self._sizes.is_worth(segment.rows, segment.run.events):
+            return False
+        await segment.finish()  # what comes before it may be on its way into the log
+        return await self._begin_run(segment)
 
     def _stored(self, segment: Segment, *, attaches: bool) -> None:
         self._left = not attaches

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.capture.replication import staging_pump
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
@@ -31,7 +32,7 @@ from tests.fixtures.adopting import adopt, batch, begun, writing
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move, shuffle
 from tests.fixtures.staged import Staged, Table, insert, staging_of
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 EVENTS = "select commit_lsn, commit_idx from sequin_events order by seq"
 STAGING = """
@@ -586,3 +587,30 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
         assert writer.position == 100
 
     writing(log, does)
+
+
+def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """Not only when it is time to confirm something."""
+    monkeypatch.setattr(staging_pump, "CONFIRM_EVERY", 3_600.0)
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 1_000, 4), durable=False)
+        idle = ConfirmRule(writer.position)
+        idle.held = True
+        idle.resume(0)
+        never: Any = None
+        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False)
+        pump.begin()
+        running = asyncio.create_task(pump.run())
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if not backlog.is_open:
+                    break
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)  # it may have begun to tell a source of it
+        assert writer.position == 1_001
+
+    writing(log, does)
+    log.shuffle()
+    assert events(log) == places((1_000, 4))
