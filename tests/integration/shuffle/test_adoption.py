@@ -104,6 +104,23 @@ def test_what_waits_of_a_run_is_attached_in_one_transaction(log: Staged):
     assert ways(log) == {"adopt": 270}
 
 
+def test_the_planner_knows_by_what_events_are_found_in_a_segment(log: Staged):
+    """Of the other columns autovacuum may tell it, once the segment is a partition."""
+    known = "select attname from pg_stats where tablename = split_part(%s, '.', 2) order by 1"
+    adopt(log, batch(log, 1_000, 10))
+    row = log.connection.execute(
+        "select table_name, reltuples from pipeline.adopted_tables join pg_class c on c.oid = table_name::regclass"
+    ).fetchone()
+    assert row is not None
+    name, count = row
+    assert count == 10
+    found = [column for (column,) in log.connection.execute(known, [name.replace('"', "")])]
+    assert found == ["action", "record_pk", "seq", "source_database_id", "source_table_oid"]
+    log.shuffle()
+    options = "select reloptions from pg_class where oid = %s::regclass"
+    assert log.connection.execute(options, [name]).fetchone() == (None,), "of autovacuum, which was off"
+
+
 def test_they_are_the_same_events_that_the_shuffler_makes(log: Staged):
     columns = (
         "commit_lsn % 10000, commit_idx, xid, action, record, changes, exact, unchanged_columns, metadata,"
