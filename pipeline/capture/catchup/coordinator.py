@@ -205,11 +205,16 @@ class Coordinator:
         behind = await in_thread(self._lag.behind, worker.begun)
         if behind is None:
             return
-        async with self._plan_lock:
-            connection = await self._connect()
-            allowed = await in_thread(self._lag.slots, connection, worker.begun)
-            if worker is self._worker and not self._stopping:
-                await self._begin(worker, writer, split(worker.begun, behind[0], allowed))
+        if self._lag.may_be_shared:
+            worker.may_read.clear()  # what it read meanwhile others could, who begin the sooner
+        try:
+            async with self._plan_lock:
+                connection = await self._connect()
+                allowed = await in_thread(self._lag.slots, connection, worker.begun)
+                if worker is self._worker and not self._stopping:
+                    await self._begin(worker, writer, split(worker.begun, behind[0], allowed))
+        finally:
+            worker.may_read.set()
 
     async def _look_ahead(self) -> None:
         """Where the source's WAL ends says whether a backlog becomes partitions, from the first batch on."""
