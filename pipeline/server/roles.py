@@ -49,9 +49,8 @@ def serve_forks(chosen: Sequence[str]) -> int:
 
 
 def _load(chosen: Sequence[str]) -> None:
-    for role in chosen:
-        for module in runners.NEEDS[role]:
-            import_module(module)
+    for module in (*runners.ALL_NEED, *(module for role in chosen for module in runners.NEEDS[role])):
+        import_module(module)
 
 
 def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:

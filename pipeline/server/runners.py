@@ -261,6 +261,8 @@ CATCH_UP, READ_TABLES, FOLLOW = "catch-up", "snapshot worker", "follower"
 HELPERS: dict[str, Callable[[], int]] = {CATCH_UP: _help_to_catch_up, READ_TABLES: _read_tables, FOLLOW: _follow}
 """Processes that a role asks the fork server for."""
 
+ALL_NEED = ("importlib.readers",)
+"""To read `.sql` files."""
 NEEDS = {
     "replication": (
         "concurrent.futures.thread",

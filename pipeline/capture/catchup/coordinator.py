@@ -87,11 +87,11 @@ class Coordinator:
             self._worker.stop()
 
     def behind(self) -> int | None:
-        """How many bytes of WAL the source, or the end of its part, is ahead of worker 0, as of the last look.
+        """How many bytes of WAL the source is ahead of worker 0, as of the last look, whatever others read of them.
 
         None when that is not known.
         """
-        end = self._parts[0].until_lsn if self._parts else self._wal_end
+        end = self._wal_end
         return None if end is None or self._worker is None else max(0, end - self._worker.begun)
 
     async def run(self, start: int, running: Callable[[], None]) -> None:
@@ -127,6 +127,7 @@ class Coordinator:
         try:
             stream.start(self._stored.slot, start, self._publications)
             own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
+            await self._look_ahead()
             registry = RelationRegistry(self._source, self._pipeline, self._stored, self._publications, own=own)
             self._worker = ReplicationWorker(stream, writer, registry, until)
             if self._stopping:
@@ -198,18 +199,27 @@ class Coordinator:
     async def _measure(self) -> None:
         """Plan a catch-up when the lag is large enough."""
         worker, writer = self._worker, self._writer
-        if self._config.adopt_bytes is not None:
-            self._wal_end = await in_thread(self._lag.wal_end) or self._wal_end
+        await self._look_ahead()
         if worker is None or writer is None or not worker.resumed or self._parts or self._stopping:
             return
         behind = await in_thread(self._lag.behind, worker.begun)
         if behind is None:
             return
-        async with self._plan_lock:
-            connection = await self._connect()
-            allowed = await in_thread(self._lag.slots, connection, worker.begun)
-            if worker is self._worker and not self._stopping:
-                await self._begin(worker, writer, split(worker.begun, behind[0], allowed))
+        if self._lag.may_be_shared:
+            worker.may_read.clear()  # what it read meanwhile others could, who begin the sooner
+        try:
+            async with self._plan_lock:
+                connection = await self._connect()
+                allowed = await in_thread(self._lag.slots, connection, worker.begun)
+                if worker is self._worker and not self._stopping:
+                    await self._begin(worker, writer, split(worker.begun, behind[0], allowed))
+        finally:
+            worker.may_read.set()
+
+    async def _look_ahead(self) -> None:
+        """Where the source's WAL ends says whether a backlog becomes partitions, from the first batch on."""
+        if self._config.adopt_bytes is not None:
+            self._wal_end = await in_thread(self._lag.wal_end) or self._wal_end
 
     async def _begin(self, worker: ReplicationWorker, writer: Writer, parts: list[Part]) -> None:
         if not parts:

@@ -31,6 +31,13 @@ class Lag:
         )
         """Besides worker 0, for a plan that an earlier process has made."""
 
+    @property
+    def may_be_shared(self) -> bool:
+        """Whether the settings and the cores allow more than one slot."""
+        return self._config.catchup_bytes is not None and (
+            limits.wanted(self._config.catchup_max_slots, self._cores) > 1
+        )
+
     def behind(self, position: int) -> tuple[int, int] | None:
         """Where the source's WAL ends, and how many bytes ahead; None if that is within the threshold, or not known."""
         threshold = self._config.catchup_bytes

@@ -8,6 +8,9 @@ from typing import ClassVar
 
 from pipeline.wal import lsn
 
+SKIP = 0.04
+"""What a byte that a copy of the slot skips takes of what one takes that is read and staged (docs/benchmarks.md)."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -40,7 +43,8 @@ class Part:
 
 
 def split(position: int, wal_end: int, parts: int) -> list[Part]:
-    """At most `parts` parts of equal size of [position, wal_end), the anchor's first; the last one has no end.
+    """At most `parts` parts of [position, wal_end), the anchor's first; the last one has no end. Each is smaller by
+    what its slot skips before it begins, so that they take the same time.
 
     Bounds may be anywhere in the WAL, also inside of records. With fewer bytes there are fewer parts; an empty list
     when only the anchor's is left.
@@ -49,9 +53,17 @@ def split(position: int, wal_end: int, parts: int) -> list[Part]:
     parts = min(parts, span)
     if parts < 2:
         return []
-    bounds = [position + span * part // parts for part in range(parts)]
+    bounds = [position]
+    for left, share in zip(range(parts - 1, 0, -1), _shares(parts), strict=True):  # a byte at least for each
+        bounds.append(min(max(position + round(span * share), bounds[-1] + 1), wal_end - left))
     ends: list[int | None] = [*bounds[1:], None]
     return chain(Part(worker, begin, end, begin) for worker, (begin, end) in enumerate(zip(bounds, ends, strict=True)))
+
+
+def _shares(parts: int) -> list[float]:
+    """What is before each but the first, as a share of all: with F before it a part takes F * SKIP and its own size."""
+    left = [(1 - SKIP) ** part for part in range(1, parts + 1)]
+    return [(1 - each) / (1 - left[-1]) for each in left[:-1]]
 
 
 def chain(parts: Iterable[Part]) -> list[Part]:

@@ -18,6 +18,8 @@ from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
 
+HELD_EVERY = 0.1
+"""Seconds between two looks whether what was taken of a backlog can be stored, while nothing arrives."""
 BUFFER_BYTES = 8_000_000
 """With so many bytes of rows waiting, reading stops until staging has caught up: this bounds the worker's memory."""
 
@@ -99,7 +101,7 @@ class StagingPump:
         self._work.clear()
         if not (self._ready() or self._stopping or self._idle.is_wanted):
             with suppress(TimeoutError):
-                async with asyncio.timeout(CONFIRM_EVERY):
+                async with asyncio.timeout(HELD_EVERY if self._idle.held else CONFIRM_EVERY):
                     await self._work.wait()
         if self._ready() and (pause := self._next_at - time.monotonic()) > 0:
             await asyncio.sleep(pause)

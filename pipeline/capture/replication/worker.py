@@ -49,6 +49,9 @@ class ReplicationWorker:
         """Adds up how long reading has waited for the source."""
         self.blocked = self._pump.blocked
         """Adds up how long reading has waited for staging."""
+        self.may_read = asyncio.Event()
+        """Cleared while it is planned who reads what comes next."""
+        self.may_read.set()
         self._stopping = False
         self._database_lock = asyncio.Lock()
         """Held while the registry uses its two connections."""
@@ -131,6 +134,7 @@ class ReplicationWorker:
                     self._keepalive(data)
             self._pump.offer()
             await self._pump.room()
+            await self.may_read.wait()
             await asyncio.sleep(0)
             messages = self._reorder.joined(await self._stream.read(empty=self._pump.offer))
 

@@ -43,10 +43,13 @@ class Attacher:
         """Number of events that came with the tables after `after`; -1 while a lock holds it up; else the run that
         moves their rows.
         """
-        tables = waiting.following(self._connection, self._source)
-        if not tables:
+        found = waiting.following(self._connection, self._source)
+        if not found:
             return -1
+        tables, first = waiting.together(found), waiting.first_whole(found)
         reason = self._reason(tables, after)
+        if reason is not None and len(tables) > len(first):
+            tables, reason = first, self._reason(first, after)
         if reason is not None:
             self._count(Way.MOVE, Reason.ADOPTION, sum(each.rows for each in tables))
             told = {"action": "shuffle.not_attached", "tables": [each.table_name for each in tables], "reason": reason}

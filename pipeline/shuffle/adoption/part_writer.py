@@ -30,7 +30,7 @@ from pipeline.staging.writer import Batch, Writer
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY = 0.2
+LOOK_EVERY = 0.1
 """Seconds between two looks whether it is the part's turn."""
 STOPPING_LONGEST = 3.0
 """Seconds that a part which is to end waits for what comes before it: then it is moved."""
@@ -68,6 +68,8 @@ class PartWriter(SegmentWriter):
         async with self._refusing():
             if await self._is_reached(segment):
                 await self._store(segment)
+            elif self._sizes.is_worth(segment.open_rows, segment.run.events):
+                await segment.finish()
 
     async def finish(self) -> None:
         """Store its whole transactions, once it is the part's turn. Raises ReadAgain when that is not waited for."""
@@ -81,7 +83,10 @@ class PartWriter(SegmentWriter):
             if self._stopping():
                 await self._abandon()
                 raise ReadAgain("a part whose turn has not come is left, and will be read again")
-            await asyncio.sleep(LOOK_EVERY)
+            if segment.open_rows and self._sizes.is_worth(segment.rows, segment.run.events):
+                await segment.finish()  # all parts do so at once; at its turn one would wait for another
+            else:
+                await asyncio.sleep(LOOK_EVERY)
         await self._store(segment)
 
     async def _take(self, batch: Batch) -> Batch | None:
@@ -134,7 +139,10 @@ class PartWriter(SegmentWriter):
         return rest
 
     async def _attaches(self, segment: Segment) -> bool:
-        return self._sizes.is_worth(segment.rows, segment.run.events) and await self._begin_run(segment)
+        if not self._sizes.is_worth(segment.rows, segment.run.events):
+            return False
+        await segment.finish()  # what comes before it may be on its way into the log
+        return await self._begin_run(segment)
 
     def _stored(self, segment: Segment, *, attaches: bool) -> None:
         self._left = not attaches

@@ -87,6 +87,12 @@ class Segment:
         return self._filled.rows
 
     @property
+    def open_rows(self) -> int:
+        """Rows of its last table, as long as that has no indexes."""
+        last = self._filled.tables[-1] if self._filled.tables else None
+        return 0 if last is None or last.is_finished else last.rows
+
+    @property
     def first_seq(self) -> int:
         """The seq of the first row."""
         return self.run.next_seq
@@ -137,7 +143,7 @@ class Segment:
 
     async def _write(self, batch: Batch, events: Sequence[bytes]) -> None:
         tables, seq = self._filled.tables, self._filled.next_seq
-        if not tables or tables[-1].rows + len(events) > self.largest:
+        if not tables or tables[-1].is_finished or tables[-1].rows + len(events) > self.largest:
             if tables:
                 tables[-1].ends = tables[-1].last_lsn != batch.first_lsn
                 await self._finish(tables[-1])
@@ -161,8 +167,8 @@ class Segment:
 
         Without `attaches` its rows will be moved, and have no indexes. None of it may be part of a transaction.
         """
-        for table in self._filled.tables if attaches else ():
-            await self._finish(table)
+        if attaches:
+            await self.finish()
         values = self._values(attaches=attaches)
         found = await self._copy.execute(with_progress(_PACKAGE, "commit_tables") % literals(**values))
         if not found:
@@ -172,6 +178,13 @@ class Segment:
         self.run.goes_on = self.run.goes_on and found[0][0] == b"t"
         self.run.next_seq = self._filled.next_seq
         return self._filled.position
+
+    async def finish(self) -> None:
+        """Give all of its tables their indexes; what is added later goes on in another. None of it may be part of a
+        transaction.
+        """
+        for table in self._filled.tables:
+            await self._finish(table)
 
     async def abandon(self) -> None:
         """Roll back."""

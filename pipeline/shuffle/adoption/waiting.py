@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import psycopg
 from psycopg import sql
@@ -16,6 +17,8 @@ from pipeline.shuffle.plan import Run
 from pipeline.staging.segments import Segment
 
 _PACKAGE = "shuffle.adoption"
+MORE = 15
+"""So many that wait behind those that come next may be attached with them, which costs little more."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,26 @@ class WaitingRun(Run):
 
 
 def following(connection: Connection, source: uuid.UUID) -> list[Waiting]:
-    """The tables that come next in the log, which end with a transaction."""
-    return queries.rows(connection, Waiting, statement(_PACKAGE, "next_tables"), {"source": source})
+    """The tables that come next in the log: the first whole ones, and perhaps more behind them."""
+    return queries.rows(connection, Waiting, statement(_PACKAGE, "next_tables"), {"source": source, "more": MORE})
+
+
+def first_whole(tables: Sequence[Waiting]) -> list[Waiting]:
+    """The first of them, and what is needed for it to end with a transaction."""
+    last = next((number for number, each in enumerate(tables) if each.ends), len(tables) - 1)
+    return list(tables[: last + 1])
+
+
+def together(tables: Sequence[Waiting]) -> list[Waiting]:
+    """`first_whole`, and as many behind as one transaction may attach with it: those of its run, without a gap."""
+    found = first_whole(tables)
+    upto = len(found)
+    for before, each in pairwise(tables[upto - 1 :]):
+        if not each.attaches or (each.run, each.first_seq) != (before.run, before.last_seq + 1):
+            break
+        found.append(each)
+        upto = len(found) if each.ends else upto
+    return found[:upto]
 
 
 def run_of(tables: Sequence[Waiting], after: int) -> WaitingRun:

@@ -17,6 +17,7 @@ from pipeline.shuffle.adoption import part_seqs, part_writer
 from pipeline.shuffle.adoption import run as runs
 from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
 from pipeline.shuffle.adoption.part_writer import PartWriter
+from pipeline.shuffle.adoption.segment import Segment
 from pipeline.shuffle.worker import Shuffler
 from pipeline.staging.writer import Writer, connect_writer
 from tests.fixtures.adopting import SIZES, batch, begun
@@ -26,6 +27,7 @@ from tests.fixtures.staged import Staged, Table, insert, staging_of
 
 BEGINS, ENDS = 50_000, 90_000
 """Where the part does."""
+PATIENCE = 60.0
 EVENTS = "select commit_lsn, commit_idx from sequin_events where commit_lsn >= 1000 order by seq"
 WAYS = "select way, sum(changes)::int from pipeline.ways group by 1"
 WAITING = "select first_seq, attaches from pipeline.adopted_tables where state = 'waiting' order by first_seq"
@@ -146,6 +148,54 @@ def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(log: Stag
     assert ways(log) == {"adopt": 500}
     for connection in old:
         connection.close()
+
+
+def test_a_part_that_waits_for_its_turn_has_its_indexes_by_then(log: Staged):
+    """What comes after them goes on in another table, with indexes of its own."""
+
+    async def indexed(segment: Segment) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if not segment.open_rows:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def does(parts: Parts) -> None:
+        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        segment = parts.part._segment
+        assert segment is not None
+        assert segment.open_rows == 20
+        parts.part._taken_at = 0.0
+        await parts.part.settle()
+        assert segment.open_rows == 0
+        await parts.second.append(batch(log, 61_000, 30), durable=False)
+        ending = asyncio.ensure_future(parts.part.finish())
+        await indexed(segment)
+        assert not ending.done()
+        await parts.end_first()
+        await parts.shuffling(ending)
+
+    in_parts(log, does)
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 20), (61_000, 30))
+    assert ways(log) == {"adopt": 50}
+
+
+def test_what_is_no_partition_of_its_own_has_no_indexes(log: Staged):
+    async def does(parts: Parts) -> None:
+        await parts.second.append(batch(log, 60_000, 2), durable=False)
+        segment = parts.part._segment
+        assert segment is not None
+        parts.part._taken_at = 0.0
+        await parts.part.settle()
+        assert segment.open_rows == 2
+        await parts.end_first()
+        await parts.shuffling(parts.part.finish())
+
+    in_parts(log, does)
+    log.shuffle()
+    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 2))
+    assert ways(log) == {"move": 2}
 
 
 def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(log: Staged):

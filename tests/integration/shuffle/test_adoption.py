@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.capture.replication import staging_pump
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
@@ -31,7 +32,7 @@ from tests.fixtures.adopting import adopt, batch, begun, writing
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move, shuffle
 from tests.fixtures.staged import Staged, Table, insert, staging_of
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 EVENTS = "select commit_lsn, commit_idx from sequin_events order by seq"
 STAGING = """
@@ -89,6 +90,35 @@ def test_segments_become_partitions_with_all_that_a_row_says(log: Staged):
     ).fetchone()
     last = attached[-1].upper - 1
     assert state == (3_000, last, 22, last, 22, 3_000, 3_001, 22, last, True)
+
+
+def test_what_waits_of_a_run_is_attached_in_one_transaction(log: Staged):
+    names = "select array_agg(table_name::regclass::oid) from pipeline.adopted_tables where state = 'waiting'"
+    attached = "select count(*), count(distinct xmin::text) from pg_inherits where inhrelid = any(%s)"
+    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 250), batch(log, 3_000, 10))
+    tables = log.connection.execute(names).fetchone()
+    assert tables is not None
+    log.shuffle()
+    assert log.connection.execute(attached, tables).fetchone() == (3, 1)
+    assert events(log) == places((1_000, 10), (2_000, 250), (3_000, 10))
+    assert ways(log) == {"adopt": 270}
+
+
+def test_the_planner_knows_by_what_events_are_found_in_a_segment(log: Staged):
+    """Of the other columns autovacuum may tell it, once the segment is a partition."""
+    known = "select attname from pg_stats where tablename = split_part(%s, '.', 2) order by 1"
+    adopt(log, batch(log, 1_000, 10))
+    row = log.connection.execute(
+        "select table_name, reltuples from pipeline.adopted_tables join pg_class c on c.oid = table_name::regclass"
+    ).fetchone()
+    assert row is not None
+    name, count = row
+    assert count == 10
+    found = [column for (column,) in log.connection.execute(known, [name.replace('"', "")])]
+    assert found == ["action", "record_pk", "seq", "source_database_id", "source_table_oid"]
+    log.shuffle()
+    options = "select reloptions from pg_class where oid = %s::regclass"
+    assert log.connection.execute(options, [name]).fetchone() == (None,), "of autovacuum, which was off"
 
 
 def test_they_are_the_same_events_that_the_shuffler_makes(log: Staged):
@@ -609,3 +639,30 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
         assert writer.position == 100
 
     writing(log, does)
+
+
+def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """Not only when it is time to confirm something."""
+    monkeypatch.setattr(staging_pump, "CONFIRM_EVERY", 3_600.0)
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 1_000, 4), durable=False)
+        idle = ConfirmRule(writer.position)
+        idle.held = True
+        idle.resume(0)
+        never: Any = None
+        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False)
+        pump.begin()
+        running = asyncio.create_task(pump.run())
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if not backlog.is_open:
+                    break
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)  # it may have begun to tell a source of it
+        assert writer.position == 1_001
+
+    writing(log, does)
+    log.shuffle()
+    assert events(log) == places((1_000, 4))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from pipeline.capture.catchup import store
-from pipeline.capture.catchup.plan import split
+from pipeline.capture.catchup.coordinator import Coordinator
+from pipeline.capture.catchup.plan import Part, split
+from pipeline.capture.replication.worker import ReplicationWorker
 from pipeline.postgres import connections
+from pipeline.server import catch_up
+from pipeline.staging.writer import Writer
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import stored
 from tests.fixtures.two_logs import BEHIND, CatchingUp, catching_up
@@ -22,11 +28,38 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[CatchingUp]:
         yield made
 
 
+AS_FORKED = """
+import sys
+from pipeline.server import catch_up, roles
+roles._load(["replication"])
+before = set(sys.modules)
+code = catch_up.main()
+with open(sys.argv[1], "a") as late:
+    late.write(" ".join(sorted(set(sys.modules) - before)) + "\\n")
+sys.exit(code)
+"""
+"""A helper that has imported what the fork server has."""
+
+
 def actions(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [str(getattr(record, "action", "")) for record in caplog.records]
 
 
-def test_a_backlog_is_staged_in_parts_and_gives_the_same_log(stage: CatchingUp, caplog: pytest.LogCaptureFixture):
+def test_a_backlog_is_staged_in_parts_and_gives_the_same_log(
+    stage: CatchingUp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Worker 0 reads nothing while it is planned who does. And a helper imports nothing that the process has not that
+    it is forked from: each would pay for it.
+    """
+    late = tmp_path / "imported late"
+    monkeypatch.setattr(catch_up, "COMMAND", (sys.executable, "-c", AS_FORKED, str(late)))
+    planned, reads = Coordinator._begin, []
+
+    async def begin(coordinator: Coordinator, worker: ReplicationWorker, writer: Writer, parts: list[Part]) -> None:
+        reads.append(worker.may_read.is_set())
+        await planned(coordinator, worker, writer, parts)
+
+    monkeypatch.setattr(Coordinator, "_begin", begin)
     stage.backlog(megabytes=BEHIND)
     with caplog.at_level("INFO"):
         stage.drain(stage.many)
@@ -35,6 +68,8 @@ def test_a_backlog_is_staged_in_parts_and_gives_the_same_log(stage: CatchingUp, 
     assert seen.count("catchup.absorbed") >= 2
     assert "catchup.done" in seen
     eventually(lambda: stage.slots() == [stage.many.slot])  # copies go with the sessions of their helpers
+    assert set(late.read_text().splitlines()) == {""}
+    assert set(reads) == {False}
     stage.require_equal_logs()
 
 

@@ -1,4 +1,4 @@
-"""A backlog's parts: equal, without a gap, and reached in order."""
+"""A backlog's parts: they take the same time, without a gap, and are reached in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture.catchup.plan import Part, chain, split
+from pipeline.capture.catchup.plan import SKIP, Part, chain, split
 
 LSNS = st.integers(0, 2**62)
 SPANS = st.integers(0, 10**12)
@@ -27,11 +27,24 @@ def test_parts_cover_the_backlog_without_gap_or_overlap(position: int, span: int
     assert [part.worker for part in parts] == list(range(len(parts)))
 
 
+def sizes(parts: list[Part], wal_end: int) -> list[int]:
+    return [(part.until_lsn or wal_end) - part.from_lsn for part in parts]
+
+
 @given(LSNS, SPANS, COUNTS)
-def test_parts_are_equal_to_a_byte_and_none_is_empty(position: int, span: int, count: int) -> None:
+def test_no_part_is_empty(position: int, span: int, count: int) -> None:
     parts = split(position, position + span, count)
-    sizes = {(part.until_lsn or position + span) - part.from_lsn for part in parts}
-    assert not parts or (min(sizes) > 0 and max(sizes) - min(sizes) <= 1)
+    assert all(size > 0 for size in sizes(parts, position + span))
+
+
+@given(LSNS, st.integers(10**6, 10**12), COUNTS)
+def test_all_parts_take_the_same_time_with_what_their_slots_skip(position: int, span: int, count: int) -> None:
+    parts = split(position, position + span, count)
+    times = [
+        size + SKIP * (part.from_lsn - position)
+        for part, size in zip(parts, sizes(parts, position + span), strict=True)
+    ]
+    assert not times or max(times) - min(times) <= 2 + span / 10**9
 
 
 @given(COUNTS)
