@@ -43,9 +43,8 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
 
 
 def _count(connection: Connection, query: bytes, values: dict[str, object]) -> int:
-    row = connection.execute(query, values, prepare=True).fetchone()
-    assert row is not None  # noqa: S101  an aggregate
-    return int(row[0])
+    ((count,),) = connection.execute(query, values, prepare=True).fetchall()
+    return int(count)
 
 
 @cache

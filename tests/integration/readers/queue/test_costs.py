@@ -12,7 +12,7 @@ import pytest
 from pipeline.config import patterns
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import items
+from pipeline.readers.queue import consumers, items, plain_chunks
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Client, Staged, Table, create, insert, staging_of
 
@@ -113,7 +113,11 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
         statement("api.wires.sequin", "find_tables"): {"name": "c", "seqs": [1]},
         statement("readers.queue", "find_kept_events"): {"ack_ids": []},
         items._apply_query(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
-        items._plain_query(DEFAULT.identifier.as_string(staged.connection)).decode(): folding,
+        plain_chunks.query(DEFAULT.identifier.as_string(staged.connection)).decode(): {
+            "wishes": plain_chunks.wishes(consumers.look(staged.connection)),
+            "after": 0,
+            "upto": 1,
+        },
     }
     with psycopg.connect(staged.dsn) as connection:
         connection.execute(MANY_VERSIONS)
