@@ -38,7 +38,11 @@ def look(connection: Connection) -> list[RecordsConsumer]:
 
 
 def claim(connection: Connection, consumers: Sequence[RecordsConsumer]) -> list[RecordsConsumer]:
-    """These consumers, locked until the transaction ends, without those that an administrative function has locked."""
+    """These consumers, locked until the transaction ends, without those that an administrative function has locked.
+
+    From here on the transaction finds items by their keys, and its commit does not wait for the disk.
+    """
+    connection.execute(statement("readers.queue", "set_planner"))
     return _read(connection, "claim_consumers", {"ids": [consumer.id for consumer in consumers]})
 
 

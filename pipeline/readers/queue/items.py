@@ -25,11 +25,10 @@ _KNOWN_GROUP = {
 def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> tuple[int, bool]:
     """Apply the log from a claimed consumer's `applied_seq` to `upto` to its items, whatever is in it.
 
-    Returns how many have changed, and whether something was odd, for which `plain_chunks` has no steps. Call it in a
-    transaction, whose commit then does not wait for the disk. It waits for no lock: changes of items that another
-    transaction holds are deferred, and are part of the next call.
+    Returns how many have changed, and whether something was odd, for which `plain_chunks` has no steps. Call it in the
+    transaction that has claimed it. It waits for no lock: changes of items that another transaction holds are deferred,
+    and are part of the next call.
     """
-    connection.execute(statement("readers.queue", "set_planner"))
     values = {
         "consumer": consumer.id,
         "after": consumer.applied_seq,

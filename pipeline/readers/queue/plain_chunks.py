@@ -32,10 +32,9 @@ def may_be_plain(consumer: RecordsConsumer) -> bool:
 def apply(connection: Connection, events: sql.Identifier, consumers: Sequence[RecordsConsumer], upto: int) -> Applied:
     """Apply the log up to `upto` to the items of these consumers, which are claimed and have the same `applied_seq`.
 
-    Nothing is done for those for which it is odd: `items.apply` does that. Call it in a transaction, whose commit then
-    does not wait for the disk. It waits for no lock: changes of items that another transaction holds are deferred.
+    Nothing is done for those for which it is odd: `items.apply` does that. Call it in the transaction that has claimed
+    them. It waits for no lock: changes of items that another transaction holds are deferred.
     """
-    connection.execute(statement("readers.queue", "set_planner"))
     values = {"wishes": wishes(consumers), "after": consumers[0].applied_seq, "upto": upto}
     ((changed, odd),) = connection.execute(query(events.as_string(connection)), values, prepare=True).fetchall()
     return Applied(changed, odd)

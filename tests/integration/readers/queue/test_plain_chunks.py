@@ -11,12 +11,14 @@ import psycopg
 import pytest
 
 from pipeline.log.table import DEFAULT
+from pipeline.postgres.queries import statement
 from pipeline.readers.queue import consumers, plain_chunks
 from pipeline.readers.queue.plain_chunks import Applied
 from pipeline.shuffle import queue_apply
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, staging_of, truncate, update
+from tests.fixtures.waiting import PATIENCE
 
 CONSUMERS: dict[str, dict[str, Any]] = {
     "all": {},
@@ -51,6 +53,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 
 def plain(connection: psycopg.Connection[Any], upto: int) -> Applied:
     """Apply the log up to there to all consumers by that one statement."""
+    connection.execute(statement("readers.queue", "set_planner"))
     whole = [replace(consumer, applied_seq=0) for consumer in consumers.look(connection)]
     return plain_chunks.apply(connection, DEFAULT.identifier, whole, upto)
 
@@ -207,7 +210,7 @@ def test_who_lags_less_is_met_and_goes_on_together(staged: Staged, monkeypatch: 
         create(staged.connection, f"from-{start}", start=str(start))
     create(staged.connection, "every", start="5", collapse=False)
     asked = noted(monkeypatch)
-    queue_apply.catch_up(staged.connection, staged.source, DEFAULT, consumers.look(staged.connection))
+    queue_apply.catch_up(staged.connection, staged.source, DEFAULT, consumers.look(staged.connection), within=PATIENCE)
     assert asked == [["from-0"], ["from-0", "from-4"], ["from-0", "from-4", "from-6"]]
     assert [seq for (seq,) in staged.connection.execute(POSITIONS)] == [9, 9, 9, 9]
 
