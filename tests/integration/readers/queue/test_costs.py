@@ -84,6 +84,16 @@ def test_what_clients_call_is_planned_once_a_session(staged: Staged):
     assert [name for (name,) in planned] == ["ack", "extend", "give_back", "nack", "next_visible", "receive"]
 
 
+def test_ack_ids_of_one_call_are_next_to_each_other_and_all_are_different(staged: Staged):
+    client = create(staged.connection)
+    staged.moved(*(insert("t", id=number) for number in range(20)))
+    calls = [[item.ack_id.bytes for item in client.receive(10)] for _ in range(2)]
+    assert len({each for ids in calls for each in ids}) == 20
+    beginnings = [{each[:12] for each in ids} for ids in calls]
+    assert [len(each) for each in beginnings] == [1, 1]
+    assert beginnings[0] != beginnings[1]
+
+
 def test_receive_begins_with_the_partitions_of_its_items_alone(staged: Staged):
     text = files("pipeline.readers.queue").joinpath("functions", "receive.sql").read_text()
     query = text[text.index("select h.ack_id") : text.rindex(";\nend")]

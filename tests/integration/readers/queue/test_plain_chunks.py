@@ -215,6 +215,17 @@ def test_who_lags_less_is_met_and_goes_on_together(staged: Staged, monkeypatch: 
     assert [seq for (seq,) in staged.connection.execute(POSITIONS)] == [9, 9, 9, 9]
 
 
+def test_many_that_stand_at_one_position_are_filled_in_several_chunks(staged: Staged, monkeypatch: pytest.MonkeyPatch):
+    staged.moved(insert("t", id=1))
+    for name in "abc":
+        create(staged.connection, name)
+    monkeypatch.setattr(queue_apply, "TOGETHER", 2)
+    asked = noted(monkeypatch)
+    queue_apply.catch_up(staged.connection, staged.source, DEFAULT, consumers.look(staged.connection), within=PATIENCE)
+    assert asked == [["a", "b"], ["c"]]
+    assert [len(Client(staged.connection, name).receive()) for name in "abc"] == [1, 1, 1]
+
+
 def test_who_is_administered_keeps_nobody_behind_who_stands_there_too(staged: Staged):
     clients = [create(staged.connection, name) for name in ("held", "free")]
     with psycopg.connect(staged.dsn) as administrator:
