@@ -1,6 +1,6 @@
-"""Events of the log become items of records consumers, between two moves: a chunk at a time, each consumer by itself.
+"""Events of the log become items of records consumers, between two moves: a chunk at a time, for all that stand there.
 
-Each chunk is a transaction with the consumer's position, so the log waits for none of it. Its commit does not wait for
+Each chunk is a transaction with its consumers' position, so the log waits for none of it. Its commit does not wait for
 the disk: what a crash forgets is applied again, and what a client has acknowledged has brought it to the disk before.
 """
 
@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import consumers, every_change, items
+from pipeline.readers.queue import consumers, every_change, items, plain_chunks
 from pipeline.readers.queue.consumers import RecordsConsumer
 
 CHUNK_EVENTS, LEAST_EVENTS = 5_000, 300
 """The most events of one chunk, and the fewest that a chunk is made smaller for."""
-_SECONDS_AN_EVENT = 15e-6
+TOGETHER = 10
+"""The most consumers of one chunk."""
+_SECONDS_AN_EVENT, _SECONDS_OF_EACH_MORE = 15e-6, 6e-6
+
+
+class _Place(NamedTuple):
+    """Where consumers stand: after which seq of which events table. `alone`: the id of one that goes on by itself."""
+
+    events_table: str | None
+    seq: int
+    alone: int | None
 
 
 def catch_up(
@@ -28,27 +40,19 @@ def catch_up(
     default: EventsTable,
     records_consumers: Sequence[RecordsConsumer],
     within: float = 0.1,
+    odd: set[int] | None = None,
 ) -> bool:
     """Apply a chunk for each lagging consumer, and changes deferred while items were delivered.
 
-    `records_consumers`: all of them, those that lag most first; one that an administrative function has locked keeps
+    `records_consumers`: all of them; those that lag most go first. One that an administrative function has locked keeps
     nobody waiting. `default`: what those read that name no events table. After `within` seconds no other chunk is
-    begun. Returns whether anything was applied; then there may be more.
+    begun. `odd`: ids of consumers whose last chunk was odd, which the caller keeps for the next call. Returns whether
+    anything was applied; then there may be more.
     """
     if not records_consumers:
         return False
-    until, most = time.monotonic() + within, min(CHUNK_EVENTS, max(LEAST_EVENTS, int(within / _SECONDS_AN_EVENT)))
-    heads: dict[str | None, int] = {None: _head(connection, source, None)}
-    progress, is_over = False, False
-    for consumer in records_consumers:
-        of = consumer.events_table
-        if of not in heads:
-            heads[of] = _head(connection, source, of)
-        if consumer.has_deferred or (consumer.applied_seq < heads[of] and not is_over):
-            table = default if of is None else EventsTable.parse(of)
-            progress |= _apply_chunk(connection, table, consumer, heads[of], most)
-            is_over = time.monotonic() >= until
-    return progress
+    heads = {of: _head(connection, source, of) for of in {consumer.events_table for consumer in records_consumers}}
+    return _CatchUp(connection, default, heads, within, set() if odd is None else odd).run(records_consumers)
 
 
 def _head(connection: Connection, source: uuid.UUID, table: str | None) -> int:
@@ -57,24 +61,92 @@ def _head(connection: Connection, source: uuid.UUID, table: str | None) -> int:
     return int(queries.value(connection, query, {"source": source, "name": table}, default=0))
 
 
-def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int, most: int) -> bool:
-    """Whether anything was applied; not where somebody has locked the consumer."""
-    with connection.transaction():
-        claimed = consumers.claim(connection, consumer)
-        if claimed is None:
-            return False
-        upto = head
-        if head - claimed.applied_seq > most:
-            upto = items.chunk_end(connection, table.identifier, claimed.applied_seq, most) or head
-        changed = _apply(connection, table, claimed, upto)
-        if upto > claimed.applied_seq:
-            consumers.set_applied(connection, [claimed], upto)
-        if changed:
-            consumers.wake(connection, [claimed])
-    return changed > 0 or upto > claimed.applied_seq
+class _CatchUp:
+    """One call of it. Consumers that stand at one place are one group."""
 
+    def __init__(
+        self,
+        connection: Connection,
+        default: EventsTable,
+        heads: Mapping[str | None, int],
+        within: float,
+        odd: set[int],
+    ) -> None:
+        self._connection, self._default, self._heads, self._odd = connection, default, heads, odd
+        self._within, self._until = within, time.monotonic() + within
+        self._standing = defaultdict[_Place, list[RecordsConsumer]](list)
+        self._progress = False
 
-def _apply(connection: Connection, table: EventsTable, consumer: RecordsConsumer, upto: int) -> int:
-    """Returns how many items a client may have to be woken for."""
-    apply = items.apply if consumer.collapse else every_change.apply
-    return apply(connection, table.identifier, consumer, upto)
+    def run(self, records_consumers: Sequence[RecordsConsumer]) -> bool:
+        for consumer in records_consumers:
+            of, after = consumer.events_table, consumer.applied_seq
+            if consumer.has_deferred or after < self._heads[of]:
+                alone = consumer.id in self._odd or not plain_chunks.may_be_plain(consumer)
+                self._standing[_Place(of, after, consumer.id if alone else None)].append(consumer)
+        while self._standing:
+            place = min(self._standing, key=lambda place: place.seq)
+            group = self._standing.pop(place)
+            for at in range(0, len(group), TOGETHER):
+                self._go_on(place, group[at : at + TOGETHER])
+        return self._progress
+
+    def _go_on(self, place: _Place, group: list[RecordsConsumer]) -> None:
+        """By a chunk, which ends where others stand, at the latest: those are one group with this one then."""
+        if self._progress and time.monotonic() >= self._until and not group[0].has_deferred:
+            return
+        others = (
+            other.seq
+            for other in self._standing
+            if other.events_table == place.events_table and other.alone is place.alone is None
+        )
+        end = place._replace(seq=min(others, default=self._heads[place.events_table]))
+        reached = self._apply_chunk(place, group, end.seq)
+        if end in self._standing:
+            self._standing[end] += reached
+
+    def _apply_chunk(self, place: _Place, group: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
+        """Returns those that have come to the end; nobody where somebody has locked them."""
+        table = self._default if place.events_table is None else EventsTable.parse(place.events_table)
+        with self._connection.transaction():
+            claimed = consumers.claim(self._connection, group)
+            if not claimed:
+                return []
+            after = min(consumer.applied_seq for consumer in claimed)
+            claimed = [consumer for consumer in claimed if consumer.applied_seq == after]  # not who was reset meanwhile
+            upto = self._upto(table, after, max(after, end), len(claimed))
+            changed = self._apply(table, claimed, upto, place.alone is not None)
+            if upto > after:
+                consumers.set_applied(self._connection, claimed, upto)
+            if changed:
+                consumers.wake(self._connection, changed)
+        self._progress |= bool(changed) or upto > after
+        return claimed if upto == end else []
+
+    def _upto(self, table: EventsTable, after: int, end: int, number: int) -> int:
+        """Where a chunk for so many consumers ends."""
+        seconds = _SECONDS_AN_EVENT + _SECONDS_OF_EACH_MORE * (number - 1)
+        most = min(CHUNK_EVENTS, max(LEAST_EVENTS, int(self._within / seconds)))
+        if end - after <= most:
+            return end
+        return min(end, items.chunk_end(self._connection, table.identifier, after, most) or end)
+
+    def _apply(
+        self, table: EventsTable, claimed: list[RecordsConsumer], upto: int, alone: bool
+    ) -> list[RecordsConsumer]:
+        """Returns those whose clients may have to be woken."""
+        rest, changed = claimed, list[RecordsConsumer]()
+        if not alone:
+            applied = plain_chunks.apply(self._connection, table.identifier, claimed, upto)
+            rest = [consumer for consumer in claimed if consumer.id in applied.odd]
+            changed = [consumer for consumer in claimed if consumer.id in applied.changed]
+        return changed + [consumer for consumer in rest if self._apply_odd(table, consumer, upto)]
+
+    def _apply_odd(self, table: EventsTable, consumer: RecordsConsumer, upto: int) -> bool:
+        if not consumer.collapse:
+            return every_change.apply(self._connection, table.identifier, consumer, upto) > 0
+        changed, is_odd = items.apply(self._connection, table.identifier, consumer, upto)
+        if is_odd:
+            self._odd.add(consumer.id)
+        else:
+            self._odd.discard(consumer.id)
+        return changed > 0

@@ -85,6 +85,7 @@ class Shuffler:
         self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
         self._look_at = 0.0
         self._queues: list[RecordsConsumer] = []
+        self._odd_queues = set[int]()
         self._empty_at = 0.0
         self._on_poison = on_poison
         self._probe_at = 0.0
@@ -150,7 +151,7 @@ class Shuffler:
         self._queues = consumers.look(self._connection)
         within = max(left, BUSY_QUEUES) if is_busy else IDLE_QUEUES
         table = self._targets.default.table
-        progress |= queue_apply.catch_up(self._connection, self._source, table, self._queues, within)
+        progress |= queue_apply.catch_up(self._connection, self._source, table, self._queues, within, self._odd_queues)
         now = time.monotonic()
         pause = (now - began - left) * (1 / QUEUE_SHARE - 1)
         self._look_at = now + max(pause, 0.0 if progress else LOOK_EVERY)

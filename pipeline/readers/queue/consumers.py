@@ -37,9 +37,13 @@ def look(connection: Connection) -> list[RecordsConsumer]:
     return _read(connection, "list_consumers", {})
 
 
-def claim(connection: Connection, consumer: RecordsConsumer) -> RecordsConsumer | None:
-    """This consumer, locked until the transaction ends; None while an administrative function has locked it."""
-    return next(iter(_read(connection, "claim_consumer", {"id": consumer.id})), None)
+def claim(connection: Connection, consumers: Sequence[RecordsConsumer]) -> list[RecordsConsumer]:
+    """These consumers, locked until the transaction ends, without those that an administrative function has locked.
+
+    From here on the transaction finds items by their keys, and its commit does not wait for the disk.
+    """
+    connection.execute(statement("readers.queue", "set_planner"))
+    return _read(connection, "claim_consumers", {"ids": [consumer.id for consumer in consumers]})
 
 
 def set_applied(connection: Connection, consumers: Sequence[RecordsConsumer], seq: int) -> None:
@@ -55,5 +59,5 @@ def wake(connection: Connection, consumers: Sequence[RecordsConsumer]) -> None:
     connection.execute("select pg_notify(%s, name) from unnest(%s::text[]) name", (CHANNEL, names))
 
 
-def _read(connection: Connection, name: str, values: dict[str, int]) -> list[RecordsConsumer]:
+def _read(connection: Connection, name: str, values: dict[str, list[int]]) -> list[RecordsConsumer]:
     return queries.rows(connection, RecordsConsumer, statement("readers.queue", name), values)

@@ -8,7 +8,6 @@ from psycopg import sql
 
 from pipeline.config import patterns
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.readers.queue import items
 from pipeline.readers.queue.consumers import RecordsConsumer
 
@@ -22,10 +21,9 @@ _SETTLE = ("every_3_unsure", "every_5_lines", "every_6_settle")
 def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
     """Add the log from a claimed consumer's `applied_seq` to `upto` as items; returns for how many to wake.
 
-    Call it in a transaction, whose commit then does not wait for the disk. It waits for no lock: where another
-    transaction holds what may be in front of an item, the item is there, and is looked at again in the next call.
+    Call it in the transaction that has claimed it. It waits for no lock: where another transaction holds what may be in
+    front of an item, the item is there, and is looked at again in the next call.
     """
-    connection.execute(statement("readers.queue", "set_planner"))
     values = {
         "consumer": consumer.id,
         "after": consumer.applied_seq,
@@ -43,9 +41,8 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
 
 
 def _count(connection: Connection, query: bytes, values: dict[str, object]) -> int:
-    row = connection.execute(query, values, prepare=True).fetchone()
-    assert row is not None  # noqa: S101  an aggregate
-    return int(row[0])
+    ((count,),) = connection.execute(query, values, prepare=True).fetchall()
+    return int(count)
 
 
 @cache

@@ -7,7 +7,6 @@ from functools import cache
 from typing import LiteralString
 
 from psycopg import sql
-from psycopg.rows import TupleRow
 
 from pipeline.config import patterns
 from pipeline.postgres.connections import Connection
@@ -23,13 +22,13 @@ _KNOWN_GROUP = {
 """In step 4, the newest group that is known of an item."""
 
 
-def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
-    """Apply the log from a claimed consumer's `applied_seq` to `upto` to its items; returns how many have changed.
+def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> tuple[int, bool]:
+    """Apply the log from a claimed consumer's `applied_seq` to `upto` to its items, whatever is in it.
 
-    Call it in a transaction, whose commit then does not wait for the disk. It waits for no lock: changes of items that
-    another transaction holds are deferred, and are part of the next call.
+    Returns how many have changed, and whether something was odd, for which `plain_chunks` has no steps. Call it in the
+    transaction that has claimed it. It waits for no lock: changes of items that another transaction holds are deferred,
+    and are part of the next call.
     """
-    connection.execute(statement("readers.queue", "set_planner"))
     values = {
         "consumer": consumer.id,
         "after": consumer.applied_seq,
@@ -38,16 +37,12 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
         "actions": consumer.actions,
         "group_by": consumer.group_by,
     }
-    name = events.as_string(connection)
-    if not consumer.group_by and not consumer.has_deferred:
-        changed, is_odd = _only_row(connection, _plain_query(name), values)
-        if not is_odd:
-            return int(changed)
-    changed, tables, seqs = _only_row(connection, _apply_query(name, bool(consumer.group_by)), values)
+    text = _apply_query(events.as_string(connection), bool(consumer.group_by))
+    ((changed, tables, seqs, is_odd),) = connection.execute(text, values, prepare=True).fetchall()
     if tables:
         outdated = {"consumer": consumer.id, "tables": tables, "seqs": seqs}
         changed += connection.execute(statement("readers.queue", "remove_outdated"), outdated).rowcount
-    return int(changed)
+    return int(changed), is_odd
 
 
 def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit: int) -> int | None:
@@ -55,19 +50,6 @@ def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit:
     query = sql.SQL(statement("readers.queue", "end_chunk")).format(events=events)
     row = connection.execute(query, {"after": after, "limit": limit}).fetchone()
     return None if row is None else int(row[0])
-
-
-def _only_row(connection: Connection, query: bytes, values: dict[str, object]) -> TupleRow:
-    row = connection.execute(query, values, prepare=True).fetchone()
-    assert row is not None  # noqa: S101  aggregates
-    return row
-
-
-@cache
-def _plain_query(events: str) -> bytes:
-    """What most chunks need of the steps, which are made for all that a row's key, a group or a truncate can do."""
-    text = statement("readers.queue", "apply_plain")
-    return text.format(events=events, change_item=statement("readers.queue", "change_item")).encode()
 
 
 @cache

@@ -27,7 +27,9 @@ class Mutation:
 
 MUTATIONS = {
     "ack_id never rotates": Mutation(
-        "gen_random_uuid()", "md5(r.source_table_oid || r.record_pk || r.consumer_id || r.unkeyed)::uuid", "hand_out"
+        "encode(beginning || int4send(p.number::integer), 'hex')::uuid",
+        "md5(r.source_table_oid || r.record_pk || r.consumer_id || r.unkeyed)::uuid",
+        "hand_out",
     ),
     "delete wins bluntly": Mutation("i.unkeyed, i.seq desc\n)", "i.unkeyed, i.action = 'delete' desc, i.seq desc\n)"),
     "receivers of a group at once": Mutation("perform pg_advisory_xact_lock(714629015, me.id);", "", "receive"),

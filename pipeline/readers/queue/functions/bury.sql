@@ -9,10 +9,6 @@ as $$
     select i.* from unnest(items) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
     set state = 'dead', unkeyed = -abs(r.unkeyed), ack_id = null, visible_at = null, delivered_group = null,
-        event = coalesce(r.event, case
-            when (select c.events_table from pipeline.consumers c where c.id = r.consumer_id) is not null then pipeline.event_of(r)
-            else (
-                select to_jsonb(e) from pipeline.events e where e.seq = r.seq
-                order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1) end)
+        event = coalesce(r.event, pipeline.event_of(r))
 $$;
 revoke execute on function pipeline.bury(items public.consumer_records[]) from public;

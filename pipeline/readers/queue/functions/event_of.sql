@@ -6,7 +6,11 @@ declare
     of_table text := (select c.events_table from pipeline.consumers c where c.id = item.consumer_id);
     found_one jsonb;
 begin
-    if to_regclass(pipeline.events_relation(of_table)) is not null then
+    if of_table is null then
+        -- As below, planned once: many items may be buried together.
+        select to_jsonb(e) into found_one from pipeline.events e where e.seq = item.seq
+        order by (e.source_table_oid = item.source_table_oid and e.record_pk = item.record_pk) desc limit 1;
+    elsif to_regclass(pipeline.events_relation(of_table)) is not null then
         execute format($query$
             select to_jsonb(e) from %s e where e.seq = $1
             order by (e.source_table_oid = $2 and e.record_pk = $3) desc limit 1$query$,

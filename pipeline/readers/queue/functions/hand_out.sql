@@ -7,6 +7,7 @@ language plpgsql set search_path = ''
 as $$
 declare
     picked tid[];
+    beginning bytea := substr(uuid_send(gen_random_uuid()), 1, 12);
 begin
     select array_agg(p.row_id) into picked from (
         select r.row_id from pipeline.receivable r
@@ -18,9 +19,12 @@ begin
     -- place, behind a truncate or in a group that the first statement could not see.
     return query
         update public.consumer_records r
-        set state = 'delivered', ack_id = gen_random_uuid(), visible_at = clock_timestamp() + hand_out.visibility,
-            deliveries = r.deliveries + 1, delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
-        where r.ctid = any (picked) and r.state = 'available'
+        -- The ack_ids of one call are next to each other: their index takes them in less time than random ones.
+        set state = 'delivered', ack_id = encode(beginning || int4send(p.number::integer), 'hex')::uuid,
+            visible_at = clock_timestamp() + hand_out.visibility, deliveries = r.deliveries + 1,
+            delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
+        from unnest(picked) with ordinality p (row_id, number)
+        where r.ctid = p.row_id and r.state = 'available'
             and not exists (
                 select from public.consumer_records t
                 where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid

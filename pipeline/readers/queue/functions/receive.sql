@@ -83,13 +83,19 @@ begin
             e.committed_at, h.deliveries
         from unnest(handed) h
         cross join lateral (
-            -- A legacy table may have one seq several times.
+            -- A legacy table may have one seq several times: the item's own row, else any.
             -- Between bounds: other partitions are left out before the query begins, and cost nothing.
             (select * from pipeline.events e
             where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
-            order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
+                and e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk
+            limit 1)
+            union all
+            (select * from pipeline.events e
+            where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
+            limit 1)
             union all
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
+            limit 1
         ) e
         order by h.queued_seq, h.record is null, h.record_pk;
 end $$;

@@ -1,5 +1,6 @@
 -- Step 5 of applying the log: write the items that no other transaction has locked, and defer the changes of the others.
--- Returns how many were written, and the tables that were truncated, each with the seq of its truncate.
+-- Returns how many were written, the tables that were truncated, each with the seq of its truncate, and whether something
+-- was odd, for which apply_plain.sql has no steps.
 known as materialized (
     -- Each is looked up by itself, whatever the queue's statistics say. `is_ours`: we could lock it.
     select k.*, coalesce(there.is, false) as is_there, coalesce(ours.is, false) as is_ours,
@@ -44,4 +45,6 @@ known as materialized (
 )
 select (select count(*) from written),
     (select array_agg(t.source_table_oid order by t.source_table_oid) from emptied t),
-    (select array_agg(t.seq order by t.source_table_oid) from emptied t)
+    (select array_agg(t.seq order by t.source_table_oid) from emptied t),
+    exists (select from keyed k where not k.has_pk or k.action = 'truncate')
+        or exists (select from items i where i.record is not null) or exists (select from barriers)

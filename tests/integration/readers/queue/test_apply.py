@@ -322,7 +322,7 @@ def test_a_drop_waits_for_the_shuffler_and_leaves_nothing(staged: Staged, client
     with psycopg.connect(staged.dsn, autocommit=True) as administrator:
         dropping = threading.Thread(target=administrator.execute, args=["select pipeline.drop_consumer('c')"])
         with staged.connection.transaction():
-            consumers.claim(staged.connection, *consumers.look(staged.connection))
+            consumers.claim(staged.connection, consumers.look(staged.connection))
             dropping.start()
             eventually(lambda: staged.connection.execute(WAITING).fetchone() is not None)
         dropping.join()

@@ -12,7 +12,7 @@ import pytest
 from pipeline.config import patterns
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import items
+from pipeline.readers.queue import consumers, items, plain_chunks
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Client, Staged, Table, create, insert, staging_of
 
@@ -84,6 +84,16 @@ def test_what_clients_call_is_planned_once_a_session(staged: Staged):
     assert [name for (name,) in planned] == ["ack", "extend", "give_back", "nack", "next_visible", "receive"]
 
 
+def test_ack_ids_of_one_call_are_next_to_each_other_and_all_are_different(staged: Staged):
+    client = create(staged.connection)
+    staged.moved(*(insert("t", id=number) for number in range(20)))
+    calls = [[item.ack_id.bytes for item in client.receive(10)] for _ in range(2)]
+    assert len({each for ids in calls for each in ids}) == 20
+    beginnings = [{each[:12] for each in ids} for ids in calls]
+    assert [len(each) for each in beginnings] == [1, 1]
+    assert beginnings[0] != beginnings[1]
+
+
 def test_receive_begins_with_the_partitions_of_its_items_alone(staged: Staged):
     text = files("pipeline.readers.queue").joinpath("functions", "receive.sql").read_text()
     query = text[text.index("select h.ack_id") : text.rindex(";\nend")]
@@ -113,7 +123,11 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
         statement("api.wires.sequin", "find_tables"): {"name": "c", "seqs": [1]},
         statement("readers.queue", "find_kept_events"): {"ack_ids": []},
         items._apply_query(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
-        items._plain_query(DEFAULT.identifier.as_string(staged.connection)).decode(): folding,
+        plain_chunks.query(DEFAULT.identifier.as_string(staged.connection)).decode(): {
+            "wishes": plain_chunks.wishes(consumers.look(staged.connection)),
+            "after": 0,
+            "upto": 1,
+        },
     }
     with psycopg.connect(staged.dsn) as connection:
         connection.execute(MANY_VERSIONS)

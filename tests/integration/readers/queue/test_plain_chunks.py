@@ -1,9 +1,10 @@
-"""Chunks without anything odd: one statement makes the items that the five steps would, and looks each up once."""
+"""Chunks without anything odd: one statement makes the items that the five steps would, of one reading of the log."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -11,12 +12,17 @@ import pytest
 
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import items
+from pipeline.readers.queue import consumers, plain_chunks
+from pipeline.readers.queue.plain_chunks import Applied
+from pipeline.shuffle import queue_apply
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.shuffling import move
 from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, staging_of, truncate, update
+from tests.fixtures.waiting import PATIENCE
 
 CONSUMERS: dict[str, dict[str, Any]] = {
     "all": {},
+    "all-too": {},
     "one-table": {"tables": ["public.t"]},
     "deletes": {"actions": ["delete"]},
     "inserts": {"tables": ["public.t"], "actions": ["insert", "update"]},
@@ -26,6 +32,10 @@ MADE = """
         r.action, r.record, r.event, r.group_id, r.state, r.ack_id is null, r.visible_at is null, r.deliveries,
         r.delivered_seq
     from consumer_records r join pipeline.consumers c on c.id = r.consumer_id order by 1, 2, 3, 4
+"""
+POSITIONS = """
+    select p.folded_seq from pipeline.consumer_progress p join pipeline.consumers c on abs(p.consumer_id) = c.id
+    order by c.id
 """
 LOOKED_UP = "select pg_stat_get_xact_numscans('public.consumer_records_pkey'::regclass)"
 ODD: dict[str, list[Change]] = {
@@ -41,14 +51,23 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
         yield made
 
 
-def plain(connection: psycopg.Connection[Any], upto: int) -> tuple[int, bool]:
-    """Apply the log up to there to the first consumer by that one statement: items written, and whether it is odd."""
-    values = {"consumer": 1, "after": 0, "upto": upto, "patterns": [], "actions": []}
+def plain(connection: psycopg.Connection[Any], upto: int) -> Applied:
+    """Apply the log up to there to all consumers by that one statement."""
     connection.execute(statement("readers.queue", "set_planner"))
-    query = items._plain_query(DEFAULT.identifier.as_string(connection))
-    row = connection.execute(query, values).fetchone()
-    assert row is not None
-    return int(row[0]), bool(row[1])
+    whole = [replace(consumer, applied_seq=0) for consumer in consumers.look(connection)]
+    return plain_chunks.apply(connection, DEFAULT.identifier, whole, upto)
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """For whom that statement is executed from now on, each time."""
+    asked, apply = list[list[str]](), plain_chunks.apply
+
+    def note(*arguments: Any) -> Applied:
+        asked.append(sorted(consumer.name for consumer in arguments[2]))
+        return apply(*arguments)
+
+    monkeypatch.setattr(plain_chunks, "apply", note)
+    return asked
 
 
 def worked_off(staged: Staged, seed: int) -> list[tuple[Any, ...]]:
@@ -91,7 +110,7 @@ def _work(client: Client, chance: random.Random) -> None:
 def test_items_are_those_of_the_five_steps(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     made = worked_off(staged, seed=1)
     staged.reset()
-    monkeypatch.setattr(items, "_plain_query", lambda _: b"select 0, true")
+    monkeypatch.setattr(plain_chunks, "may_be_plain", lambda _: False)
     assert worked_off(staged, seed=1) == made
     assert {row[-5] for row in made} >= {"available", "delivered", "pending_redelivery"}
 
@@ -102,10 +121,45 @@ def test_what_is_not_there_is_looked_up_once(staged: Staged):
     with psycopg.connect(staged.dsn) as connection:
         connection.execute("truncate consumer_records")
         (before,) = connection.execute(LOOKED_UP).fetchall()[0]
-        assert plain(connection, 50) == (50, False)
+        assert plain(connection, 50) == Applied(changed=[1], odd=[])
         (after,) = connection.execute(LOOKED_UP).fetchall()[0]
         assert after - before == 50
         connection.rollback()
+
+
+READ = """
+    select sum(pg_stat_get_xact_tuples_returned(i.indexrelid))
+    from pg_inherits p join pg_index i on i.indrelid = p.inhrelid where p.inhparent = 'public.sequin_events'::regclass
+"""
+
+
+def test_events_are_read_once_for_all_that_stand_at_one_position(staged: Staged):
+    for name, options in CONSUMERS.items():
+        create(staged.connection, name, **options)
+    staged.moved(*(insert("t", id=number) for number in range(50)))
+    with psycopg.connect(staged.dsn) as connection:
+        connection.execute("truncate consumer_records")
+        (before,) = connection.execute(READ).fetchall()[0]
+        assert plain(connection, 50) == Applied(changed=[1, 2, 3, 5], odd=[])
+        (after,) = connection.execute(READ).fetchall()[0]
+        assert after - before == 50
+        made = connection.execute("select consumer_id, count(*) from consumer_records group by 1 order by 1").fetchall()
+        assert made == [(1, 50), (2, 50), (3, 50), (5, 50)]
+        connection.rollback()
+
+
+def test_what_is_odd_for_one_is_plain_for_the_others(staged: Staged):
+    clients = [create(staged.connection, name, tables=[f"public.{name}"]) for name in ("t", "other", "keyless")]
+    staged.moved(insert("t", id=1), insert("other", id=1), insert("keyless", x=1), update("other", {"id": 1}, id=2))
+    with psycopg.connect(staged.dsn) as connection:
+        connection.execute("truncate consumer_records")
+        assert plain(connection, 4) == Applied(changed=[1], odd=[2, 3])
+        connection.rollback()
+    assert [sorted((item.pk, item.action) for item in client.receive()) for client in clients] == [
+        [("1", "insert")],
+        [("1", "delete"), ("2", "update")],
+        [("", "insert")],
+    ]
 
 
 @pytest.mark.parametrize("what", ODD)
@@ -114,7 +168,7 @@ def test_of_what_is_odd_nothing_is_written(staged: Staged, what: str):
     staged.moved(insert("t", id=1), *ODD[what])
     with psycopg.connect(staged.dsn) as connection:
         connection.execute("truncate consumer_records")
-        assert plain(connection, 2) == (0, True)
+        assert plain(connection, 2) == Applied(changed=[], odd=[1])
         assert connection.execute("select count(*) from consumer_records").fetchone() == (0,)
         connection.rollback()
 
@@ -128,5 +182,55 @@ def test_a_queue_with_a_truncate_or_what_is_deferred_is_odd(staged: Staged, wait
             f"insert into {waits} (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq, action)"
             " values (1, 1000, '', 7, 7, 7, 'truncate')".encode()
         )
-        assert plain(connection, 1) == (0, True)
+        assert plain(connection, 1) == Applied(changed=[], odd=[1])
         connection.rollback()
+
+
+def test_who_was_odd_goes_on_alone_until_a_chunk_is_not(staged: Staged, monkeypatch: pytest.MonkeyPatch):
+    """What a statement that finds something odd costs is paid once, where tables have no keys."""
+    create(staged.connection, "t", tables=["public.t"])
+    create(staged.connection, "all")
+    asked = noted(monkeypatch)
+    shuffler = staged.shuffler()
+    for change in (
+        insert("t", id=1),
+        insert("keyless", x=1),
+        insert("keyless", x=2),
+        insert("t", id=2),
+        insert("t", id=3),
+    ):
+        staged.commit(change)
+        move(shuffler)
+    assert asked == [["all", "t"], ["all", "t"], ["t"], ["t"], ["all", "t"]]
+
+
+def test_who_lags_less_is_met_and_goes_on_together(staged: Staged, monkeypatch: pytest.MonkeyPatch):
+    staged.moved(*(insert("t", id=number) for number in range(9)))
+    for start in (0, 4, 6):
+        create(staged.connection, f"from-{start}", start=str(start))
+    create(staged.connection, "every", start="5", collapse=False)
+    asked = noted(monkeypatch)
+    queue_apply.catch_up(staged.connection, staged.source, DEFAULT, consumers.look(staged.connection), within=PATIENCE)
+    assert asked == [["from-0"], ["from-0", "from-4"], ["from-0", "from-4", "from-6"]]
+    assert [seq for (seq,) in staged.connection.execute(POSITIONS)] == [9, 9, 9, 9]
+
+
+def test_many_that_stand_at_one_position_are_filled_in_several_chunks(staged: Staged, monkeypatch: pytest.MonkeyPatch):
+    staged.moved(insert("t", id=1))
+    for name in "abc":
+        create(staged.connection, name)
+    monkeypatch.setattr(queue_apply, "TOGETHER", 2)
+    asked = noted(monkeypatch)
+    queue_apply.catch_up(staged.connection, staged.source, DEFAULT, consumers.look(staged.connection), within=PATIENCE)
+    assert asked == [["a", "b"], ["c"]]
+    assert [len(Client(staged.connection, name).receive()) for name in "abc"] == [1, 1, 1]
+
+
+def test_who_is_administered_keeps_nobody_behind_who_stands_there_too(staged: Staged):
+    clients = [create(staged.connection, name) for name in ("held", "free")]
+    with psycopg.connect(staged.dsn) as administrator:
+        administrator.execute("select pipeline.reset_consumer('held')")
+        staged.moved(insert("t", id=1))
+        assert [len(client.receive()) for client in clients] == [0, 1]
+    staged.shuffle()
+    assert [item.pk for item in clients[0].receive()] == ["1"]
