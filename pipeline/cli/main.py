@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -193,11 +193,18 @@ def demo(
     return demo.run(seconds, data_dir or Path(".pipeline") / "demo", followers)
 
 
+@cache
+def parser() -> Any:
+    """The click command of the whole program: to make it takes longer than to run most of its commands."""
+    return typer.main.get_command(app)
+
+
 def main() -> int:
     """Run a command; 0: done, 1: failed or a difference found, 2: wrong usage or setting, 130: interrupted."""
     setproctitle(" ".join(["pipeline", *redaction.without(sys.argv[1:], (*flags.SECRET_FLAGS, followers.DSN_FLAG))]))
-    program = typer.main.get_command(app)
+    program = parser()
     if completion.is_wanted():
+        program = typer.main.get_command(app)
         completion.let_settings_follow(program)
     before, command = flags.divided(sys.argv[1:], program)
     try:

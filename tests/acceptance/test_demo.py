@@ -18,6 +18,14 @@ from pipeline.postgres.embedded import Server
 from tests.fixtures.waiting import eventually
 
 VERDICT = "every change arrived once, in order"
+SMALL = """
+import sys
+from pipeline.cli import entry
+from pipeline.demo import shop
+shop.OLD_CUSTOMERS, shop.OLD_ORDERS = 1_000, 3_000
+sys.exit(entry.main())
+"""
+"""The same command for a shop with a twentieth of the rows from before: `make long` has them all."""
 pytestmark = pytest.mark.timeout(300)  # it ends with an export by Spark
 
 
@@ -28,7 +36,7 @@ def data_dir(server_directory: Path) -> Path:
 
 
 @contextmanager
-def started(data_dir: Path, folder: Path, seconds: int) -> Iterator[subprocess.Popen[str]]:
+def started(data_dir: Path, folder: Path, seconds: int, *, small: bool) -> Iterator[subprocess.Popen[str]]:
     (folder / "pipeline.toml").write_text("http_port = 'none'\n")
     wrong = {
         "PIPELINE_SOURCE_DSN": "postgresql://nobody@127.0.0.1:1/nowhere",
@@ -36,8 +44,9 @@ def started(data_dir: Path, folder: Path, seconds: int) -> Iterator[subprocess.P
         "PGHOSTADDR": "127.0.0.1",
         "PYTHONPATH": str(Path(pipeline.__file__).parents[1]),
     }
+    program = ("-c", SMALL) if small else ("-m", "pipeline")
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "demo", "--seconds", str(seconds), "--data-dir", str(data_dir)],
+        [sys.executable, *program, "demo", "--seconds", str(seconds), "--data-dir", str(data_dir)],
         cwd=folder,
         env=os.environ | wrong,
         stdout=subprocess.PIPE,
@@ -51,15 +60,15 @@ def started(data_dir: Path, folder: Path, seconds: int) -> Iterator[subprocess.P
         process.communicate()
 
 
-def finished(data_dir: Path, folder: Path, seconds: int = 1) -> str:
-    with started(data_dir, folder, seconds) as process:
+def finished(data_dir: Path, folder: Path, seconds: int, *, small: bool = False) -> str:
+    with started(data_dir, folder, seconds, small=small) as process:
         output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
     return output
 
 
 def test_the_demo_ends_with_its_verdict(data_dir: Path, tmp_path: Path) -> None:
-    output = finished(data_dir, tmp_path)
+    output = finished(data_dir, tmp_path, 1, small=True)
     assert VERDICT in output
     assert "every commit_lsn as pg_waldump has it" in output
     assert "every event is in the lake, once" in output
@@ -79,7 +88,7 @@ def test_it_can_be_repeated(data_dir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> None:
-    with started(data_dir, tmp_path, 60) as process:
+    with started(data_dir, tmp_path, 60, small=False) as process:
         eventually(lambda: _orders(data_dir) > 20, timeout=200, errors=(psycopg.Error,))
         process.kill()
         process.wait()
@@ -87,7 +96,7 @@ def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> 
 
 
 def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
-    with started(data_dir, tmp_path, 60) as process:
+    with started(data_dir, tmp_path, 60, small=True) as process:
         eventually(lambda: _orders(data_dir) > 5, timeout=200, errors=(psycopg.Error,))
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=90)

@@ -61,7 +61,10 @@ def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
     assert dict(rows) == {role: now[role] for role in ROLES - {"api"}}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGKILL, id="killed", marks=pytest.mark.long), pytest.param(signal.SIGSTOP, id="frozen")],
+)
 def test_roles_end_with_their_fork_server_and_the_next_forks_them_again(
     number: int, source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):

@@ -66,16 +66,15 @@ def migrate_twice_at_once(dsn: str, folder: Path) -> list[str]:
     return [each.stdout for each in both]
 
 
-def test_up_down_up_gives_the_same_schema(cluster: Cluster, empty_dsn: str):
-    migrations.upgrade(empty_dsn)
-    first, made = dump(cluster, empty_dsn), tables(empty_dsn)
+def test_up_down_up_gives_the_same_schema(cluster: Cluster, database_dsn: str):
+    first, made = dump(cluster, database_dsn), tables(database_dsn)
     assert "sequin_events" in made
-    assert migrations.current(empty_dsn) == migrations.head()
-    migrations.downgrade(empty_dsn, "base")
-    assert migrations.current(empty_dsn) is None
-    assert [name for name in tables(empty_dsn) if "alembic_version" not in name] == []
-    migrations.upgrade(empty_dsn)
-    assert dump(cluster, empty_dsn) == first
+    assert migrations.current(database_dsn) == migrations.head()
+    migrations.downgrade(database_dsn, "base")
+    assert migrations.current(database_dsn) is None
+    assert [name for name in tables(database_dsn) if "alembic_version" not in name] == []
+    migrations.upgrade(database_dsn)
+    assert dump(cluster, database_dsn) == first
 
 
 def test_a_database_of_125a289_is_like_a_new_one(cluster: Cluster, empty_dsn: str, another_dsn: str):

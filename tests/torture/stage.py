@@ -19,7 +19,7 @@ from tests.torture.oracle.witness import Witness
 from tests.torture.rig import Rig, Scene
 from tests.torture.writers.script import Script, Transaction
 
-MOST_DEATHS = 3
+MOST_DEATHS = 5
 """A role that dies so often is started again too late for us: then a fresh server goes on."""
 ARRIVAL = 60.0
 """Seconds after a fault until the log must hold everything."""

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.postgres import migrations
 from pipeline.postgres.embedded import Server
 from tests.fixtures.api import Api, answering
+from tests.fixtures.data_directories import MIGRATED, prepare
+from tests.fixtures.postgres import SETTINGS
 from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture
 def database(server_directory: Path) -> Iterator[Server]:
-    server = Server(server_directory)
+    server = Server(server_directory, settings=SETTINGS)
+    prepare(server_directory, server.bin_dir)
     server.start()
-    server.create_databases("pipeline")
     yield server
     server.stop("immediate")
 
 
 @pytest.fixture
 def api(database: Server) -> Iterator[Api]:
-    migrations.upgrade(database.dsn("pipeline"))
-    with answering(database.dsn("pipeline")) as answers:
+    with answering(database.dsn(MIGRATED)) as answers:
         yield answers
 
 

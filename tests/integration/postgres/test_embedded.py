@@ -17,6 +17,7 @@ import pytest
 
 from pipeline.errors import EmbeddedPostgresError
 from pipeline.postgres.embedded import Server, wheel_bin_dir
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import Cluster, bin_dir
 from tests.fixtures.waiting import PATIENCE, eventually
 
@@ -39,6 +40,12 @@ START_OR_EXPLAIN = PREPARE + "\ntry: print(server.start())\nexcept EmbeddedPostg
 @pytest.fixture
 def server(server_directory: Path) -> Server:
     return Server(server_directory, settings=FAST)
+
+
+@pytest.fixture
+def is_set_up(server: Server) -> None:
+    """Its first start finds a cluster, and does not make one."""
+    prepare(server.directory, server.bin_dir)
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +190,7 @@ def test_any_character_but_a_comma_in_the_path(server_directory: Path) -> None:
     assert "PIPELINE_DATA_DIR" in one_line(error)
 
 
+@pytest.mark.usefixtures("is_set_up")
 def test_it_survives_the_kill_of_its_parent(server: Server) -> None:
     with python(START_AND_STAY, server.directory) as parent:
         assert first_line(parent) == "True"
@@ -194,6 +202,7 @@ def test_it_survives_the_kill_of_its_parent(server: Server) -> None:
     assert postmaster(server) == pid
 
 
+@pytest.mark.usefixtures("is_set_up")
 def test_it_survives_an_interrupt_of_its_parents_group(server: Server) -> None:
     with python(START_AND_STAY, server.directory) as parent:
         assert first_line(parent) == "True"
@@ -204,6 +213,7 @@ def test_it_survives_an_interrupt_of_its_parents_group(server: Server) -> None:
     assert postmaster(server) == pid
 
 
+@pytest.mark.usefixtures("is_set_up")
 def test_a_killed_postmaster_is_replaced_with_its_data(server: Server) -> None:
     server.start()
     server.create_databases("kept")
@@ -214,6 +224,7 @@ def test_a_killed_postmaster_is_replaced_with_its_data(server: Server) -> None:
     psycopg.connect(server.dsn("kept")).close()
 
 
+@pytest.mark.usefixtures("is_set_up")
 def test_a_pid_file_whose_number_now_belongs_to_another_program(server: Server) -> None:
     server.start()
     killed = kill_postmaster(server)

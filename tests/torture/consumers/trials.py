@@ -17,7 +17,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from pipeline.errors import Unavailable
-from pipeline.postgres import connections, migrations, role_locks
+from pipeline.postgres import connections, role_locks
 from tests.fixtures.postgres import Cluster, temporary_server
 from tests.fixtures.shuffling import move_until, shuffler
 from tests.fixtures.staged import Staged, Table
@@ -235,9 +235,8 @@ class Round:
 def stage(major: int) -> Iterator[tuple[Cluster, Staged]]:
     """A server of its own, which crashes, with a migrated database."""
     with temporary_server(major) as cluster:
-        cluster.create("torture")
+        cluster.create("torture", cluster.template)
         dsn = cluster.dsn("torture")
-        migrations.upgrade(dsn)
         staged = Staged(dsn, TABLES)
         try:
             yield cluster, staged

@@ -85,7 +85,8 @@ class Point:
     @property
     def is_long(self) -> bool:
         """Whether it is left to `make long`: a fault that others of its kind stand for."""
-        return self.place.way != "staged" and (self.place, self.fault) not in QUICK
+        point = self.place, self.fault
+        return point in LONG if self.place.way == "staged" else point not in QUICK
 
     @property
     def name(self) -> str:
@@ -239,7 +240,13 @@ QUICK = (
     *((BEFORE_WRITING, acts.WORKER_FROZEN), (BEFORE_WRITTEN, _LOG), (WRITTEN, _WORKER)),
     *((RECORDED_SEGMENT, _WORKER), (BEFORE_ADOPTED, _LOG)),
 )
-"""Those that `make test` plays too."""
+"""Those of the other ways that `make test` plays too."""
+LONG = (
+    *((BEFORE_INSERT, _SHUFFLER), (AHEAD, _WORKER), (FIRST_STORED, _WORKER), (BEFORE_CLAIMED, _WORKER)),
+    *((CLAIMED, _CUT), (BEFORE_EMPTIED, _SHUFFLER), (FREED, _SHUFFLER), (BEFORE_RECORDED, _WORKER)),
+    *((STREAMING, _WORKER),),
+)
+"""Those of staged batches that it does not: another fault strikes there, or this one a statement before or after."""
 POINTS = tuple(
     Point(place, fault)
     for place, *faults in (

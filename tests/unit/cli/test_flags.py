@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from pipeline.cli import flags, redaction
 from pipeline.cli import main as cli
 from pipeline.config.settings import Config
 
-OPTIONS: dict[str | None, Any] = {option.name: option for option in typer.main.get_command(cli.app).params}
+OPTIONS: dict[str | None, Any] = {option.name: option for option in cli.parser().params}
 
 
 @pytest.mark.parametrize("name", sorted(Config.model_fields))
@@ -25,6 +23,11 @@ def test_a_setting_has_its_flag_with_its_description_and_default(name: str) -> N
     assert text.lower().startswith((setting.description or "-").lower())
     if setting.default not in (None, ()):
         assert f"Default: {str(setting.default).removesuffix('.0')}" in text
+
+
+def test_the_parser_of_all_commands_is_made_once() -> None:
+    """By whoever forks commands, before it does."""
+    assert cli.parser() is cli.parser()
 
 
 def test_flags_of_paths_take_paths_and_the_others_text() -> None:
@@ -59,7 +62,7 @@ def test_what_a_flag_says_outranks_file_and_environment(
     ],
 )
 def test_flags_of_settings_may_stand_behind_the_command(given: str, moved: str) -> None:
-    first, command = flags.divided(given.split(), get_command(cli.app))
+    first, command = flags.divided(given.split(), cli.parser())
     assert first + command == moved.split()
 
 
