@@ -409,7 +409,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{ADOPTION}/sql/finish_table.sql",
-                "    analyze {table};\n",
+                "    analyze {table} (seq, source_database_id, source_table_oid, record_pk, action);\n",
                 "    update pg_index set indisvalid = false where indrelid = '{table}'::regclass;\n",
             ),
         ),
