@@ -162,6 +162,22 @@ def test_what_is_odd_for_one_is_plain_for_the_others(staged: Staged):
     ]
 
 
+@pytest.mark.parametrize("holder", ["first", "second"])
+def test_what_a_client_of_one_holds_is_deferred_for_that_one_alone(staged: Staged, holder: str):
+    for name in ("first", "second"):
+        create(staged.connection, name)
+    staged.moved(insert("t", id=1, v=1))
+    other = {"first": "second", "second": "first"}[holder]
+    with psycopg.connect(staged.dsn) as open_one:
+        slow = Client(open_one, holder)
+        slow.ack(*slow.receive())
+        staged.moved(update("t", id=1, v=2))
+        assert [item.record["v"] for item in Client(staged.connection, other).receive()] == [2]
+        open_one.commit()
+    staged.shuffle()
+    assert [item.record["v"] for item in Client(staged.connection, holder).receive()] == [2]
+
+
 @pytest.mark.parametrize("what", ODD)
 def test_of_what_is_odd_nothing_is_written(staged: Staged, what: str):
     create(staged.connection)
