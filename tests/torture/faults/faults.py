@@ -16,6 +16,7 @@ from typing import Literal
 
 import psycopg
 
+from tests.fixtures.postgres import unique
 from tests.fixtures.waiting import eventually
 from tests.torture.faults import meddler
 from tests.torture.faults.meddler import Meddler
@@ -290,8 +291,8 @@ class Faults:
         """Others have taken all slots of the source."""
         with suppress(psycopg.OperationalError), self._scene.source() as source:
             with suppress(psycopg.errors.ConfigurationLimitExceeded):
-                for number in range(100):
-                    source.execute("select pg_create_physical_replication_slot(%s, false, true)", [f"taken_{number}"])
+                for _ in range(100):  # an earlier session, with slots of its own, may not have ended yet
+                    source.execute("select pg_create_physical_replication_slot(%s, false, true)", [unique("taken")])
             hit()
             time.sleep(fault.seconds)
 
