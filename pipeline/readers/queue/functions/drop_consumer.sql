@@ -10,7 +10,7 @@ begin
         raise undefined_object using message = format('there is no consumer %L', drop_consumer.name),
             hint = 'See all: select name from pipeline.consumers.';
     end if;
-    delete from pipeline.consumer_progress p where p.consumer_id = pipeline.progress_id(gone);
+    delete from pipeline.consumer_progress p where p.consumer_id in (gone.id, -gone.id, 1000000000 + gone.id);  -- see progress_id
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
