@@ -70,6 +70,7 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.services = [wire.serve(surroundings) for wire in app.state.wires.wires]
     for service in app.state.services:
         app.include_router(service.routes)
+    app.openapi()  # makes all models: two first requests at once would, in threads that share the warnings' filters
     return app
 
 
