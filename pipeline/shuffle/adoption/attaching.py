@@ -71,6 +71,8 @@ class Attacher:
             return "too few for a partition, or behind some that were moved"
         if tables[0].first_lsn <= after or tables[0].events_table != str(default):
             return "a part of them is moved"
+        if self._transfers.has_routes:  # since they were filled
+            return "there are routes"
         return self._unfit() or self._overtaken(tables)
 
     def _overtaken(self, tables: Sequence[Waiting]) -> str | None:

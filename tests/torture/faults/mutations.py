@@ -40,6 +40,7 @@ HEAD_TRANSACTION = "pipeline/shuffle/head_transaction.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
 ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adoption.py"
 PARTS = "tests/integration/shuffle/test_adopted_parts.py"
+ROUTED = "tests/integration/shuffle/test_adoption_routes.py"
 MIGRATION = "alembic/versions/0031_adoption.py"
 SESSIONS = "pipeline/capture/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
@@ -495,6 +496,12 @@ MUTATIONS = (
         (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > coalesce(moved_run, 0) as attaches", "attaches"),),
         (),
         test=f"{ADOPTED}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
+    ),
+    Mutation(
+        "what waits is attached though there are routes",
+        (Edit(f"{ADOPTION}/attaching.py", "if self._transfers.has_routes:", "if False:"),),
+        (),
+        test=f"{ROUTED}::test_what_waits_when_routes_change_goes_by_the_new_ones",
     ),
     Mutation(
         "an older version passes what waits",
