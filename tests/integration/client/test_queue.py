@@ -171,6 +171,29 @@ def test_what_is_held_is_made_longer_while_the_program_comes_and_else_given_back
         assert sorted(next(queue).record_pk for _ in range(4)) == ["1", "2", "3", "4"]
 
 
+def test_what_somebody_else_has_by_now_is_not_handed_to_the_program(staged: Staged, monkeypatch: pytest.MonkeyPatch):
+    """As after a while without the database."""
+    other, ask, stolen, given = fill(staged, 5), pump.Pump._ask, list[str | None](), list[object]()
+
+    async def late(of: pump.Pump, connection: Any, name: str, **values: Any) -> Any:
+        if name == "extend_items" and not stolen:
+            other.expire()
+            stolen.extend(item.pk for item in other.receive(3, "1 hour"))
+        found = await ask(of, connection, name, **values)
+        if name == "give_back_items":
+            given.append(found)
+        return found
+
+    monkeypatch.setattr(pump.Pump, "_ask", late)
+    with Queue(staged.dsn, "c", visibility=3) as queue:
+        next(queue)
+        eventually(lambda: given)
+        for expected in ("3", "4"):
+            with next(queue) as item:
+                assert item.record_pk == expected
+    assert stolen == ["0", "1", "2"]
+
+
 def test_stop_ends_the_loop_behind_the_item_in_hand(staged: Staged):
     fill(staged)
     with Queue(staged.dsn, "c") as queue:
