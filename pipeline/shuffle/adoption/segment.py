@@ -23,8 +23,6 @@ from pipeline.staging.pipelined_copy import roll_back
 from pipeline.staging.progress import with_progress
 from pipeline.staging.writer import Batch
 
-LARGEST = 5_000_000
-"""Rows of a table: what is longer goes on in another."""
 _COLUMNS = ", ".join(event_rows.COLUMNS)
 _PACKAGE = "shuffle.adoption"
 
