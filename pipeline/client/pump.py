@@ -95,9 +95,11 @@ class Pump:
         try:
             while not await self._connected():
                 self._awake.clear()
+                self._told()  # it may have been stopped
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._delay):
                         await self._awake.wait()
+                self._told()
         except asyncio.CancelledError as error:
             self.error = error
             raise

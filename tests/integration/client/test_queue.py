@@ -10,17 +10,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pipeline.client import AsyncQueue, Item, Queue, pump
 from pipeline.errors import ConsumerError, PipelineError, Refused, Unavailable, UnknownConsumer, WrongKind
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import ROOT, environment
 from tests.fixtures.staged import Client, Staged, Table, create, insert, staging_of, update
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 ROWS = 250
 NEVER = 600.0
@@ -214,6 +216,32 @@ def test_one_that_waits_is_stopped(staged: Staged):
         queue.stop()
         waiting.join(60)
         assert not waiting.is_alive()
+
+
+def test_one_that_waits_is_stopped_while_the_database_is_away(staged: Staged, caplog: pytest.LogCaptureFixture):
+    fill(staged, 1)
+    connects = f"alter database {staged.connection.info.dbname} allow_connections "
+    handled = list[str]()
+
+    def work() -> None:
+        for item in queue:
+            item.ack()
+            handled.append(item.record_pk)
+
+    elsewhere = psycopg.connect(make_conninfo(staged.dsn, dbname="postgres"), autocommit=True)
+    with elsewhere, suppress(Unavailable), Queue(staged.dsn, "c") as queue:  # it may be closed before that is back
+        working = threading.Thread(target=work)
+        working.start()
+        eventually(lambda: handled)
+        elsewhere.execute(f"{connects} false".encode())
+        try:
+            staged.connection.execute(END_QUEUES)
+            eventually(lambda: "trying again" in caplog.text)
+            queue.stop()
+            working.join(PATIENCE)
+            assert not working.is_alive()
+        finally:
+            elsewhere.execute(f"{connects} true".encode())
 
 
 def test_a_lost_connection_is_made_again_and_loses_nothing(staged: Staged, caplog: pytest.LogCaptureFixture):
