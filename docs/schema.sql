@@ -380,18 +380,14 @@ CREATE FUNCTION pipeline.event_of(item public.consumer_records) RETURNS jsonb
     SET search_path TO ''
     AS $_$
 declare
-    of_table text := (select c.events_table from pipeline.consumers c where c.id = item.consumer_id);
+    relation text := pipeline.events_relation(
+        (select c.events_table from pipeline.consumers c where c.id = item.consumer_id));
     found_one jsonb;
 begin
-    if of_table is null then
-        -- As below, planned once: many items may be buried together.
-        select to_jsonb(e) into found_one from pipeline.events e where e.seq = item.seq
-        order by (e.source_table_oid = item.source_table_oid and e.record_pk = item.record_pk) desc limit 1;
-    elsif to_regclass(pipeline.events_relation(of_table)) is not null then
+    if to_regclass(relation) is not null then
         execute format($query$
             select to_jsonb(e) from %s e where e.seq = $1
-            order by (e.source_table_oid = $2 and e.record_pk = $3) desc limit 1$query$,
-            pipeline.events_relation(of_table))
+            order by (e.source_table_oid = $2 and e.record_pk = $3) desc limit 1$query$, relation)
         into found_one using item.seq, item.source_table_oid, item.record_pk;
     end if;
     return found_one;
@@ -974,15 +970,13 @@ begin
             -- Between bounds: other partitions are left out before the query begins, and cost nothing.
             (select * from pipeline.events e
             where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
-                and e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk
-            limit 1)
-            union all
-            (select * from pipeline.events e
-            where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
+                and (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk or not exists (
+                    select from pipeline.events o
+                    where o.seq = h.seq and o.seq between first_seq and last_seq
+                        and o.source_table_oid = h.source_table_oid and o.record_pk = h.record_pk))
             limit 1)
             union all
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
-            limit 1
         ) e
         order by h.queued_seq, h.record is null, h.record_pk;
 end $$;

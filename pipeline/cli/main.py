@@ -202,10 +202,11 @@ def parser() -> Any:
 def main() -> int:
     """Run a command; 0: done, 1: failed or a difference found, 2: wrong usage or setting, 130: interrupted."""
     setproctitle(" ".join(["pipeline", *redaction.without(sys.argv[1:], (*flags.SECRET_FLAGS, followers.DSN_FLAG))]))
-    program = parser()
     if completion.is_wanted():
-        program = typer.main.get_command(app)
+        program = typer.main.get_command(app)  # one of its own, since it is changed
         completion.let_settings_follow(program)
+    else:
+        program = parser()
     before, command = flags.divided(sys.argv[1:], program)
     try:
         with _plain_errors():

@@ -95,9 +95,11 @@ class Pump:
         try:
             while not await self._connected():
                 self._awake.clear()
+                self._told()  # it may have been stopped
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._delay):
                         await self._awake.wait()
+                self._told()
         except asyncio.CancelledError as error:
             self.error = error
             raise
@@ -171,15 +173,18 @@ class Pump:
             del kinds[kind, delay]
 
     async def _renew(self, connection: AsyncConnection) -> None:
-        """Make longer what was taken ahead, in time; give it back where the program does not come for it."""
+        """Make longer what was taken ahead; give it back where the program does not come, or where it was too late."""
         due = self._held.renew_in()
         if due is None or due > 0:
             return
         if items := self._held.to_extend():
             until = time.monotonic() + self._held.visibility
-            await self._ask(connection, "extend_items", ack_ids=[item.ack_id for item in items])
-            self._held.extended(items, until)
-        elif ids := self._held.give_back():
+            extended = await self._ask(connection, "extend_items", ack_ids=[item.ack_id for item in items])
+            if extended == len(items):
+                self._held.extended(items, until)
+                return
+            self._is_dry = False  # some are somebody else's by now, or free again, and it is not said which
+        if ids := self._held.give_back():
             self._settling["give_back_items", None] += ids
             await self._settle(connection)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from psycopg import AsyncConnection, Error, OperationalError, generators, pq
@@ -39,9 +39,7 @@ async def run(connection: AsyncConnection[TupleRow], *transactions: Sequence[Ste
     Raises the first error: what it came in is rolled back, and what comes behind that is run all the same. The
     connection must be outside of a transaction.
     """
-    for error in await try_each(connection, *transactions):
-        if error is not None:
-            raise error
+    raise_first(await try_each(connection, *transactions))
 
 
 async def try_each(connection: AsyncConnection[TupleRow], *transactions: Sequence[Step]) -> list[Error | None]:
@@ -49,6 +47,13 @@ async def try_each(connection: AsyncConnection[TupleRow], *transactions: Sequenc
     async with connection.lock:
         failed = await connection.wait(_run(connection.pgconn, transactions))
     return [None if result is None else error_from_result(result) for result in failed]
+
+
+def raise_first(errors: Iterable[Error | None]) -> None:
+    """Raise the first of these, if there is one."""
+    for error in errors:
+        if error is not None:
+            raise error
 
 
 def _run(pgconn: pq.abc.PGconn, transactions: Sequence[Sequence[Step]]) -> PQGen[list[pq.abc.PGresult | None]]:

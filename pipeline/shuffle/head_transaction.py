@@ -75,9 +75,7 @@ class HeadTransaction:
         steps = [self._preparing(self._name(name), self._text(name)) for name in missing]
         errors = await prepared_calls.try_each(self._connection, *steps)
         self._prepared.update(name for name, error in zip(missing, errors, strict=True) if error is None)
-        for error in errors:
-            if error is not None:
-                raise error
+        prepared_calls.raise_first(errors)
 
     async def write(self, values: Mapping[str, Any], events: Sequence[bytes], *, wakes_shuffler: bool) -> bool:
         """Write these events, with progress and watermark of `values`; False when those are not as planned with.

@@ -33,6 +33,11 @@ class Transfers:
         """The events table of what no route matches."""
         return self._targets().default.table
 
+    @property
+    def has_routes(self) -> bool:
+        """Whether changes go to other events tables, too."""
+        return bool(self._targets().routes)
+
     def attached(self, first: int, last: int) -> None:
         """Instead of a move: tables with these seqs became partitions of the default table."""
         self._targets().default.attached(first, last)

@@ -91,8 +91,9 @@ class Coordinator:
 
         None when that is not known.
         """
-        end = self._wal_end
-        return None if end is None or self._worker is None else max(0, end - self._worker.begun)
+        if self._wal_end is None or self._worker is None:
+            return None
+        return max(0, self._wal_end - self._worker.begun)
 
     async def run(self, start: int, running: Callable[[], None]) -> None:
         """`start`: the LSN to start the slot at, 0 for its own position; `running` is called when the stream has

@@ -66,12 +66,17 @@ def compose(events: str, steps: Iterable[LiteralString], *, grouped: bool = Fals
     text = ",\n".join(statement("readers.queue", step) for step in steps)
     return f"with {text}".format(
         events=events,
-        change_item=statement("readers.queue", "change_item"),
+        change_item=change_item(statement("readers.queue", "across_truncate")),
         known_group=_KNOWN_GROUP[grouped],
         group_of_record=_group_of_record("e.record"),
         old_key=key_of_record("was.record", "k.key_columns", "k.columns"),
         old_group=_group_of_record("was.record"),
     ).encode()
+
+
+def change_item(across_truncate: str = "") -> str:
+    """How an `insert` of items goes on where they are there; `across_truncate`: what to look at where one may be."""
+    return statement("readers.queue", "change_item").format(across_truncate=across_truncate)
 
 
 def key_of_record(record: str, names: str, columns: str) -> str:

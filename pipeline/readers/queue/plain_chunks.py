@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from pipeline.config import patterns
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.readers.queue import items
 from pipeline.readers.queue.consumers import RecordsConsumer
 
 
@@ -54,4 +55,4 @@ def wishes(consumers: Sequence[RecordsConsumer]) -> Jsonb:
 def query(events: str) -> bytes:
     """The statement, for the events table of that quoted name."""
     text = statement("readers.queue", "apply_plain")
-    return text.format(events=events, change_item=statement("readers.queue", "change_item")).encode()
+    return text.format(events=events, change_item=items.change_item()).encode()

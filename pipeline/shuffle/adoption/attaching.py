@@ -46,9 +46,9 @@ class Attacher:
         found = waiting.following(self._connection, self._source)
         if not found:
             return -1
-        tables, first = waiting.together(found), waiting.first_whole(found)
+        tables = waiting.together(found)
         reason = self._reason(tables, after)
-        if reason is not None and len(tables) > len(first):
+        if reason is not None and len(tables) > len(first := waiting.first_whole(found)):
             tables, reason = first, self._reason(first, after)
         if reason is not None:
             self._count(Way.MOVE, Reason.ADOPTION, sum(each.rows for each in tables))
@@ -71,6 +71,8 @@ class Attacher:
             return "too few for a partition, or behind some that were moved"
         if tables[0].first_lsn <= after or tables[0].events_table != str(default):
             return "a part of them is moved"
+        if self._transfers.has_routes:  # since they were filled
+            return "there are routes"
         return self._unfit() or self._overtaken(tables)
 
     def _overtaken(self, tables: Sequence[Waiting]) -> str | None:

@@ -106,8 +106,8 @@ class BacklogWriter(SegmentWriter):
             await self._store(segment)
         return True
 
-    async def _attaches(self, segment: Segment) -> bool:
-        return self._sizes.is_worth(segment.rows, segment.run.events)
+    async def _comes_next(self, segment: Segment) -> bool:
+        return True  # nobody else hands out seqs during its run
 
     def _stored(self, segment: Segment, *, attaches: bool) -> None:
         """The run ends with what was not worth a partition."""

@@ -138,12 +138,6 @@ class PartWriter(SegmentWriter):
         await self._store_before(segment, rest.first_lsn)
         return rest
 
-    async def _attaches(self, segment: Segment) -> bool:
-        if not self._sizes.is_worth(segment.rows, segment.run.events):
-            return False
-        await segment.finish()  # what comes before it may be on its way into the log
-        return await self._begin_run(segment)
-
     def _stored(self, segment: Segment, *, attaches: bool) -> None:
         self._left = not attaches
 
@@ -151,11 +145,8 @@ class PartWriter(SegmentWriter):
         """All of the part."""
         await self._give_up()
 
-    async def _begin_run(self, segment: Segment) -> bool:
-        """Whether its seqs come next, all before it being in the log: then a run begins with it, and ends with it.
-
-        The watermark's row is locked then.
-        """
+    async def _comes_next(self, segment: Segment) -> bool:
+        """Once all before it is in the log; then a run begins with it, and ends with it, and locks the watermark."""
         values = literals(**runs.values_of(self._writer, self._table), not_before=0)
 
         async def look() -> runs.Progress | None:

@@ -23,8 +23,6 @@ from pipeline.staging.pipelined_copy import roll_back
 from pipeline.staging.progress import with_progress
 from pipeline.staging.writer import Batch
 
-LARGEST = 5_000_000
-"""Rows of a table: what is longer goes on in another."""
 _COLUMNS = ", ".join(event_rows.COLUMNS)
 _PACKAGE = "shuffle.adoption"
 
@@ -165,10 +163,9 @@ class Segment:
     async def commit(self, *, attaches: bool) -> int | None:
         """Commit, durably, and return the position up to which all is stored; None where a newer worker has taken over.
 
-        Without `attaches` its rows will be moved, and have no indexes. None of it may be part of a transaction.
+        With `attaches` it is finished, and its tables become partitions; else its rows will be moved. None of it may be
+        part of a transaction.
         """
-        if attaches:
-            await self.finish()
         values = self._values(attaches=attaches)
         found = await self._copy.execute(with_progress(_PACKAGE, "commit_tables") % literals(**values))
         if not found:

@@ -62,8 +62,8 @@ class SegmentWriter(ABC):
         """Returns what of the batch is to be staged."""
 
     @abstractmethod
-    async def _attaches(self, segment: Segment) -> bool:
-        """Whether what is about to be stored becomes partitions; else its rows are moved."""
+    async def _comes_next(self, segment: Segment) -> bool:
+        """Whether a segment that is about to be stored, and has its indexes, has the next seqs; else it is moved."""
 
     @abstractmethod
     def _stored(self, segment: Segment, *, attaches: bool) -> None:
@@ -85,7 +85,10 @@ class SegmentWriter(ABC):
         if not segment.rows:
             await self._abandon()
             return
-        attaches = await self._attaches(segment)
+        attaches = self._sizes.is_worth(segment.rows, segment.run.events)
+        if attaches:
+            await segment.finish()  # before it is its turn: nobody waits for it meanwhile
+            attaches = await self._comes_next(segment)
         position = await segment.commit(attaches=attaches)
         self._segment = None
         if position is None:

@@ -38,8 +38,10 @@ READING = ("--old",)
 HEAD, HEAD_WRITER = "pipeline/shuffle/head.py", "pipeline/shuffle/head_writer.py"
 HEAD_TRANSACTION = "pipeline/shuffle/head_transaction.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
-ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adoption.py"
+ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adopted_segments.py"
+RUNS = "tests/integration/shuffle/test_adoption_runs.py"
 PARTS = "tests/integration/shuffle/test_adopted_parts.py"
+ROUTED = "tests/integration/shuffle/test_adoption_routes.py"
 MIGRATION = "alembic/versions/0031_adoption.py"
 SESSIONS = "pipeline/capture/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
@@ -402,7 +404,7 @@ MUTATIONS = (
             ),
         ),
         (),
-        test=f"{ADOPTED}::test_a_dead_letter_is_retried_behind_a_backlog",
+        test=f"{RUNS}::test_a_dead_letter_is_retried_behind_a_backlog",
     ),
     Mutation(
         "an index of what is adopted is left invalid",
@@ -473,7 +475,7 @@ MUTATIONS = (
             Edit(MIGRATION, "and (t.last_lsn <= new.commit_lsn or", "and ("),
         ),
         (),
-        test=f"{ADOPTED}::test_nothing_is_written_at_once_while_a_segment_waits",
+        test=f"{RUNS}::test_nothing_is_written_at_once_while_a_segment_waits",
     ),
     Mutation(
         "a run begins while something staged is not in the log",
@@ -482,7 +484,7 @@ MUTATIONS = (
             Edit(f"{ADOPTION}/sql/begin_run.sql", "g.last_lsn > s.commit_lsn", "false"),
         ),
         (),
-        test=f"{ADOPTED}::test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them",
+        test=f"{RUNS}::test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them",
     ),
     Mutation(
         "tables are attached below a seq that was handed out",
@@ -494,13 +496,19 @@ MUTATIONS = (
         "what is behind rows that were moved is attached",
         (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > coalesce(moved_run, 0) as attaches", "attaches"),),
         (),
-        test=f"{ADOPTED}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
+        test=f"{RUNS}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
+    ),
+    Mutation(
+        "what waits is attached though there are routes",
+        (Edit(f"{ADOPTION}/attaching.py", "if self._transfers.has_routes:", "if False:"),),
+        (),
+        test=f"{ROUTED}::test_what_waits_when_routes_change_goes_by_the_new_ones",
     ),
     Mutation(
         "an older version passes what waits",
         (Edit(MIGRATION, "and (t.last_lsn <= new.commit_lsn or new.epoch <> old.epoch)", "and false"),),
         (),
-        test=f"{ADOPTED}::test_an_older_version_cannot_pass_what_waits",
+        test=f"{RUNS}::test_an_older_version_cannot_pass_what_waits",
     ),
     Mutation(
         "an acknowledgement of a part of a transaction counts for all of it",

@@ -87,15 +87,13 @@ begin
             -- Between bounds: other partitions are left out before the query begins, and cost nothing.
             (select * from pipeline.events e
             where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
-                and e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk
-            limit 1)
-            union all
-            (select * from pipeline.events e
-            where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
+                and (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk or not exists (
+                    select from pipeline.events o
+                    where o.seq = h.seq and o.seq between first_seq and last_seq
+                        and o.source_table_oid = h.source_table_oid and o.record_pk = h.record_pk))
             limit 1)
             union all
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
-            limit 1
         ) e
         order by h.queued_seq, h.record is null, h.record_pk;
 end $$;

@@ -3,8 +3,6 @@
 -- Returns the consumers that have items to be woken for, and those for which something was odd: for them nothing was done.
 with clock as materialized (
     select clock_timestamp() as now
-), barriers as materialized (
-    select null::bigint as source_table_oid, null::bigint as seq where false
 ), wishes as materialized (
     select row_number() over () as number, w.consumers, w.patterns, w.actions,
         w.patterns = '{{}}' as any_table, w.actions = '{{}}' as any_action

@@ -1,4 +1,4 @@
--- How an item takes a later change: the end of an `insert` of items that we have locked, which has `clock` and `barriers`.
+-- How an item takes a later change: the end of an `insert` of items that we have locked, which has `clock`.
 on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
 set seq = excluded.seq, commit_lsn = excluded.commit_lsn, commit_idx = excluded.commit_idx,
     action = excluded.action, record = excluded.record, event = null, group_id = excluded.group_id,
@@ -11,10 +11,9 @@ set seq = excluded.seq, commit_lsn = excluded.commit_lsn, commit_idx = excluded.
             select r.state in ('delivered', 'pending_redelivery') and r.visible_at > c.now as out from clock c
         ) now
     ),
-    -- An item keeps its place in the queue; but not across a truncate, which waits for all items before it.
+    -- An item keeps its place in the queue.
     queued_seq = case
         when r.state = 'dead' or r.state = 'delivered' and r.visible_at > (select c.now from clock c)
             then excluded.queued_seq
-        when exists (select from barriers b where b.source_table_oid = r.source_table_oid
-            and b.seq > r.queued_seq and b.seq < excluded.seq) then excluded.seq
+        {across_truncate}
         else r.queued_seq end

@@ -1,6 +1,6 @@
 -- What a partition has, and a check from which the server knows that all rows fit. One command that is no ALTER: after one
--- psycopg would take the session's prepared statements away. Of the columns by which events are found: those of JSON took
--- three quarters of all this, and autovacuum does them once it is a partition.
+-- psycopg would take the session's prepared statements away. Analyzed are the columns of both indexes, and the action, which
+-- is asked for beside them: JSON took three quarters of all this, and autovacuum does it once it is a partition.
 do $$ begin
     alter table {table} add primary key (seq);
     create index on {table} (source_database_id, source_table_oid, record_pk, seq);

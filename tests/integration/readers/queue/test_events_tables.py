@@ -107,6 +107,29 @@ def test_a_dead_letter_keeps_its_event_and_comes_again(routed: Routed) -> None:
     assert [item.record for item in client.receive()] == [{"id": 1, "v": "a"}]
 
 
+@pytest.mark.parametrize(("table", "source"), [(DEFAULT, "t"), (AUDIT, "audit")], ids=["default", "another"])
+def test_of_several_events_of_one_seq_an_item_has_its_own(routed: Routed, table: EventsTable, source: str) -> None:
+    """As in a legacy table. Where none is its own, as of a row whose key has changed, it has any."""
+    client = create(routed.log, events_table=str(table), max_deliveries=1)
+    routed.moved(*(insert(source, id=number, v=f"v{number}") for number in (1, 2, 3)))
+    with routed.log.transaction(force_rollback=True):
+        routed.log.execute(f"alter table {table} drop constraint {table.name}_pkey; update {table} set seq = 1")
+        routed.log.execute("update public.consumer_records set seq = 1")
+        routed.log.execute("update public.consumer_records set record_pk = '9' where record_pk = '2'")
+        items = client.receive()
+        found = {item.pk: item.record["v"] for item in items}
+        client.nack(*items)
+        letters = routed.log.execute("select record_pk, record ->> 'v' from pipeline.dead_records('c')")
+        dead: dict[str, str] = dict(letters)
+        routed.log.execute("select pipeline.retry_dead('c')")
+        again = {item.pk: item.record["v"] for item in client.receive()}
+    for each in (found, dead, again):
+        assert [each.pop("1"), each.pop("3")] == ["v1", "v3"]
+        assert list(each) == ["9"]
+        assert each["9"] in ("v1", "v2", "v3")
+    assert again == dead
+
+
 def test_a_change_that_could_not_be_written_there_comes_when_it_is_retried(routed: Routed) -> None:
     client = elsewhere(routed.log)
     routed.log.execute(f"alter table {AUDIT} add constraint no_bad check (record ->> 'v' <> 'bad')")

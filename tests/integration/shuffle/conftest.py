@@ -1,0 +1,24 @@
+"""A log of one transaction, behind which a backlog is adopted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.staged import Staged, Table, insert, staging_of
+
+
+@pytest.fixture(scope="module")
+def made(cluster: Cluster) -> Iterator[Staged]:
+    with staging_of(cluster, Table("orders")) as log:
+        yield log
+
+
+@pytest.fixture
+def log(made: Staged) -> Staged:
+    """One transaction is in the log, which a shuffler has opened."""
+    made.reset()
+    made.moved(insert("orders", id="1"))
+    return made

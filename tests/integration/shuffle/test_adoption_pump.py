@@ -1,0 +1,70 @@
+"""How the worker's pump stores what it has taken of a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pipeline.capture.replication import staging_pump
+from pipeline.capture.replication.batch_builder import BatchBuilder
+from pipeline.capture.replication.confirm_rule import ConfirmRule
+from pipeline.capture.replication.feedback import Feedback
+from pipeline.capture.replication.staging_pump import StagingPump
+from pipeline.shuffle.adoption import backlog_writer
+from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
+from pipeline.staging.writer import Writer
+from tests.fixtures.adopting import batch, begun, events, places, writing
+from tests.fixtures.staged import Staged
+from tests.fixtures.waiting import PATIENCE
+
+
+def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits_for_its_position(log: Staged):
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(begun(log, 1_000, 5), durable=False)
+        idle = ConfirmRule(writer.position)
+        idle.held = True
+        idle.resume(0)
+        idle.want(0)
+        never: Any = None
+        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False)
+        pump.begin()
+        running = asyncio.create_task(pump.run())
+        await asyncio.sleep(0.1)
+        assert (running.done(), backlog.is_open, writer.position) == (False, True, 100)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await backlog.finish()
+        assert writer.position == 100
+
+    writing(log, does)
+
+
+def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """Not only when it is time to confirm something."""
+    monkeypatch.setattr(staging_pump, "CONFIRM_EVERY", 3_600.0)
+    monkeypatch.setattr(backlog_writer, "SETTLE_AFTER", 0.05)
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 1_000, 4), durable=False)
+        idle = ConfirmRule(writer.position)
+        idle.held = True
+        idle.resume(0)
+        never: Any = None
+        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False)
+        pump.begin()
+        running = asyncio.create_task(pump.run())
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if not backlog.is_open:
+                    break
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)  # it may have begun to tell a source of it
+        assert writer.position == 1_001
+
+    writing(log, does)
+    log.shuffle()
+    assert events(log) == places((1_000, 4))

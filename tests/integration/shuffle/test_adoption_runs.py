@@ -1,0 +1,287 @@
+"""Runs of segments: when one begins and ends, and what is moved instead."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from pipeline.errors import ReadAgain
+from pipeline.log.table import DEFAULT
+from pipeline.shuffle import poison, retrying
+from pipeline.shuffle.adoption import backlog_writer, run
+from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
+from pipeline.shuffle.head_writer import HeadWriter
+from pipeline.staging import rows
+from pipeline.staging.writer import Writer
+from tests.fixtures.adopting import adopt, batch, begun, events, places, reader, seen, step, waiting, ways, writing
+from tests.fixtures.shuffling import move, shuffle
+from tests.fixtures.staged import Staged, insert
+from tests.fixtures.waiting import eventually
+
+WORKING = "select from pg_stat_activity where application_name = 'pipeline shuffle' and wait_event = 'PgSleep'"
+
+
+def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them(
+    log: Staged, monkeypatch: pytest.MonkeyPatch
+):
+    """No run begins before all that is staged is in the log; else that reader would see what comes behind it alone."""
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)
+    log.commit(insert("orders", id="2"))
+    shuffler = log.shuffler()
+    old = []
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 10_000, 10), durable=False)
+        await backlog.finish()
+        assert waiting(log) == []
+        old.append(reader(log))
+        await asyncio.to_thread(move, shuffler)
+        monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
+        await writer.append(batch(log, 20_000, 10), durable=False)
+        await backlog.finish()
+        assert len(waiting(log)) == 1
+
+    writing(log, does)
+    move(shuffler)
+    assert [seen(connection) for connection in old] == [[]]
+    assert events(log) == [(200, 0), *places((10_000, 10), (20_000, 10))]
+    assert ways(log) == {"adopt": 10}
+    for connection in old:
+        connection.close()
+
+
+def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """Else a backlog of large transactions is never adopted: when one is moved the next has begun to be staged."""
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.3)
+    log.commit(insert("orders", id="2"))
+    shuffler = log.shuffler()
+    large = psycopg.connect(log.dsn, application_name="pipeline shuffle")
+
+    def work() -> None:
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            large.execute("select pg_sleep(300)")
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        working = asyncio.create_task(asyncio.to_thread(work))
+        await asyncio.to_thread(eventually, lambda: log.connection.execute(WORKING).rowcount == 1)
+        adopting = asyncio.create_task(writer.append(batch(log, 10_000, 10), durable=False))
+        await asyncio.sleep(0.4)
+        await asyncio.to_thread(move, shuffler)
+        await adopting
+        await backlog.finish()
+        large.cancel()
+        await working
+
+    writing(log, does)
+    large.close()
+    move(shuffler)
+    assert events(log) == [(200, 0), *places((10_000, 10))]
+    assert ways(log) == {"adopt": 10}
+
+
+def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.MonkeyPatch):
+    """A new server begins to read at once: its shuffler has a moment yet to open the log."""
+    monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
+    made.reset()
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        adopting = asyncio.create_task(writer.append(batch(made, 1_000, 10), durable=False))
+        await asyncio.sleep(0.05)
+        assert not adopting.done()
+        await asyncio.to_thread(shuffle, made.dsn)
+        await adopting
+        await backlog.finish()
+
+    writing(made, does)
+    made.shuffle()
+    assert ways(made) == {"adopt": 10}
+
+
+def test_a_segment_ends_once_the_source_is_hardly_ahead(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(backlog_writer, "SETTLE_AFTER", 3_600.0)
+    ahead = 10**9
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        nonlocal ahead
+        await writer.append(batch(log, 1_000, 5), durable=False)
+        await backlog.settle()
+        assert (backlog.is_open, waiting(log)) == (True, [])
+        ahead = 10
+        await backlog.settle()
+        assert (backlog.is_open, len(waiting(log))) == (False, 1)
+
+    writing(log, does, lambda: ahead)
+
+
+def test_what_only_the_shuffler_can_write_comes_between_two_runs(log: Staged):
+    annotated = (None, None, None, b"{}", None, None)
+    shuffler = log.shuffler()
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 1_000, 10), durable=False)
+        await writer.append(batch(log, 2_000, 1, rest=annotated), durable=False)
+        await asyncio.to_thread(move, shuffler)
+        await writer.append(batch(log, 3_000, 10), durable=False)
+        await backlog.finish()
+
+    writing(log, does)
+    move(shuffler)
+    assert events(log) == [*places((1_000, 10)), (2_000, 0), *places((3_000, 10))]
+    assert ways(log) == {"adopt": 20}
+
+
+def test_of_a_batch_the_transactions_before_such_a_change_are_taken(log: Staged):
+    annotated = (None, None, None, b"{}", None, None)
+    whole = [batch(log, 1_000, 6, 4), batch(log, 2_000, 4), batch(log, 3_000, 3, rest=annotated), batch(log, 4_000, 2)]
+    staged = rows.renumbered([each for part in whole for each in part.rows], 1_004)
+    several = replace(whole[-1], rows=staged, first_lsn=1_000, first_ordinal=1_004, transactions=4, ends_staged=True)
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(begun(log, 1_000, 4), durable=False)
+        await writer.append(several, durable=True)
+        assert (writer.position, backlog.is_open) == (4_001, False)
+
+    progress = "select position, commit_lsn, changes, transactions - %s from pipeline.replication_progress"
+    before = log.connection.execute("select transactions from pipeline.replication_progress").fetchone()
+    writing(log, does)
+    assert waiting(log)[0][1] - waiting(log)[0][0] == 13
+    assert log.connection.execute(progress, before).fetchone() == (4_001, 4_000, 20, 4)
+    log.shuffle()
+    assert events(log) == places((1_000, 10), (2_000, 4), (3_000, 3), (4_000, 2))
+    assert ways(log) == {"adopt": 14}
+
+
+def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_staged(log: Staged):
+    annotated = (None, None, None, b"{}", None, None)
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 1_000, 4), durable=False)
+        await writer.append(begun(log, 2_000, 5), durable=False)
+        with pytest.raises(ReadAgain):
+            await writer.append(batch(log, 2_000, 5, 5, rest=annotated), durable=False)
+        assert (writer.position, backlog.is_open) == (1_001, False)
+
+    writing(log, does)
+    assert [each[1] - each[0] for each in waiting(log)] == [3]
+    log.shuffle()
+    adopt(log, batch(log, 2_000, 10))
+    assert waiting(log) == []
+    log.shuffle()
+    assert events(log) == places((1_000, 4), (2_000, 10))
+
+
+@pytest.mark.parametrize("refused", [b'{"id": "\\u0000"}', b"a row that is too long"])
+def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(
+    log: Staged, refused: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    bad = batch(log, 2_000, 1, record=refused.decode())
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        with pytest.raises(ReadAgain):
+            for each in (batch(log, 1_000, 9), bad, batch(log, 3_000, 1)):
+                await writer.append(each, durable=False)
+            await backlog.finish()
+        assert (writer.position, backlog.is_open) == (100, False)
+
+    writing(log, does)
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # the row stays staged
+    adopt(log, batch(log, 1_000, 9), bad, batch(log, 3_000, 1))
+    shuffler = log.shuffler()
+    move(shuffler)
+    assert events(log) == places((1_000, 9))
+    assert shuffler.poison is not None
+
+
+def trigger(log: Staged) -> None:
+    log.connection.execute(
+        "create function public.kept() returns trigger language plpgsql as 'begin return new; end';"
+        " create trigger kept before insert on sequin_events for each row execute function public.kept()"
+    )
+
+
+def untrigger(log: Staged) -> None:
+    log.connection.execute("drop function public.kept cascade")
+
+
+def test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it(log: Staged):
+    """Else a snapshot of before the move would have what comes behind these rows, and not them."""
+    shuffler = log.shuffler()
+    old = []
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 1_000, 10), durable=False)
+        await writer.append(batch(log, 2_000, 10), durable=False)
+        await writer.append(batch(log, 3_000, 4), durable=False)
+        trigger(log)
+        await asyncio.to_thread(step, shuffler)
+        untrigger(log)
+        await backlog.finish()
+        old.append(reader(log))
+        await asyncio.to_thread(move, shuffler)
+        await writer.append(batch(log, 4_000, 10), durable=False)
+
+    writing(log, does)
+    move(shuffler)
+    assert events(log) == places((1_000, 10), (2_000, 10), (3_000, 4), (4_000, 10))
+    assert ways(log) == {"move": 24, "adopt": 10}
+    assert seen(old[0]) == places((1_000, 10))
+    old[0].close()
+    query = "select count(*) from pipeline.adopted_tables"
+    assert log.connection.execute(query).fetchone() == (0,)
+
+
+def test_a_dead_letter_is_retried_behind_a_backlog(log: Staged):
+    parking = log.shuffler(on_poison="park")
+    log.commit(insert("orders", id="2", bad="\0"))
+    move(parking)
+    letters = "select state from pipeline.dead_letters"
+    assert log.connection.execute(letters).fetchall() == [("parked",)]
+    log.connection.execute("update pipeline.dead_letters set record = '{}'")
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(batch(log, 1_000, 10), durable=False)
+        log.connection.execute("update pipeline.dead_letters set state = 'retrying'")
+        await asyncio.to_thread(retrying.retry, parking._connection, log.source, parking._targets)
+        assert log.connection.execute(letters).fetchall() == [("retrying",)]
+        await writer.append(batch(log, 2_000, 10), durable=False)
+        await backlog.finish()
+
+    writing(log, does)
+    move(parking)
+    assert ways(log) == {"adopt": 20}
+    assert events(log)[1:21] == places((1_000, 10), (2_000, 10))
+    assert log.connection.execute(letters).fetchall() == [("retried",)]
+    assert len(events(log)) == 22
+
+
+@pytest.mark.parametrize("passes", ["commit_lsn = 2000", "commit_lsn = 0, epoch = epoch + 1"])
+def test_an_older_version_cannot_pass_what_waits(log: Staged, passes: str):
+    """It knows of no tables that wait, and would move what is staged behind them."""
+    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 10))
+    log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 999")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="come next in the log") as refused:
+        log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
+    assert not poison.is_poison(refused.value)
+    log.shuffle()
+    log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
+    assert events(log) == places((1_000, 10), (2_000, 10))
+
+
+def test_nothing_is_written_at_once_while_a_segment_waits(log: Staged):
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        head = HeadWriter(writer._connection, writer, DEFAULT)
+        writer.at_once = head
+        writer.backlog = None
+        await writer.append(batch(log, 500), durable=False)
+        writer.backlog = backlog
+        await writer.append(batch(log, 1_000, 10), durable=False)
+        await backlog.finish()
+        writer.backlog = None
+        await writer.append(batch(log, 2_000), durable=False)
+
+    writing(log, does)
+    log.shuffle()
+    assert events(log) == [(500, 0), *places((1_000, 10)), (2_000, 0)]
