@@ -38,14 +38,15 @@ class RunDelay:
 class ShortCores:
     """How short cores are: from 0, free, to 1, where this process mostly waits for one."""
 
-    def __init__(self, delay: RunDelay | None = None) -> None:
+    def __init__(self, delay: RunDelay | None = None, *, free: float = FREE, short: float = SHORT) -> None:
         self._delay = delay or RunDelay()
+        self._free, self._short = free, short
         self._degree = self._look_at = 0.0
 
     def degree(self) -> float:
         """Looks at most every LOOK_EVERY, and follows what it sees by half: one look says little."""
         if (now := time.monotonic()) >= self._look_at:
             self._look_at = now + LOOK_EVERY
-            seen = min(1.0, max(0.0, (self._delay.share() - FREE) / (SHORT - FREE)))
+            seen = min(1.0, max(0.0, (self._delay.share() - self._free) / (self._short - self._free)))
             self._degree = (self._degree + seen) / 2
         return self._degree

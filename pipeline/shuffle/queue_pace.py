@@ -19,6 +19,9 @@ BUSY, IDLE = 0.03, 0.1
 """Seconds of a turn, while there is something to move, and else."""
 LOOK_EVERY = 0.1
 """Seconds between looks for consumers, while there is something to move and none lags."""
+FREE, SHORT = 0.5, 0.9
+"""Cores are free, and short, where this process waits for one for such a share of the time in which it could run. It
+mostly waits for answers, so it is at the end of the line more often than one that always runs."""
 LAG_BYTES = 4_000_000
 """The log lags when the source is so many bytes of WAL ahead of it, which takes it a quarter of a second."""
 LAG_EVERY = 0.25
@@ -42,7 +45,7 @@ class QueuePace:
 
     def __init__(self, lag: Callable[[], int], cores: ShortCores | None = None) -> None:
         self._lag = lag
-        self._cores = cores or ShortCores()
+        self._cores = cores or ShortCores(free=FREE, short=SHORT)
         self._yields = self._lag_at = self._next_at = self._waited = 0.0
         self._last = CaughtUp.NOTHING
 
