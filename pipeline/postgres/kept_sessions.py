@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,9 +12,12 @@ import psycopg
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
+LONGEST = 60.0
+"""Seconds after which they are made anew: a DSN may lead to another server, though the old one still answers."""
+
 
 class KeptSessions:
-    """Kept from one look to the next, and made anew by `connect` after a look that failed, or when one is lost.
+    """Kept from one look to the next, and made anew by `connect` after LONGEST, a look that failed, or a lost one.
 
     One look at a time. To be closed.
     """
@@ -21,13 +25,15 @@ class KeptSessions:
     def __init__(self, connect: Callable[[], Sequence[Connection]]) -> None:
         self._connect = connect
         self._open: Sequence[Connection] = ()
+        self._until = 0.0
 
     @contextmanager
     def look(self) -> Iterator[Sequence[Connection]]:
         """What `connect` returns, in its order. Raises what that raises."""
-        if not (self._open and all(map(_answers, self._open))):
+        if not self._open or time.monotonic() >= self._until or not all(map(_answers, self._open)):
             self.close()
             self._open = self._connect()
+            self._until = time.monotonic() + LONGEST
         try:
             yield self._open
         except BaseException:  # it may have left locks or settings

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.errors import Unavailable
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, kept_sessions, session_settings
 from pipeline.postgres.kept_sessions import KeptSessions
 from tests.fixtures.lagging import stopped
 from tests.fixtures.waiting import eventually
@@ -54,6 +54,11 @@ def test_after_a_look_that_failed_they_are_new(kept: KeptSessions):
         first.execute("set jit = on")
         raise ZeroDivisionError
     assert not set(pids(kept)) & set(before)
+
+
+def test_they_are_new_after_a_while(kept: KeptSessions, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kept_sessions, "LONGEST", 0.0)
+    assert not set(pids(kept)) & set(pids(kept))
 
 
 def test_one_that_is_silent_is_given_up(kept: KeptSessions, monkeypatch: pytest.MonkeyPatch):
