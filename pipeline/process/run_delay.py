@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 SCHEDSTAT = Path("/proc/self/schedstat")
+FREE, SHORT = 0.4, 0.8
+"""Cores are free while a process waits for less than this share of the time in which it could run, and short from that
+on."""
+LOOK_EVERY = 0.25
+"""Seconds between two looks at that."""
 
 
 class RunDelay:
@@ -27,3 +33,20 @@ class RunDelay:
         except (OSError, ValueError):
             return 0, 0
         return int(ran), int(waited)
+
+
+class ShortCores:
+    """How short cores are: from 0, free, to 1, where this process mostly waits for one."""
+
+    def __init__(self, delay: RunDelay | None = None, *, free: float = FREE, short: float = SHORT) -> None:
+        self._delay = delay or RunDelay()
+        self._free, self._short = free, short
+        self._degree = self._look_at = 0.0
+
+    def degree(self) -> float:
+        """Looks at most every LOOK_EVERY, and follows what it sees by half: one look says little."""
+        if (now := time.monotonic()) >= self._look_at:
+            self._look_at = now + LOOK_EVERY
+            seen = min(1.0, max(0.0, (self._delay.share() - self._free) / (self._short - self._free)))
+            self._degree = (self._degree + seen) / 2
+        return self._degree

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import psycopg
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
@@ -27,6 +28,7 @@ from pipeline.operate.samples import sample
 from pipeline.operate.verify import content, verifications
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.kept_sessions import KeptSessions
 from pipeline.process.signals import Stop
 
 logger = logging.getLogger(__name__)
@@ -46,8 +48,8 @@ RETENTION_SECONDS = 60.0
 def run(config: Config, connection: Connection, stop: Stop) -> None:
     """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises."""
     ending = threading.Event()
-    kept = Kept()
-    scheduler = planned(config, lambda: bool(stop) or ending.is_set(), kept)
+    kept, sessions = Kept(), publishing_sessions(config)
+    scheduler = planned(config, lambda: bool(stop) or ending.is_set(), kept, sessions)
     scheduler.start()
     try:
         while not stop.wait(1.0):
@@ -56,22 +58,25 @@ def run(config: Config, connection: Connection, stop: Stop) -> None:
         ending.set()  # a running export ends before the role does
         scheduler.shutdown(wait=True)
         kept.close()
+        sessions.close()
 
 
-def planned(config: Config, stopped: Callable[[], bool], kept: Kept | None = None) -> BackgroundScheduler:
+def planned(
+    config: Config, stopped: Callable[[], bool], kept: Kept | None = None, sessions: KeptSessions | None = None
+) -> BackgroundScheduler:
     """The jobs for these settings, not started. No job runs twice at a time; several missed times are made up for once.
 
     `stopped` ends a running export, and a retention run between two of its steps. `kept` has a Spark session between
-    two exports, if the settings say so.
+    two exports, if the settings say so; `sessions` those of `publish_new_tables` between two looks.
     """
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
-    for act, seconds in (
-        (sample, SAMPLE_SECONDS),
-        (publish_new_tables, PUBLISH_SECONDS),
-        (end_sessions, SESSIONS_SECONDS),
+    for act, seconds, arguments in (
+        (sample, SAMPLE_SECONDS, [config]),
+        (publish_new_tables, PUBLISH_SECONDS, [config, sessions]),
+        (end_sessions, SESSIONS_SECONDS, [config]),
     ):
-        scheduler.add_job(act, "interval", [config], id=act.__name__, seconds=seconds)
+        scheduler.add_job(act, "interval", arguments, id=act.__name__, seconds=seconds)
     at_once = datetime.now(UTC)
     scheduler.add_job(
         index_history, "interval", [config, stopped], id="indexes", seconds=INDEX_SECONDS, next_run_time=at_once
@@ -94,10 +99,21 @@ def planned(config: Config, stopped: Callable[[], bool], kept: Kept | None = Non
     return scheduler
 
 
-def publish_new_tables(config: Config) -> None:
-    """Bring the publications that this server created up to date with the tables that exist."""
-    source, pipeline = prepare.connect(config, name="pipeline publish")
-    with source, pipeline:
+def publishing_sessions(config: Config) -> KeptSessions:
+    """At the source and the pipeline database, for `publish_new_tables`."""
+    return KeptSessions(partial(prepare.connect, config, name="pipeline publish"))
+
+
+def publish_new_tables(config: Config, sessions: KeptSessions | None = None) -> None:
+    """Bring the publications that this server created up to date with the tables that exist.
+
+    Over `sessions`, which stay open; without any over its own.
+    """
+    if sessions is None:
+        with closing(publishing_sessions(config)) as own:
+            publish_new_tables(config, own)
+        return
+    with sessions.look() as (source, pipeline):
         prepare.publish_new_tables(config, source, pipeline)
 
 

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from pipeline.log.table import EventsTable
@@ -24,6 +25,14 @@ CHUNK_EVENTS, LEAST_EVENTS = 5_000, 300
 TOGETHER = 10
 """The most consumers of one chunk."""
 _SECONDS_AN_EVENT, _SECONDS_OF_EACH_MORE = 15e-6, 6e-6
+
+
+class CaughtUp(IntEnum):
+    """What was applied; true if anything was. `LAGGING`: not all that was there, so that there is more."""
+
+    NOTHING = 0
+    ALL = 1
+    LAGGING = 2
 
 
 class _Place(NamedTuple):
@@ -41,16 +50,15 @@ def catch_up(
     records_consumers: Sequence[RecordsConsumer],
     within: float = 0.1,
     odd: set[int] | None = None,
-) -> bool:
+) -> CaughtUp:
     """Apply a chunk for each lagging consumer, and changes deferred while items were delivered.
 
     `records_consumers`: all of them; those that lag most go first. One that an administrative function has locked keeps
     nobody waiting. `default`: what those read that name no events table. After `within` seconds no other chunk is
-    begun. `odd`: ids of consumers whose last chunk was odd, which the caller keeps for the next call. Returns whether
-    anything was applied; then there may be more.
+    begun. `odd`: ids of consumers whose last chunk was odd, which the caller keeps for the next call.
     """
     if not records_consumers:
-        return False
+        return CaughtUp.NOTHING
     heads = {of: _head(connection, source, of) for of in {consumer.events_table for consumer in records_consumers}}
     return _CatchUp(connection, default, heads, within, set() if odd is None else odd).run(records_consumers)
 
@@ -75,9 +83,9 @@ class _CatchUp:
         self._connection, self._default, self._heads, self._odd = connection, default, heads, odd
         self._within, self._until = within, time.monotonic() + within
         self._standing = defaultdict[_Place, list[RecordsConsumer]](list)
-        self._progress = False
+        self._progress = self._lags = False
 
-    def run(self, records_consumers: Sequence[RecordsConsumer]) -> bool:
+    def run(self, records_consumers: Sequence[RecordsConsumer]) -> CaughtUp:
         for consumer in records_consumers:
             of, after = consumer.events_table, consumer.applied_seq
             if consumer.has_deferred or after < self._heads[of]:
@@ -88,11 +96,14 @@ class _CatchUp:
             group = self._standing.pop(place)
             for at in range(0, len(group), TOGETHER):
                 self._go_on(place, group[at : at + TOGETHER])
-        return self._progress
+        if not self._progress:
+            return CaughtUp.NOTHING
+        return CaughtUp.LAGGING if self._lags else CaughtUp.ALL
 
     def _go_on(self, place: _Place, group: list[RecordsConsumer]) -> None:
         """By a chunk, which ends where others stand, at the latest: those are one group with this one then."""
         if self._progress and time.monotonic() >= self._until and not group[0].has_deferred:
+            self._lags = True
             return
         others = (
             other.seq
@@ -103,6 +114,7 @@ class _CatchUp:
         reached = self._apply_chunk(place, group, end.seq)
         if end in self._standing:
             self._standing[end] += reached
+        self._lags |= len(reached) < len(group)
 
     def _apply_chunk(self, place: _Place, group: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
         """Returns those that have come to the end; nobody where somebody has locked them."""

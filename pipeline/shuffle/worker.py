@@ -12,7 +12,9 @@ from psycopg import sql
 
 from pipeline.config.routes import Route
 from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.readers.queue import consumers
 from pipeline.readers.queue.consumers import RecordsConsumer
 from pipeline.shuffle import batched_transaction, placed_ranges, poison, queue_apply, retrying, routes
@@ -25,6 +27,7 @@ from pipeline.shuffle.last_changes import LastChanges
 from pipeline.shuffle.placed_ranges import PlacedRun
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.poison import BisectingTransfer, OnPoison, Poison, Stopped
+from pipeline.shuffle.queue_pace import QueuePace
 from pipeline.shuffle.staged import Staged, look
 from pipeline.shuffle.targets import Targets
 from pipeline.shuffle.transfer import Place, SeqTaken, Transfer, WatermarkMoved, wake_readers
@@ -38,12 +41,6 @@ WAKE_AFTER = 0.5
 """Seconds without a NOTIFY after which it looks for staged rows anyway."""
 BUSY_PACE, BUSY_ROWS = 0.012, 100
 """The least seconds of a run that moved so many rows: fast transactions then share the cost of one."""
-LOOK_EVERY = 0.1
-"""Seconds between looks for consumers, while there is something to move and none lags."""
-QUEUE_SHARE = 0.12
-"""Of its time, for lagging consumers while there is something to move: the log comes first."""
-BUSY_QUEUES, IDLE_QUEUES = 0.03, 0.1
-"""Seconds of adding to queues in one go, while there is something to move, and else."""
 PROBE_EVERY = 1.0
 """Seconds between two tries of a change that could not be written."""
 EMPTY_AT = 16
@@ -83,8 +80,8 @@ class Shuffler:
         self._transfers = Transfers(connection, source, lambda: self._targets)
         self._attacher = Attacher(connection, source, self._transfers)
         self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
-        self._look_at = 0.0
         self._queues: list[RecordsConsumer] = []
+        self._queue_pace = QueuePace(self._log_lag)
         self._odd_queues = set[int]()
         self._empty_at = 0.0
         self._on_poison = on_poison
@@ -108,7 +105,7 @@ class Shuffler:
             self._transfers.forget()
             return 0
         left = BUSY_PACE - (time.monotonic() - started) if moved >= BUSY_ROWS and not self._stopping() else 0.0
-        progress = self._keep_queues(moved >= 0, left)
+        progress = self._keep_queues(left if moved >= 0 else None)
         if left > 0:
             time.sleep(max(0.0, BUSY_PACE - (time.monotonic() - started)))
         return max(moved, 0) if progress else moved
@@ -138,24 +135,24 @@ class Shuffler:
         waiting.drop_moved(self._connection, self._source)
         return moved
 
-    def _keep_queues(self, is_busy: bool, left: float) -> bool:
-        """Add to queues, and retry dead letters; returns whether there was something to do.
+    def _keep_queues(self, left: float | None) -> bool:
+        """Add to queues, and retry dead letters, if it is their turn; returns whether there was something to do.
 
-        While there is something to move that takes QUEUE_SHARE of the time at most, besides the seconds `left`, in
-        which nothing is to be moved.
+        `left`: seconds until more is moved; None when there is nothing to move.
         """
-        began = time.monotonic()
-        if is_busy and began < self._look_at and (left <= 0 or not self._queues):
+        if (turn := self._queue_pace.turn(left, known=bool(self._queues))) is None:
             return False
-        progress = retrying.retry(self._connection, self._source, self._targets)
+        retried = retrying.retry(self._connection, self._source, self._targets)
         self._queues = consumers.look(self._connection)
-        within = max(left, BUSY_QUEUES) if is_busy else IDLE_QUEUES
-        table = self._targets.default.table
-        progress |= queue_apply.catch_up(self._connection, self._source, table, self._queues, within, self._odd_queues)
-        now = time.monotonic()
-        pause = (now - began - left) * (1 / QUEUE_SHARE - 1)
-        self._look_at = now + max(pause, 0.0 if progress else LOOK_EVERY)
-        return progress
+        found = queue_apply.catch_up(
+            self._connection, self._source, self._targets.default.table, self._queues, turn.within, self._odd_queues
+        )
+        self._queue_pace.ended(turn, found, goes_on=retried)
+        return retried or bool(found)
+
+    def _log_lag(self) -> int:
+        query = statement("shuffle", "log_lag")
+        return int(queries.value(self._connection, query, {"source": self._source}, default=0))
 
     def _next_range(self, staged: Staged) -> Run | None:
         """Rows that were read from a table, once everything before their place is in the log."""
@@ -167,10 +164,11 @@ class Shuffler:
         )
 
     def wait(self) -> None:
-        """Wait until something is staged, at most WAKE_AFTER; empty drained segments before."""
+        """Empty drained segments; wait until something is staged or queues have their turn, at most WAKE_AFTER."""
         if self._transfers.drained or time.monotonic() >= self._empty_at:
             self._empty()
-        for _ in self._connection.notifies(timeout=WAKE_AFTER, stop_after=1):
+        rest = self._queue_pace.rest
+        for _ in self._connection.notifies(timeout=WAKE_AFTER if rest is None else min(rest, WAKE_AFTER), stop_after=1):
             pass
 
     def _empty(self) -> None:

@@ -27,6 +27,7 @@ PART = "what a part has staged becomes the slot's own in one transaction"
 SEQS = "what a snapshot does not contain comes after the seqs of before it"
 GAP = "what was read is not missing any more"
 YIELDS = "reading tables waits for the stream"
+YIELDS_TO_LOG = "queues wait while the log lags"
 GAPS = "a follower asks whether what was changed before an epoch is in the log"
 LAKE = "which changes are of one table, and from where on all of its rows are known, is in the history of its source"
 DIVIDED = "a lake has no current state of a table whose changes go to several events tables"
@@ -244,7 +245,9 @@ OWNERS = {
     ),
     "pipeline.walstream_sessions": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),
     "pipeline.wire_counters": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),
-    "pipeline.wal_written": Owner("pipeline/capture/replication", {"pipeline/operate/lag": REPORT}),
+    "pipeline.wal_written": Owner(
+        "pipeline/capture/replication", {"pipeline/operate/lag": REPORT, "pipeline/shuffle": YIELDS_TO_LOG}
+    ),
     "pipeline.worker_load": Owner("pipeline/capture/replication", {"pipeline/operate": REPORT}),
     "public.consumer_records": Owner(
         "pipeline/readers",

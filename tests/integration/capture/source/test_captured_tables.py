@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -55,6 +56,16 @@ def test_rows_from_before_a_table_joined_are_on_record(config: Config, stage: St
     stage.run("drop table late")
     schedule.publish_new_tables(config)
     assert gaps(config) == [("public.filled", "rows", False)]
+
+
+def test_looks_over_the_same_sessions_see_what_has_come_since(config: Config, stage: Stage):
+    with closing(schedule.publishing_sessions(config)) as sessions:
+        for number in range(7):  # from the sixth on statements are prepared
+            stage.run(f"create table new_{number} (id int primary key)")
+            schedule.publish_new_tables(config, sessions)
+        stage.run("drop table new_3")
+        schedule.publish_new_tables(config, sessions)
+    assert published(stage.source) == ["empty", "filled", *(f"new_{number}" for number in range(7) if number != 3)]
 
 
 def test_rows_of_a_transaction_that_is_open_when_the_table_joins_are_on_record(config: Config, stage: Stage):

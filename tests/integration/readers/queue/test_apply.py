@@ -13,8 +13,10 @@ import pytest
 
 from pipeline.log import table as events_log
 from pipeline.log.table import EventsTable
+from pipeline.process.run_delay import ShortCores
 from pipeline.readers.queue import consumers
-from pipeline.shuffle import queue_apply, routes, worker
+from pipeline.shuffle import queue_apply, queue_pace, routes, worker
+from pipeline.shuffle.queue_apply import CaughtUp
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.staged import (
@@ -351,22 +353,51 @@ def test_the_log_comes_first_while_there_is_something_to_move(staged: Staged, mo
     create(staged.connection)
     now, made = [1000.0], []
 
-    def catch_up(*_: object) -> bool:
+    def catch_up(*_: object) -> CaughtUp:
         made.append(now[0])
         now[0] += 0.01
-        return True
+        return CaughtUp.LAGGING
 
     monkeypatch.setattr(queue_apply, "catch_up", catch_up)
-    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None))
+    for module in (worker, queue_pace):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None))
     shuffler = staged.shuffler()
     for number in range(100):
         staged.commit(insert("t", id=number))
         assert shuffler.step() == 1
         now[0] += 0.001
     assert len(made) == 2
-    assert (made[1] - made[0]) * worker.QUEUE_SHARE == pytest.approx(0.01, rel=0.1)
+    assert (made[1] - made[0]) * queue_pace.SHARE == pytest.approx(0.01, rel=0.1)
     shuffler.step()
     assert len(made) == 3
+
+
+@pytest.mark.parametrize("lag", [queue_pace.LAG_BYTES + 1_000, 0])
+def test_items_are_made_in_turns_while_the_log_lags_and_at_once_near_its_head(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, lag: int
+):
+    """Where this process never gets a core soon enough."""
+    monkeypatch.setattr(ShortCores, "degree", lambda _: 1.0)
+    monkeypatch.setattr(queue_pace, "LAG_EVERY", 0.0)
+    monkeypatch.setattr(queue_apply, "CHUNK_EVENTS", 10)
+    monkeypatch.setattr(queue_apply, "LEAST_EVENTS", 10)
+    client = create(staged.connection)
+    staged.commit(*(insert("t", id=number) for number in range(100)))
+    staged.connection.execute(
+        "insert into pipeline.wal_written (source_id, epoch, lsn, written_at)"
+        " select source_id, epoch, position + %s, now() from pipeline.replication_progress",
+        (lag,),
+    )
+    shuffler, waited = staged.shuffler(), 0
+    try:
+        while staged.connection.execute("select folded_seq from pipeline.consumer_progress").fetchone() != (100,):
+            if shuffler.step() < 0:
+                waited += 1
+                shuffler.wait()
+    finally:
+        staged.connection.execute("truncate pipeline.wal_written")
+    assert len(client.receive(1_000)) == 100
+    assert waited == 0 if lag == 0 else waited >= 5
 
 
 def test_items_wait_for_no_disk_and_the_log_does(staged: Staged):

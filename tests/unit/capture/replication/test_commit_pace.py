@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.capture.replication import commit_pace
 from pipeline.capture.replication.commit_pace import BUSY_PACE, BUSY_ROWS, LONGEST, CommitPace
 from pipeline.capture.replication.confirm_rule import PACE
-from pipeline.process.run_delay import SCHEDSTAT, RunDelay
+from pipeline.process import run_delay
+from pipeline.process.run_delay import SCHEDSTAT, RunDelay, ShortCores
 
 
 class Scheduler:
@@ -35,8 +35,8 @@ def paces(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, *looks: tuple[i
     """What the pace is after each look, in which the process has run and waited so long."""
     clock = iter(float(second) for second in range(len(looks)))
     # The module's own name: whatever else runs in this process keeps its clock.
-    monkeypatch.setattr(commit_pace, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    pace = CommitPace(RunDelay(scheduler.file))
+    monkeypatch.setattr(run_delay, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    pace = CommitPace(ShortCores(RunDelay(scheduler.file)))
     found = []
     for ran, waited in looks:
         scheduler.runs(ran, waited)
@@ -64,7 +64,7 @@ def test_it_is_in_between_where_they_are_a_little_short(scheduler: Scheduler, mo
 
 
 def test_a_way_that_does_not_stretch_has_the_same_pace_always(scheduler: Scheduler):
-    pace = CommitPace(RunDelay(scheduler.file))
+    pace = CommitPace(ShortCores(RunDelay(scheduler.file)))
     scheduler.runs(0, 100)
     assert pace.after(1, stretches=False) == PACE
 

@@ -1,0 +1,10 @@
+-- Bytes of WAL that the source was ahead of what is staged whole, when its end was last sampled; no row where it never was.
+select w.lsn - p.position as bytes
+from (
+    select r.epoch, max(r.position) as position from pipeline.reached_workers r
+    where r.source_id = %(source)s group by r.epoch
+) p
+cross join lateral (
+    select w.lsn from pipeline.wal_written w
+    where w.source_id = %(source)s and w.epoch = p.epoch order by w.lsn desc limit 1
+) w
