@@ -30,7 +30,6 @@ from pyspark_sequin_events import catalog
 from tests.fixtures.adopting import adopt, batch, writing
 from tests.fixtures.followers import primary_and_standby, run
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.shuffling import shuffle
 from tests.fixtures.staged import Staged, Table, insert, staging_of
 from tests.fixtures.waiting import eventually
 
@@ -55,8 +54,7 @@ def log(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Staged]:
     """
     filled = request.param if request.param <= MANY else FEW
     with staging_of(cluster, Table("orders")) as made:
-        made.commit(insert("orders", id="1"))
-        shuffle(made.dsn)
+        made.moved(insert("orders", id="1"))
         fill(made, 1_000, filled // 2)
         for first in range(filled, request.param, CHUNK):
             some = min(CHUNK, request.param - first)

@@ -47,7 +47,7 @@ def made(cluster: Cluster) -> Iterator[Staged]:
 
 
 @pytest.fixture
-def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Iterator[Staged]:
+def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
     """One transaction is in the log, and another worker is to read from BEGINS to ENDS."""
     monkeypatch.setattr(part_writer, "LOOK_EVERY", 0.01)
     # Of a shuffler that has no turn for a while nobody thinks that it does nothing, or that it is at work for long.
@@ -60,8 +60,7 @@ def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Iterator[Staged]:
     made.moved(insert("orders", id="first"))
     (first_seq,) = part_seqs.reserve(made.connection, made.source, DEFAULT, [BEGINS])
     made.connection.execute(PLAN, {"begins": BEGINS, "ends": ENDS, "first_seq": first_seq})
-    yield made
-    made.shufflers.close()
+    return made
 
 
 class Parts:

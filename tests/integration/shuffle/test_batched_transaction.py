@@ -23,15 +23,14 @@ def log(cluster: Cluster) -> Iterator[Staged]:
 
 
 @pytest.fixture
-def shuffler(log: Staged) -> Iterator[Shuffler]:
+def shuffler(log: Staged) -> Shuffler:
     """One that has moved two transactions already, so that it guesses from then on."""
     log.reset()
     shuffler = log.shuffler()
     for number in (1, 2):
         log.commit(insert("orders", id=str(number)))
         assert shuffler.step() == 1
-    yield shuffler
-    log.shufflers.close()
+    return shuffler
 
 
 def seqs(log: Staged) -> list[int]:
