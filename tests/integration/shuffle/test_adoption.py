@@ -48,13 +48,11 @@ def made(cluster: Cluster) -> Iterator[Staged]:
 
 
 @pytest.fixture
-def log(made: Staged) -> Iterator[Staged]:
+def log(made: Staged) -> Staged:
     """One transaction is in the log, which a shuffler has opened."""
     made.reset()
-    made.commit(insert("orders", id="1"))
-    shuffle(made.dsn)
-    yield made
-    made.shufflers.close()
+    made.moved(insert("orders", id="1"))
+    return made
 
 
 def events(log: Staged) -> list[tuple[int, int]]:
@@ -166,6 +164,7 @@ def test_attaching_builds_no_index_and_scans_no_table(log: Staged):
     log.shufflers.connection.execute("set enable_seqscan = off")  # for looks at the newest row
     move(shuffler)
     log.shufflers.connection.execute("select pg_stat_force_next_flush()")
+    log.shufflers.close()
     log.connection.execute("select pg_stat_clear_snapshot()")
     assert log.connection.execute(files, name * 2).fetchall() == before
     assert log.connection.execute(scans, name * 2).fetchone() == read
@@ -281,7 +280,7 @@ def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pyte
         working = asyncio.create_task(asyncio.to_thread(work))
         await asyncio.to_thread(eventually, lambda: log.connection.execute(WORKING).rowcount == 1)
         adopting = asyncio.create_task(writer.append(batch(log, 10_000, 10), durable=False))
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.4)
         await asyncio.to_thread(move, shuffler)
         await adopting
         await backlog.finish()
@@ -302,16 +301,15 @@ def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.Monk
 
     async def does(writer: Writer, backlog: BacklogWriter) -> None:
         adopting = asyncio.create_task(writer.append(batch(made, 1_000, 10), durable=False))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.05)
         assert not adopting.done()
         await asyncio.to_thread(shuffle, made.dsn)
         await adopting
         await backlog.finish()
 
     writing(made, does)
-    shuffle(made.dsn)
+    made.shuffle()
     assert ways(made) == {"adopt": 10}
-    made.shufflers.close()
 
 
 def test_a_segment_ends_once_the_source_is_hardly_ahead(log: Staged, monkeypatch: pytest.MonkeyPatch):
@@ -409,7 +407,9 @@ def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_s
 
 
 @pytest.mark.parametrize("refused", [b'{"id": "\\u0000"}', b"a row that is too long"])
-def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(log: Staged, refused: bytes):
+def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(
+    log: Staged, refused: bytes, monkeypatch: pytest.MonkeyPatch
+):
     bad = batch(log, 2_000, 1, record=refused.decode())
 
     async def does(writer: Writer, backlog: BacklogWriter) -> None:
@@ -420,6 +420,7 @@ def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(log: Sta
         assert (writer.position, backlog.is_open) == (100, False)
 
     writing(log, does)
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # the row stays staged
     adopt(log, batch(log, 1_000, 9), bad, batch(log, 3_000, 1))
     shuffler = log.shuffler()
     move(shuffler)
@@ -427,7 +428,7 @@ def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(log: Sta
     assert shuffler.poison is not None
 
 
-def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(log: Staged):
+def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(log: Staged, monkeypatch: pytest.MonkeyPatch):
     tables = "select count(*) from pg_class where relkind = 'r' and relname ~ '^sequin_events_.*_'"
     before = log.connection.execute(tables).fetchone()
     with psycopg.connect(log.dsn, autocommit=True) as other:
@@ -442,6 +443,7 @@ def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(log: Staged):
             writing(log, does)
     assert before is not None
     assert log.connection.execute(tables).fetchone() == (before[0] + 1,)
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # nobody moves what waits
     adopt(log, batch(log, 2_000, 4))
     log.shuffle()
     assert events(log) == places((1_000, 10), (2_000, 4))
@@ -536,7 +538,9 @@ def test_what_an_owner_has_added_meanwhile_counts(log: Staged, change: str, undo
         log.connection.execute(undo)
 
 
-def test_a_lock_holds_up_the_log_and_is_named(log: Staged):
+def test_a_lock_holds_up_the_log_and_is_named(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attaching, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(attaching, "TRY_EVERY", 0.0)
     adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 10))
     name = log.connection.execute("select min(table_name) from pipeline.adopted_tables").fetchone()
     assert name is not None
@@ -644,6 +648,7 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
 def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monkeypatch: pytest.MonkeyPatch):
     """Not only when it is time to confirm something."""
     monkeypatch.setattr(staging_pump, "CONFIRM_EVERY", 3_600.0)
+    monkeypatch.setattr(backlog_writer, "SETTLE_AFTER", 0.05)
 
     async def does(writer: Writer, backlog: BacklogWriter) -> None:
         await writer.append(batch(log, 1_000, 4), durable=False)

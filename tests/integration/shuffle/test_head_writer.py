@@ -25,7 +25,7 @@ from pipeline.staging import rows
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer, connect_writer
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.shuffling import move, move_until, shuffle
+from tests.fixtures.shuffling import move, move_until
 from tests.fixtures.staged import Staged, Table, insert, staging_of
 from tests.fixtures.waiting import eventually
 
@@ -44,21 +44,29 @@ def made(cluster: Cluster) -> Iterator[Staged]:
 
 
 @pytest.fixture
-def log(made: Staged) -> Iterator[Staged]:
+def log(made: Staged) -> Staged:
     """One transaction is in the log, which a shuffler has opened."""
     made.reset()
-    made.commit(insert("orders", id="1"))
-    shuffle(made.dsn)
-    yield made
-    made.shufflers.close()
+    made.moved(insert("orders", id="1"))
+    return made
+
+
+def wait_for_locks(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:
+    for module in (head, head_transaction, head_writer):
+        monkeypatch.setattr(module, "LOCK_TIMEOUT", f"set local lock_timeout = '{timeout}'")
+    monkeypatch.setattr(head_transaction, "LOCK_TIMEOUT_MS", timeout)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is staged because a lock was held for long: whoever holds one may be a process that has no turn."""
-    for module in (head, head_transaction, head_writer):
-        monkeypatch.setattr(module, "LOCK_TIMEOUT", "set local lock_timeout = '60s'")
-    monkeypatch.setattr(head_transaction, "LOCK_TIMEOUT_MS", "60s")
+    wait_for_locks(monkeypatch, "60s")
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is held to the end of the test is not waited for long."""
+    wait_for_locks(monkeypatch, "10ms")
 
 
 def staged_row(
@@ -172,7 +180,7 @@ def test_it_writes_the_same_events_as_the_shuffler(log: Staged, count: int):
             await writer.append(batch(log, 2_000 + place, count, **{**kind, "record": record}), durable=False)
 
     writing(log, staged)
-    shuffle(log.dsn)
+    log.shuffle()
     query = f"select {columns} from sequin_events where seq > %s order by seq"
     moved = log.connection.execute(query, [1 + 5 * count]).fetchall()
     assert len(at_once) == 5 * count
@@ -278,6 +286,7 @@ def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(lo
     assert events(log)[1:] == [(2, 1_000)]
 
 
+@pytest.mark.usefixtures("hasty")
 def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(log: Staged):
     """From when it has found the watermark as planned with, until it commits."""
 
@@ -294,6 +303,7 @@ def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(log: Staged):
 
 
 @ROWS
+@pytest.mark.usefixtures("hasty")
 def test_nobody_hears_of_events_that_are_not_committed(log: Staged, count: int):
     async def does(writer: Writer, head: HeadWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
@@ -304,7 +314,7 @@ def test_nobody_hears_of_events_that_are_not_committed(log: Staged, count: int):
     with psycopg.connect(log.dsn, autocommit=True) as listener:
         listener.execute("listen sequin_events")
         assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): count}
-        shuffle(log.dsn)  # it says what there was, and what it has moved
+        log.shuffle()  # it says what there was, and what it has moved
         heard = {json.loads(each.payload)["seq"] for each in listener.notifies(timeout=60, stop_after=3)}
     assert heard == {2, events(log)[-1][0]}
     assert [lsn for _, lsn in events(log)[1:]] == [1_000, *[1_100] * count]
@@ -369,15 +379,17 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
     assert len([each for each in caplog.records if "could not be woken" in each.message]) == 1
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_session_that_locks_the_log_holds_up_no_staging(log: Staged):
     with psycopg.connect(log.dsn) as owner:
         owner.execute("lock table sequin_events in access exclusive mode")
         assert append(log, batch(log, 1_000)).changes == {(Way.MOVE, Reason.PARTITION): 1}
-    shuffle(log.dsn)
+    log.shuffle()
     assert events(log)[1:] == [(2, 1_000)]
 
 
 @pytest.mark.parametrize("table", ["shuffle_progress", "ways", "relations", "consumer_progress", "snapshot_ranges"])
+@pytest.mark.usefixtures("hasty")
 def test_a_session_that_locks_a_table_beside_the_log_holds_up_no_staging(log: Staged, table: str):
     async def does(writer: Writer, head: HeadWriter) -> None:
         with psycopg.connect(log.dsn) as owner:
@@ -387,7 +399,7 @@ def test_a_session_that_locks_a_table_beside_the_log_holds_up_no_staging(log: St
             await writer.store_position(1_200)
 
     assert writing(log, does).changes.total() == 2
-    shuffle(log.dsn)
+    log.shuffle()
     assert events(log)[1:] == [(2, 1_000), (3, 1_100)]
 
 
@@ -396,7 +408,7 @@ def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged):
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute("select setval('sequin_events_seq_seq', 5000)")
         await writer.append(batch(log, 1_100), durable=False)
-        shuffle(log.dsn)
+        log.shuffle()
         await writer.append(batch(log, 1_200), durable=False)
 
     head = writing(log, does)
@@ -412,7 +424,7 @@ def test_it_lets_the_shuffler_make_the_next_partition_once(log: Staged, monkeypa
     async def does(writer: Writer, head: HeadWriter) -> None:
         log.connection.execute("select setval('sequin_events_seq_seq', %s)", [middle])
         await writer.append(batch(log, 1_000), durable=False)
-        shuffle(log.dsn)
+        log.shuffle()
         for lsn in (1_100, 1_200, 1_300):
             await writer.append(batch(log, lsn), durable=False)
 
@@ -421,67 +433,63 @@ def test_it_lets_the_shuffler_make_the_next_partition_once(log: Staged, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("made", "why"),
+    ("change", "undo"),
     [
-        ("create rule r as on insert to sequin_events do also select 1", Reason.FAILED),
+        ("create rule r as on insert to sequin_events do also select 1", "drop rule r on sequin_events"),
         (
             "create function f() returns trigger language plpgsql as 'begin return null; end';"
             " create trigger t before insert on sequin_events for each row execute function f()",
-            Reason.FAILED,
+            "drop function f cascade",
         ),
-        ("update pipeline.routes set id = default", Reason.FAILED),
+        ("update pipeline.routes set id = default", None),
     ],
 )
-def test_a_table_that_is_changed_meanwhile_is_not_written(cluster: Cluster, made: str, why: Reason):
-    with staging_of(cluster, Table("orders")) as log:
-        log.commit(insert("orders", id="1"))
-        shuffle(log.dsn)
+def test_a_table_that_is_changed_meanwhile_is_not_written(log: Staged, change: str, undo: str | None):
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute(change.encode())
+        await writer.append(batch(log, 1_100), durable=False)
+        head._failed_until = 0.0
+        await writer.append(batch(log, 1_200), durable=False)
 
-        async def does(writer: Writer, head: HeadWriter) -> None:
-            await writer.append(batch(log, 1_000), durable=False)
-            log.connection.execute(made.encode())
-            await writer.append(batch(log, 1_100), durable=False)
-            head._failed_until = 0.0
-            await writer.append(batch(log, 1_200), durable=False)
-
+    try:
         head = writing(log, does)
         assert head.changes[AT_ONCE] == 1
-        assert head.changes[Way.MOVE, why] == 1
+        assert head.changes[Way.MOVE, Reason.FAILED] == 1
         assert events(log)[1:] == [(2, 1_000)]
+    finally:
+        if undo:
+            log.connection.execute(undo.encode())
 
 
-def test_a_rule_and_a_trigger_that_are_gone_hinder_nothing(cluster: Cluster):
+def test_a_rule_and_a_trigger_that_are_gone_hinder_nothing(log: Staged):
     """Postgres goes on saying of the table that it has some."""
-    with staging_of(cluster, Table("orders")) as log:
-        log.commit(insert("orders", id="1"))
-        shuffle(log.dsn)
-        log.connection.execute(
-            "create function f() returns trigger language plpgsql as 'begin return null; end';"
-            " create trigger t before insert on sequin_events for each row execute function f();"
-            " create rule r as on insert to sequin_events do also select 1;"
-            " drop trigger t on sequin_events; drop rule r on sequin_events"
-        )
-        assert append(log, batch(log, 1_000)).changes == {AT_ONCE: 1}
-        assert events(log)[1:] == [(2, 1_000)]
+    log.connection.execute(
+        "create function f() returns trigger language plpgsql as 'begin return null; end';"
+        " create trigger t before insert on sequin_events for each row execute function f();"
+        " create rule r as on insert to sequin_events do also select 1;"
+        " drop rule r on sequin_events; drop function f cascade"
+    )
+    said = "select relhasrules and relhastriggers from pg_class where oid = 'sequin_events'::regclass"
+    assert log.connection.execute(said).fetchone() == (True,)
+    assert append(log, batch(log, 1_000)).changes == {AT_ONCE: 1}
+    assert events(log)[1:] == [(2, 1_000)]
 
 
-def test_what_was_prepared_while_there_was_a_rule_writes_once_it_is_gone(cluster: Cluster):
+def test_what_was_prepared_while_there_was_a_rule_writes_once_it_is_gone(log: Staged):
     """Postgres keeps the plan of an insert that does nothing, and does not notice when it would do something."""
-    with staging_of(cluster, Table("orders")) as log:
-        log.commit(insert("orders", id="1"))
-        shuffle(log.dsn)
 
-        async def does(writer: Writer, head: HeadWriter) -> None:
-            await writer.append(batch(log, 1_000), durable=False)
-            log.connection.execute("create rule r as on insert to sequin_events do instead nothing")
-            await writer.append(batch(log, 1_100, 3), durable=False)
-            log.connection.execute("drop rule r on sequin_events")
-            head._failed_until = 0.0
-            await asyncio.to_thread(shuffle, log.dsn)
-            await writer.append(batch(log, 1_200, 3), durable=False)
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute("create rule r as on insert to sequin_events do instead nothing")
+        await writer.append(batch(log, 1_100, 3), durable=False)
+        log.connection.execute("drop rule r on sequin_events")
+        head._failed_until = 0.0
+        await asyncio.to_thread(log.shuffle)
+        await writer.append(batch(log, 1_200, 3), durable=False)
 
-        assert writing(log, does).changes == {AT_ONCE: 4, (Way.MOVE, Reason.FAILED): 3}
-        assert [lsn for _, lsn in events(log)[1:]] == [1_000, *[1_100] * 3, *[1_200] * 3]
+    assert writing(log, does).changes == {AT_ONCE: 4, (Way.MOVE, Reason.FAILED): 3}
+    assert [lsn for _, lsn in events(log)[1:]] == [1_000, *[1_100] * 3, *[1_200] * 3]
 
 
 def _read(dsn: str, seen: list[tuple[int, int]], over: threading.Event) -> None:
