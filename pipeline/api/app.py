@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import iter_route_contexts
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pipeline.api import docs, http_protocol, problems, websocket_protocol
@@ -70,7 +71,8 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.services = [wire.serve(surroundings) for wire in app.state.wires.wires]
     for service in app.state.services:
         app.include_router(service.routes)
-    app.openapi()  # makes all models: two first requests at once would, in threads that share the warnings' filters
+    for _ in iter_route_contexts(app.routes):  # makes their models: two first requests at once would, in threads that
+        continue  # share the filters of warnings
     return app
 
 

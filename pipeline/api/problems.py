@@ -13,6 +13,7 @@ import psycopg
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute, iter_route_contexts
 from psycopg_pool import PoolTimeout, TooManyRequests
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
@@ -126,9 +127,10 @@ async def _http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """All methods of this path; Starlette names only those of the first route with the path."""
     found: set[str] = set()
-    for path, operations in request.app.openapi()["paths"].items():
-        if compile_path(path)[0].match(request.url.path):
-            found |= {method.upper() for method in operations}
+    for each in iter_route_contexts(request.app.routes):
+        is_told = isinstance(each.original_route, APIRoute) and each.include_in_schema
+        if is_told and compile_path(each.path or "")[0].match(request.url.path):
+            found |= each.methods or set()
     return sorted(found)
 
 

@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.fixtures import plain_http
 from tests.fixtures.postgres import unique
 from tests.fixtures.server import Serving, Shared
 from tests.fixtures.waiting import eventually
@@ -36,7 +37,7 @@ class Queue:
         self.server = server
         self.source = source
         self.path = f"/v1/consumers/{name}"
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=120)
+        self.http = plain_http.client(server.port, timeout=120)
         self.pool = ThreadPoolExecutor()
         source.execute(sql.SQL("create table {} (id int primary key, state text)").format(sql.Identifier(name)))
         self.name = name

@@ -3,34 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from pydantic import TypeAdapter
 
 from pipeline.api.app import create
 from pipeline.config.settings import load
 
 
+@pytest.fixture
+def app() -> FastAPI:
+    return create(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test")
+
+
+def asked(app: FastAPI, method: str, url: str) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.request(method, url)
+
+    return asyncio.run(ask())
+
+
 @pytest.mark.parametrize(
     ("method", "url", "status"),
     [
-        ("GET", "/openapi.json", 200),
         ("GET", "/v1/backfills?state=x", 422),
         ("GET", "/v1/consumers?x=1", 422),
         ("PUT", "/v1/events", 405),
         ("GET", "/v1/nothing", 404),
     ],
 )
-def test_no_request_makes_models(monkeypatch: pytest.MonkeyPatch, method: str, url: str, status: int) -> None:
-    app = create(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test")
-
-    async def asked() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            return await client.request(method, url)
-
+def test_no_request_makes_models(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, method: str, url: str, status: int
+) -> None:
     def made(*_: object, **__: object) -> None:
         raise AssertionError("two first requests at once would make it in two threads")
 
     monkeypatch.setattr(TypeAdapter, "__init__", made)
-    assert asyncio.run(asked()).status_code == status
+    assert asked(app, method, url).status_code == status
+
+
+def test_the_description_is_made_when_it_is_asked_for_by_one_thread(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, make = set[int](), TypeAdapter.__init__
+
+    def made(*given: Any, **options: Any) -> None:
+        threads.add(threading.get_ident())
+        make(*given, **options)
+
+    monkeypatch.setattr(TypeAdapter, "__init__", made)
+    assert "/v1/events" in asked(app, "GET", "/openapi.json").json()["paths"]
+    assert threads == {threading.get_ident()}, "that of the event loop"
+    threads.clear()
+    asked(app, "GET", "/openapi.json")
+    assert threads == set()
