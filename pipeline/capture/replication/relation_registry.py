@@ -132,10 +132,10 @@ class RelationRegistry:
             read = known.fingerprint
             if read is not None and not read.settled and last_change(oid) > read.read_at:
                 self._settle(known, read)
-        oids = [oid for oid, _ in self._known if oid != versions.MESSAGE_OID]
-        seen = queries.rows(
-            self._source, versions.Seen, statement("capture.replication", "find_table_names"), {"oids": oids}
-        )
+        roots = {oid: known.version.table_oid for (oid, _), known in self._known.items() if oid != versions.MESSAGE_OID}
+        values = {"oids": list(roots), "roots": list(roots.values())}
+        query = statement("capture.replication", "find_table_names")
+        seen = queries.rows(self._source, versions.Seen, query, values)
         changed = [table for table in seen if self._row_versions.get(table.oid) != table.row_version]
         for table in changed[:TABLES_PER_CHECK]:
             self._find_rewrites(self._known[table.oid, ""])

@@ -86,7 +86,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Seen:
-    """A table in the catalog as it is now. `row_version` changes with everything that may rewrite the table."""
+    """A table in the catalog as it is now. `row_version` changes with everything that may rewrite the table.
+
+    `root_keys`: columns of each unique index of its root, where that is not the root it was known to have.
+    """
 
     oid: int
     row_version: str
@@ -95,6 +98,7 @@ class Seen:
     root_schema: str | None
     root_name: str | None
     read_at: int
+    root_keys: list[list[str]] | None
 
     def renamed(self, version: TableVersion) -> TableVersion:
         """The version with the current names of schema and root, which the source does not send."""
@@ -105,8 +109,12 @@ class Seen:
             table_oid=self.table_oid,
             table_schema=schema if self.root_schema is None else self.root_schema,
             table_name=version.relation_name if self.root_name is None else self.root_name,
-            unique_in_root=version.unique_in_root if self.table_oid == version.table_oid else None,
+            unique_in_root=version.unique_in_root if self.table_oid == version.table_oid else self._is_unique(version),
         )
+
+    def _is_unique(self, version: TableVersion) -> bool | None:
+        """True or not known: its key may have got other names. Keys that the root loses later are sent anew."""
+        return any(set(version.key_columns).issuperset(key) for key in self.root_keys or ()) or None
 
 
 def message_version(prefix: str = "") -> TableVersion:

@@ -262,6 +262,25 @@ def test_partitions_that_come_and_go(stage: Filling) -> None:
     assert stage.events(f"{name}_1")[-1]["unchanged_columns"] == ["a"]
 
 
+def test_a_partition_that_is_found_before_its_first_change_keeps_what_is_known(stage: Filling) -> None:
+    name = stage.table(
+        "id int, k int, a text, n int, primary key (id, k)) partition by list (k",
+        "create table {0}_1 (like {0} including all)",
+    )
+    stage.run(f"insert into {name}_1 values (1, 1, {big('1')}, 0)")
+    stage.arrive()
+    stage.run(f"alter table {name} attach partition {name}_1 for values in (1)")
+
+    def is_found() -> bool:
+        stage.run("select pg_logical_emit_message(true, 'another', '')")  # names count once the stream is beyond them
+        query = "select from pipeline.relations where relation_name = %s and table_name = %s"
+        return bool(stage.log.execute(query, [f"{name}_1", name]).rowcount)
+
+    eventually(is_found)
+    stage.run(f"update {name} set n = 1")
+    assert [event["unchanged_columns"] for event in stage.settled(name)] == [None]
+
+
 def test_partitions_with_keys_that_the_root_does_not_have(stage: Filling) -> None:
     name = stage.table(
         "id int, k int, a text, n int) partition by list (k",
