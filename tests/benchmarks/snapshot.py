@@ -29,7 +29,7 @@ NAME, SLOT = "snapshot-rate", "snapshot_rate"
 ROWS = 5_000_000
 ENDING = 0.3
 """Seconds in which a session has ended whose client has: then its CPU is counted with its parent's."""
-OF_DEBEZIUM, OF_COPY = 1.0, 0.45
+OF_DEBEZIUM, OF_COPY = 1.0, 0.6
 """How many times their rates, at least."""
 OURS, PLAIN, EVENTS, DEBEZIUM = "pipeline", "COPY pipe, plain rows", "COPY pipe, rows as events", "Debezium"
 POSTGRES = "all of Postgres"
