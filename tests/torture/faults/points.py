@@ -236,11 +236,9 @@ ADOPTED = _adopting(
 _WORKER, _SHUFFLER, _SERVER = acts.WORKER_KILLED, acts.SHUFFLER_KILLED, acts.SERVER_KILLED
 _LOG, _SOURCE, _BOTH, _CUT = acts.LOG_CRASHES, acts.SOURCE_CRASHES, acts.BOTH_CRASH, acts.CUT
 
-QUICK = (
-    *((BEFORE_WRITTEN, _LOG), (WRITTEN, _WORKER)),
-    *((RECORDED_SEGMENT, _WORKER), (BEFORE_ADOPTED, _LOG)),
-)
-"""Those of the other ways that `make test` plays too. Fencing there has tests of its own, in test_head_writer.py."""
+QUICK = ((BEFORE_WRITTEN, _LOG), (BEFORE_ADOPTED, _LOG))
+"""Those of the other ways that `make test` plays too: what is half written there, with a whole server around it. Kills
+and fencing have tests of their own, in test_head_writer.py and test_adopted_segments.py."""
 LONG = (
     *((BEFORE_INSERT, _SHUFFLER), (AHEAD, _WORKER), (FIRST_STORED, _WORKER)),
     *((BEFORE_STAGED, acts.WORKER_FROZEN), (BEFORE_CLAIMED, acts.WORKER_FROZEN)),
