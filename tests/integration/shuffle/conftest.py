@@ -1,4 +1,4 @@
-"""A log of one transaction, behind which a backlog is adopted."""
+"""A log of one transaction, for the tests of what is written at once or adopted behind it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +24,8 @@ from pipeline.shuffle.ways import Reason, Way
 from pipeline.staging import rows
 from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer, connect_writer
-from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move, move_until
-from tests.fixtures.staged import Staged, Table, insert, staging_of
+from tests.fixtures.staged import Staged
 from tests.fixtures.waiting import eventually
 
 HOW = "select seq, commit_lsn, record from sequin_events order by seq"
@@ -35,20 +34,6 @@ ROWS = pytest.mark.parametrize("count", [1, MOST_INSERTED + 1])
 """Of batches that are parameters of statements, and that are copied."""
 EXACT = b'{"a": "{\\"b\\":1}", "c": "null", "d": "[1]"}'
 BLOCKED = "select from pg_locks where not granted and pid = %s"
-
-
-@pytest.fixture(scope="module")
-def made(cluster: Cluster) -> Iterator[Staged]:
-    with staging_of(cluster, Table("orders")) as log:
-        yield log
-
-
-@pytest.fixture
-def log(made: Staged) -> Staged:
-    """One transaction is in the log, which a shuffler has opened."""
-    made.reset()
-    made.moved(insert("orders", id="1"))
-    return made
 
 
 def wait_for_locks(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -12,20 +11,13 @@ from pipeline.client import Queue
 from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
 from pipeline.staging.writer import Writer
 from tests.fixtures.adopting import batch, writing
-from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, consumer, position, released, session_of
 from tests.fixtures.shuffling import move
-from tests.fixtures.staged import Staged, Table, create, insert, staging_of
+from tests.fixtures.staged import Staged, create, insert
 
 KEYS = "select record_pk from sequin_events order by seq"
 SEQS = "select array_agg(seq order by seq) from sequin_events group by commit_lsn order by min(seq)"
 PARTITIONS = r"select from pg_class where relname ~ '^sequin_events_\d{12}_\d+$'"
-
-
-@pytest.fixture(scope="module")
-def made(cluster: Cluster) -> Iterator[Staged]:
-    with staging_of(cluster, Table("orders")) as log:
-        yield log
 
 
 @pytest.fixture
