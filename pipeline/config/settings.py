@@ -54,6 +54,9 @@ class Config(ExportSettings):
     model_config = SettingsConfigDict(env_prefix="PIPELINE_", frozen=True, extra="forbid", hide_input_in_errors=True)
 
     source_dsn: Dsn = Field(None, description="database to replicate from; embedded when not set")
+    source_read_dsn: Dsn = Field(
+        None, description="the same database with the role that reads rows of tables; default source_dsn"
+    )
     database_dsn: Dsn = Field(None, description="database for the events; embedded when not set")
     source_id: OptionalId = Field(None, description="UUID for source_database_id of the events; made at first start")
     data_dir: Path = Field(Path(".pipeline"), description="embedded Postgres, exports, logs of jobs")
@@ -199,6 +202,11 @@ class Config(ExportSettings):
     def source(self) -> str:
         """libpq connection string of the source. Raises ConfigError while none is resolved."""
         return _resolved("PIPELINE_SOURCE_DSN", self.source_dsn)
+
+    @property
+    def source_reading(self) -> str:
+        """libpq connection string of the role that reads rows at the source. Raises ConfigError as `source` does."""
+        return self.source if self.source_read_dsn is None else self.source_read_dsn.get_secret_value()
 
     @property
     def database(self) -> str:

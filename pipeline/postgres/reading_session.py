@@ -1,0 +1,80 @@
+"""Sessions that only read users' tables, at the source or at a follower, and how each of their transactions begins.
+
+Postgres runs functions of a table's owner when it plans a statement: those of index expressions, of partition keys, of
+checks of a parent. Such a function may change what holds for the rest of the session, or replace a prepared statement.
+So a reading session relies on nothing that an earlier transaction left behind: it prepares nothing, and every
+transaction is read only and sets all settings again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.config.settings import Config, describe
+from pipeline.errors import SourceUnfit
+from pipeline.postgres import connections, queries, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_SINCE = {"transaction_timeout": {17: 0}, "restrict_nonsystem_relation_kind": {15: 8, 16: 4, 17: 0}}
+"""Settings that an older server does not know: of each major version the first minor one that has it."""
+_FENCE = {
+    "search_path": "",
+    "row_security": "off",
+    "restrict_nonsystem_relation_kind": "view, foreign-table",
+}
+"""What every reading transaction sets besides its session's settings."""
+
+
+def connect(
+    config: Config, *, name: str, settings: Mapping[str, str] = session_settings.SERVER, **options: Any
+) -> Connection:
+    """Open a session at the source for reading rows of users' tables, as the reading role.
+
+    The role is that of PIPELINE_SOURCE_READ_DSN, by default that of PIPELINE_SOURCE_DSN. Nothing is prepared in it.
+    Raises Unavailable if the source does not answer, and SourceUnfit if the two settings name different databases.
+    """
+    dsn = config.source_reading
+    connection = connections.connect(dsn, "source", name=name, settings=settings, prepare_threshold=None, **options)
+    if dsn == config.source:
+        return connection
+    try:
+        with connections.connect(config.source, "source", name=name, **options) as source:
+            _require_same_database(connection, source, dsn)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def begin(connection: Connection, settings: Mapping[str, str], **local: str) -> None:
+    """Begin a read-only transaction in one snapshot, with these settings for it alone; `local` takes precedence.
+
+    The snapshot is taken by the first statement after it, so a lock may come first.
+    """
+    connection.execute(beginning(connection.info.server_version, settings, **local).encode())
+
+
+def beginning(server_version: int, settings: Mapping[str, str], **local: str) -> str:
+    """The text of `begin`, for a connection of another kind. `server_version`: as libpq has it, 160004 for 16.4."""
+    values = {**settings, **_FENCE, **local}
+    known = {name: value for name, value in values.items() if _knows(server_version, name)}
+    begin = "begin transaction isolation level repeatable read, read only, not deferrable"
+    return "; ".join([begin, *(f"set local {name} = '{value}'" for name, value in known.items())])
+
+
+def _knows(server_version: int, name: str) -> bool:
+    major, minor = divmod(server_version, 10_000)
+    since = _SINCE.get(name)
+    return since is None or major > max(since) or minor >= since.get(major, 10_000)
+
+
+def _require_same_database(reading: Connection, source: Connection, dsn: str) -> None:
+    """A standby or a restored copy has no stream of ours: rows that were read there would have no place in it."""
+    identity = statement("postgres", "database_instance")
+    if queries.value(reading, identity) != queries.value(source, identity):
+        raise SourceUnfit(
+            f"PIPELINE_SOURCE_READ_DSN ({describe(dsn)}) is not the database of PIPELINE_SOURCE_DSN: another database,"
+            " or another server, such as a standby; name the same server and database with another user"
+        )
