@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pipeline
 from pipeline.errors import PipelineError
+from pipeline.process import python_path
 
 READY_TIMEOUT = 60.0
 """How long the server may take to be ready; one of an earlier demo may still be draining."""
@@ -94,9 +95,7 @@ class ServerProcess:
 def _environment(data_dir: Path, port: int) -> dict[str, str]:
     """Our environment, without settings, and with this package first, not one of the current folder."""
     return {
-        **os.environ,
-        "PYTHONPATH": str(Path(pipeline.__file__).parents[1]),
-        "PYTHONSAFEPATH": "1",
+        **python_path.environment(Path(pipeline.__file__).parents[1]),
         "PIPELINE_DATA_DIR": str(data_dir),
         "PIPELINE_HTTP_PORT": str(port),
         "PIPELINE_GRPC_PORT": "off",

@@ -23,6 +23,7 @@ from pipeline.exports.ledger import Trigger
 from pipeline.exports.window import Window
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
+from pipeline.process import python_path
 
 LOGS_KEPT = 50
 COMPACTION = "pipeline compaction"
@@ -140,6 +141,12 @@ def scripts() -> Path:
     return shipped if shipped.is_dir() else package.parent / "spark"
 
 
+def python_environment() -> dict[str, str]:
+    """Return the environment of a script: ours without settings; its modules are those beside it."""
+    found = python_path.environment(scripts())
+    return {name: value for name, value in found.items() if not name.startswith("PIPELINE_")}
+
+
 def run_script(
     config: Config,
     name: str,
@@ -153,12 +160,10 @@ def run_script(
     """Run a script, and return its last event; `events`: how many it reads, None: not known. Raises ExportFailed."""
     found = java.find(os.environ)
     environment: dict[str, str | None] = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("PIPELINE_")},
+        **python_environment(),
         **found.environment(config.data_dir),
         **jvm.options(found, config.spark_master, events, config.data_dir, os.environ),
         **_local(config.spark_master),
-        # The server's children take no module from their own folder (PYTHONSAFEPATH), and the scripts need theirs.
-        "PYTHONPATH": os.pathsep.join([str(scripts()), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PIPELINE_DATABASE_DSN": connections.conninfo(
             config.database, application_name=_NAMES.get(name, "pipeline export")
         ),

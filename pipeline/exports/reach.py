@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -27,14 +26,11 @@ def lost(bucket: Bucket) -> str | None:
 
 
 def _asked(bucket: Bucket, seconds: float, *arguments: str) -> str | None:
-    folder = str(job.scripts())
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")},
-        "PYTHONPATH": os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
     command = [sys.executable, str(job.scripts() / "reach.py"), str(bucket), *arguments]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(
+            command, env=job.python_environment(), capture_output=True, text=True, timeout=seconds, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"{bucket}: the store has not answered within {seconds:g} s; correct AWS_ENDPOINT_URL, or start it"
     if done.returncode == 0:

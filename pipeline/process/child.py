@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from pipeline.process import python_path
+
 logger = logging.getLogger(__name__)
 
 RETRY = 75
@@ -25,7 +27,7 @@ FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
 POLL = 0.1
 """Seconds between two looks at a child."""
-_HERE = str(Path(__file__).parents[2])
+_HERE = Path(__file__).parents[2]
 
 
 class Process(Protocol):
@@ -44,19 +46,13 @@ Launch = Callable[[socket.socket], Process | None]
 
 def program(command: Sequence[str]) -> Launch:
     """A Launch that runs this program."""
-    return lambda line: subprocess.Popen(command, stdin=line.fileno(), env=_environment())
+    return lambda line: subprocess.Popen(command, stdin=line.fileno(), env=python_path.environment(_HERE))
 
 
 def be_as_program() -> None:
     """For a fork of this process: import what a `program` would import, and give its children the same environment."""
-    os.environ.update(_environment())
-    sys.path[0 : not sys.flags.safe_path] = [_HERE]
-
-
-def _environment() -> dict[str, str]:
-    """Our environment, but modules are imported from where ours were, not from the server's working directory."""
-    paths = [_HERE, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    os.environ.update(python_path.environment(_HERE))
+    sys.path[0 : not sys.flags.safe_path] = [str(_HERE)]
 
 
 class Child:

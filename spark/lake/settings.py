@@ -22,6 +22,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.log.level": "ERROR",
     "spark.cores.max": "4",
     "spark.scheduler.mode": "FAIR",
+    "spark.executorEnv.PYTHONSAFEPATH": "1",  # no worker imports from the folder where spark-submit was run
 }
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Defaults of a master that is this process alone."""

