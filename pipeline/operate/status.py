@@ -17,6 +17,7 @@ from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.capture.sessions import store as session_store
 from pipeline.capture.source import blocked_transactions, captured_tables, sources
 from pipeline.capture.source.captured_tables import Gap
+from pipeline.capture.source.timeline import ADOPT
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
@@ -233,6 +234,7 @@ def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -
         slot_marked=look.marked,
         lag_bytes=lag,
         lag_seconds=_lag_seconds(now.progress, lag, running=running),
+        reasons=[*now.reasons, *([f"replication: {look.narrowed}; {ADOPT}"] if look.narrowed else [])],
     )
 
 

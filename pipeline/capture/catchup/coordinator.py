@@ -22,7 +22,7 @@ from pipeline.capture.catchup.lag import Lag
 from pipeline.capture.catchup.other_ways import OtherWays
 from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.catchup.worker_pool import WorkerPool
-from pipeline.capture.replication import lag_sampler, prepare
+from pipeline.capture.replication import lag_sampler, still_published
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, application_name
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
@@ -175,7 +175,7 @@ class Coordinator:
     async def _wait_for(self, part: Part) -> None:
         """Wait a while for the helper of the next part; worker 0 only checks what is published."""
         until = time.monotonic() + WATCH_SECONDS
-        check = partial(prepare.require_still_published, self._source, self._pipeline, self._stored.id)
+        check = partial(still_published.require_still_published, self._source, self._pipeline, self._stored.id)
         await in_thread(check)
         while not self._stopping and time.monotonic() < until and self._pool.at_work(part.worker):
             if any(now.complete for now in self._parts if now.worker == part.worker):

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pipeline.capture.replication import still_published
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity, application_name
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources, timeline
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.config.settings import Config
-from pipeline.errors import PublicationChanged, SourceChanged, SourceUnfit
+from pipeline.errors import SourceChanged, SourceUnfit
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -99,7 +100,7 @@ def checks(
         "settings": lambda: _require_same_settings(config, stored),
         "mark": lambda: slot_mark.require_own(source, pipeline, config.slot),
         "slot": lambda: require_slot(config, source, pipeline, stored.id),
-        "publication": lambda: require_published(source, pipeline, stored),
+        "publication": lambda: still_published.require_published(source, pipeline, stored),
     }
 
 
@@ -136,44 +137,6 @@ def _require_same_settings(config: Config, stored: Source) -> None:
                 f"positions are stored for a stream with {name} {stored.options[name]}, and this version of the server "
                 f"asks for {value}: run the version that stored them; or {ADOPT}"
             )
-
-
-def require_published(source: Connection, pipeline: Connection, stored: Source) -> None:
-    """Raises PublicationChanged when publications in use publish less than at the last check."""
-    if _less(source, stored) is None:
-        return
-    with sources.publishing(pipeline, source):  # our own publisher may have been in the middle of a change
-        fresh = sources.find(pipeline, stored.id)
-        if fresh is not None and (less := _less(source, fresh)):
-            raise _published_less(source, pipeline, fresh, less)
-
-
-def _less(source: Connection, stored: Source) -> str | None:
-    known = publication_ledger.known(stored)
-    return publication_ledger.difference(source, known, publication_ledger.read(source, list(known)))
-
-
-def require_still_published(source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
-    """`require_published` while the worker runs, every few seconds: one query in each database if nothing has changed.
-
-    What is published in addition is stored.
-    """
-    stored = sources.find(pipeline, source_id)
-    if stored is None or publication_ledger.read(source, list(stored.published)) == publication_ledger.from_json(
-        stored.published
-    ):
-        return
-    with sources.publishing(pipeline, source):
-        stored = sources.find(pipeline, source_id) or stored
-        try:
-            publication_ledger.ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
-        except PublicationChanged as error:
-            raise _published_less(source, pipeline, stored, str(error)) from error
-
-
-def _published_less(source: Connection, pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
-    position = writer.stored_position(pipeline, stored.id)
-    return PublicationChanged(f"{less}; {slots.gap(position, timeline.identity(source).flushed)}")
 
 
 def prepare(

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from pipeline.capture.replication import prepare
+from pipeline.capture.replication import still_published
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import baselines, introspection, rewrites, versions
@@ -111,7 +111,7 @@ class RelationRegistry:
 
     def require_still_published(self) -> None:
         """Raises PublicationChanged when somebody has narrowed a publication that we use."""
-        prepare.require_still_published(self._source, self._pipeline, self._stored.id)
+        still_published.require_still_published(self._source, self._pipeline, self._stored.id)
 
     def replay(self, start_position: int) -> Replay:
         """The replay of a slot that is started at `start_position`."""

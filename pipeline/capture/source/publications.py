@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.source import own_tables, publishable_tables
+from pipeline.capture.source import own_tables, publication_form, publishable_tables
 from pipeline.capture.source.own_tables import OwnTables
+from pipeline.capture.source.publication_form import ACTIONS
 from pipeline.capture.source.publication_ledger import Ledger, Published, read
 from pipeline.capture.source.publishable_tables import Table, TableName
 from pipeline.config import patterns
@@ -25,8 +26,6 @@ from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
-KEYLESS_SUFFIX = "_keyless"
-_PUBLISH = {"": "insert, update, delete, truncate", KEYLESS_SUFFIX: "insert, truncate"}
 _WITH_GENERATED = sql.SQL("alter publication {} set (publish_generated_columns = stored)")
 _NOT_OWNED = "this user does not own it, or may not use its schema"
 _AT_ONCE = 500
@@ -96,7 +95,7 @@ class Publisher:
             return Publications((self._name,), {}, self.missing(made))
         ledger.check(list(ledger.stored))
         owned = {}
-        for suffix, actions in _PUBLISH.items():
+        for suffix, actions in ACTIONS.items():
             name = self._name + suffix
             owned[name] = existing[name] if name in existing else self._create(name, actions, ledger)
         return Publications(tuple(owned), owned, self.refresh(ledger))
@@ -115,7 +114,7 @@ class Publisher:
         in_use = [self._name]
         reason = f'publication "{self._name}" was not made by this server and does not contain it'
         if self._name in made:
-            in_use = [self._name + suffix for suffix in _PUBLISH]
+            in_use = [self._name + suffix for suffix in ACTIONS]
             reason = "it is not in a publication yet: this user may have to own it"
         tables = self.tables()
         left_out = {str(table): reason for table in self._uncovered(tables, in_use)}
@@ -124,7 +123,8 @@ class Publisher:
                 left_out[str(table)] = (
                     "only inserts and truncates: it has no replica identity that can be published (add a primary key)"
                 )
-        return left_out
+        partial = {} if self._name in made else publication_form.partial_tables(self._source, in_use)
+        return partial | left_out
 
     def refresh(self, ledger: Ledger) -> dict[str, str]:
         """Add new tables, and move those that got or lost a key; returns the tables that cannot be published, and why.
@@ -133,14 +133,14 @@ class Publisher:
         hide that changes of it are missing. Tables are added before any are dropped, so that one that moves is always
         in at least one publication.
         """
-        names = [self._name + suffix for suffix in _PUBLISH]
+        names = [self._name + suffix for suffix in ACTIONS]
         published = self._with_generated(ledger.check(names), ledger)
         tables = self.tables()
         if self.unmatched:  # nobody means that: what is captured stays captured
             return {}
         missing = {str(table): _NOT_OWNED for table in self._uncovered(tables, names) if not table.owned}
         to_drop: dict[str, dict[int, TableName]] = {}
-        for suffix in _PUBLISH:
+        for suffix in ACTIONS:
             name = self._name + suffix
             if name not in published:
                 continue
@@ -174,17 +174,17 @@ class Publisher:
         return publishable_tables.uncovered(tables, read(self._source, publications).values())
 
     def _existing(self) -> dict[str, int]:
-        names = [self._name + suffix for suffix in _PUBLISH]
+        names = [self._name + suffix for suffix in ACTIONS]
         rows = self._source.execute(
             "select pubname::text, oid::bigint from pg_publication where pubname = any(%s)", (names,)
         ).fetchall()
         return dict(rows)
 
-    def _create(self, name: str, actions: str, ledger: Ledger) -> int:
+    def _create(self, name: str, actions: Sequence[str], ledger: Ledger) -> int:
         try:
             with self._source.transaction():
                 statement = sql.SQL("create publication {} with (publish = {})")
-                self._source.execute(statement.format(sql.Identifier(name), sql.Literal(actions)))
+                self._source.execute(statement.format(sql.Identifier(name), sql.Literal(", ".join(actions))))
                 if self._source.info.server_version >= 180000:
                     self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
                 oid = self._existing()[name]

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.sessions.store import Session as ClientSession
-from pipeline.capture.source import slot_mark, slots
+from pipeline.capture.source import publication_form, slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.followers.applier_session import Applier
@@ -71,6 +71,8 @@ class Holder:
 class Look:
     """The source at one moment. `not_captured`: tables that match but are not captured in full, and why.
 
+    `narrowed`: how a publication that the server made differs from what the server would create.
+
     `marked`: the slot carries the mark of this pipeline database. `sessions`: those of clients, whose slots are not in
     `slots`.
     """
@@ -81,6 +83,7 @@ class Look:
     not_captured: dict[str, str]
     marked: bool = True
     sessions: session_status.AtSource | None = None
+    narrowed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,9 @@ def look(config: Config, connection: Connection, stored: Source | None, known: S
     values: dict[str, Any] = {"slot": config.slot, "sampler": lag_sampler.session_name(stored.id) if stored else None}
     with connections.answering(config.source, "source", SOURCE_SECONDS, name="pipeline status") as source:
         try:
-            missing = prepare.publisher(config, source, connection).missing(stored.publications if stored else {})
+            made = stored.publications if stored else {}
+            missing = prepare.publisher(config, source, connection).missing(made)
+            narrowed = publication_form.difference(source, made)
             holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
             marked = slot_mark.own(connection) in slot_mark.find(source, config.slot)
@@ -154,7 +159,7 @@ def look(config: Config, connection: Connection, stored: Source | None, known: S
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
     ours = slot_lag.of(found, config.slot, at.written)
-    return Look(at, holder[0] if holder else None, ours, missing, marked, clients)
+    return Look(at, holder[0] if holder else None, ours, missing, marked, clients, narrowed)
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:

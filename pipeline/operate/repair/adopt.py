@@ -6,8 +6,7 @@ Every step before the last can be repeated, and the last is one transaction: whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 from pipeline.capture.catchup import plan_reader
@@ -17,28 +16,34 @@ from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity, application_name
 from pipeline.capture.sessions import bounds, store
 from pipeline.capture.snapshot import known_tables
-from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources
-from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
+from pipeline.capture.source import (
+    captured_tables,
+    own_tables,
+    publication_form,
+    publication_ledger,
+    slot_mark,
+    slots,
+    sources,
+)
+from pipeline.capture.source.publication_form import KEYLESS_SUFFIX
+from pipeline.capture.source.publications import Publications
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged
 from pipeline.log import recent_transactions, tables
 from pipeline.log.table import EventsTable, last_seq
-from pipeline.operate.repair import gap
+from pipeline.operate.repair import all_roles, gap
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
 from pipeline.operate.repair.take_over import take_over
-from pipeline.postgres import migrations, role_locks
+from pipeline.postgres import migrations
 from pipeline.postgres.connections import Connection
 from pipeline.shuffle import watermark
 from pipeline.shuffle.worker import Shuffler
 from pipeline.staging import progress, segments
 from pipeline.staging.progress import Staged
 from pipeline.staging.writer import Writer, connect_writer
-
-ROLES = ("serve", "replication", "snapshot", "shuffle")
-"""The roles that a running server holds; all must be free."""
 
 
 def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None, *, reread: bool = False) -> Adopted | None:
@@ -56,22 +61,10 @@ def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None, *, rere
         migrations.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         staged = progress.staged(pipeline, stored.id) if stored else None
-        with _alone(pipeline):
+        with all_roles.held(pipeline):
             if stored is None or staged is None:
                 return take_over(config, source, pipeline, stored, agree)
             return _Adoption(config, source, pipeline, stored, staged, reread).run(agree)
-
-
-@contextmanager
-def _alone(pipeline: Connection) -> Iterator[None]:
-    """Hold all roles, so that no server starts; with regular beats, or a standby would take us for frozen."""
-    for role in ROLES:
-        if not role_locks.try_acquire(pipeline, role):
-            holder = role_locks.states(pipeline).get(role)
-            who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
-            raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
-    with role_locks.beating(pipeline, lambda _: None):  # other uses of the connection notice if it breaks
-        yield
 
 
 class _Adoption:
@@ -212,6 +205,7 @@ class _Adoption:
         if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for instance, gives them other oids
             there = publication_ledger.read(self._source, list(made))
             made = {name: publication.oid for name, publication in there.items()}
+        publication_form.restore(self._source, made)
         ledger = publication_ledger.Ledger(
             self._source,
             {},

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Callable
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.source import slot_mark, slots, sources
-from pipeline.capture.source.publications import KEYLESS_SUFFIX
+from pipeline.capture.source import publication_form, slot_mark, slots, sources
+from pipeline.capture.source.publication_form import KEYLESS_SUFFIX
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
@@ -64,5 +64,7 @@ def _own_publications(
         stored = Source(config.source_id or uuid.uuid4(), 0, "", slot.database, config.slot)
         sources.add(pipeline, stored)
     sources.read_no_tables(pipeline, stored.id)
-    for name, oid in rows if len(rows) == len(names) else ():
+    made: dict[str, int] = dict(rows) if len(rows) == len(names) else {}
+    publication_form.restore(source, made)
+    for name, oid in made.items():
         sources.add_publication(pipeline, stored.id, name, oid)

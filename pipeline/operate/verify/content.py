@@ -14,6 +14,7 @@ from pipeline.capture.content import compared, differences
 from pipeline.capture.content.comparison import Comparison
 from pipeline.capture.content.differences import Difference
 from pipeline.capture.content.log_state import Key, Truncated
+from pipeline.capture.replication import still_published
 from pipeline.capture.schema_history import rewrites, versions
 from pipeline.capture.snapshot import captured_now, known_tables, overview, to_read
 from pipeline.capture.snapshot.captured_now import Captured
@@ -128,6 +129,7 @@ def run(
         if stored is None:
             raise PipelineError("no source has been replicated from yet; start `pipeline serve` first")
         _require_server(pipeline)
+        still_published.require_published(source, pipeline, stored)
         source.execute("set search_path = ''")
         captured = captured_now.read(config, source, pipeline, stored)
         chosen = [start_backfill.captured_table(source, each, captured) for each in names] or list(captured.values())

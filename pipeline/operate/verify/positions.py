@@ -1,10 +1,12 @@
-"""Whether the stored positions, the sequence and the slot agree with each other."""
+"""Whether the stored positions, the sequence and the slot agree, and the server's publications are as it made them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import psycopg
 
-from pipeline.capture.source import slots
+from pipeline.capture.source import publication_form, slots
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate.verify.violations import Check, Row
@@ -12,11 +14,16 @@ from pipeline.postgres import connections
 from pipeline.wal import lsn
 
 
-def confirmed(config: Config) -> int | str:
-    """The slot's confirmed position, or why it is unknown."""
+def confirmed(config: Config, made: Mapping[str, int], found: Check) -> int | str:
+    """The slot's confirmed position, or why it is unknown. Adds to `found` a publication that hides rows.
+
+    `made`: the publications that the server made, name to oid.
+    """
     try:
         with connections.connect(config.source, "source", name="pipeline verify") as source:
             slot = slots.find(source, config.slot)
+            if narrowed := publication_form.difference(source, made):
+                found.require(False, None, narrowed, "all rows and actions, as the server made it")
     except (PipelineError, psycopg.Error) as error:
         return connections.one_line(error)
     if slot is None or slot.confirmed_lsn is None:

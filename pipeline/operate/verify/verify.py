@@ -127,7 +127,9 @@ class _Verifier:
         )
         self.watermark = Check("watermark", "is the newest transaction of the log, and no row is beyond", "value")
         self.progress = Check("events", "as many rows as the shuffler has counted", "row")
-        self.positions = Check("positions", "staged, sequence and slot agree with the log", "value")
+        self.positions = Check(
+            "positions", "staged, sequence and slot agree with the log; publications hide nothing", "value"
+        )
         self._row_checks = {"disordered": self.order, "gapped": self.places, "torn": self.whole}
         if not alone:  # places in a transaction are checked in all tables together
             del self._row_checks["gapped"]
@@ -160,7 +162,7 @@ class _Verifier:
 
     def _read_head(self) -> Row | None:
         """Read positions and the newest rows in one snapshot; the slot before it, since it never exceeds them."""
-        confirmed = positions.confirmed(self._config)
+        confirmed = positions.confirmed(self._config, self._source.publications, self.positions)
         with self._connection.transaction():
             self._connection.execute("set transaction isolation level repeatable read read only")
             progress = self._row("verify_progress", {"table": str(self._table)})

@@ -11,7 +11,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from pipeline.capture.replication import prepare
+from pipeline.capture.replication import prepare, still_published
 from pipeline.capture.replication.stream import ReplicationStream, application_name
 from pipeline.capture.source import publications, sources
 from pipeline.capture.source.publications import Publisher
@@ -232,7 +232,7 @@ def publish(config: Config, source: psycopg.Connection, pipeline: psycopg.Connec
 def look(config: Config, source: psycopg.Connection, pipeline: psycopg.Connection) -> None:
     stored = sources.find(pipeline, config.source_id)
     assert stored is not None
-    prepare.require_still_published(source, pipeline, stored.id)
+    still_published.require_still_published(source, pipeline, stored.id)
 
 
 def waits_for_lock(connection: psycopg.Connection, name: str) -> bool:

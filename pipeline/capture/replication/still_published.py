@@ -1,0 +1,50 @@
+"""Compares the publications in use with what is stored of them, at each start and while the worker runs."""
+
+from __future__ import annotations
+
+import uuid
+
+from pipeline.capture.source import publication_form, publication_ledger, slots, sources, timeline
+from pipeline.capture.source.sources import Source
+from pipeline.errors import PublicationChanged
+from pipeline.postgres.connections import Connection
+from pipeline.staging import writer
+
+
+def require_published(source: Connection, pipeline: Connection, stored: Source) -> None:
+    """Raises PublicationChanged if a publication in use publishes less than before, or than it was made for."""
+    if _less(source, stored) is None:
+        return
+    with sources.publishing(pipeline, source):  # our own publisher may have been in the middle of a change
+        fresh = sources.find(pipeline, stored.id)
+        if fresh is not None and (less := _less(source, fresh)):
+            raise _published_less(source, pipeline, fresh, less)
+
+
+def _less(source: Connection, stored: Source) -> str | None:
+    known = publication_ledger.known(stored)
+    return publication_ledger.difference(
+        source, known, publication_ledger.read(source, list(known))
+    ) or publication_form.difference(source, stored.publications)
+
+
+def require_still_published(source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
+    """`require_published` while the worker runs, every few seconds: one query in each database if nothing has changed.
+
+    What is published in addition is stored.
+    """
+    stored = sources.find(pipeline, source_id)
+    if stored is None or publication_ledger.read(source, list(stored.published)) == publication_ledger.from_json(
+        stored.published
+    ):
+        return
+    with sources.publishing(pipeline, source):
+        stored = sources.find(pipeline, source_id) or stored
+        if less := _less(source, stored):
+            raise _published_less(source, pipeline, stored, less)
+        publication_ledger.ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
+
+
+def _published_less(source: Connection, pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
+    position = writer.stored_position(pipeline, stored.id)
+    return PublicationChanged(f"{less}; {slots.gap(position, timeline.identity(source).flushed)}")

@@ -1,0 +1,114 @@
+"""What a publication leaves out of its tables: actions, options, row filters and column lists.
+
+The ledger compares a publication with what it was. This compares one that the server made with what the server would
+create, so that a narrowed publication is found also if an earlier version has stored it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import PublicationChanged
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+KEYLESS_SUFFIX = "_keyless"
+ACTIONS = {"": ("insert", "update", "delete", "truncate"), KEYLESS_SUFFIX: ("insert", "truncate")}
+"""The actions of the publications that the server makes, by the suffix of their names."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """`partial`: members with a row filter or a column list, as `schema`, `name`, `filter` and `columns`."""
+
+    name: str
+    oid: int
+    via_root: bool
+    actions: list[str]
+    partial: list[dict[str, Any]]
+
+    def difference(self, actions: Sequence[str]) -> str | None:
+        """How it differs from one of all rows and columns with these actions."""
+        if set(self.actions) != set(actions):
+            return f"publishes {', '.join(self.actions) or 'nothing'}, not {', '.join(actions)}"
+        if self.via_root:
+            return "has publish_via_partition_root"
+        return f"sends {_part(self.partial[0])} of table {_shown(self.partial[0])}" if self.partial else None
+
+
+def difference(source: Connection, made: Mapping[str, int]) -> str | None:
+    """How one of the server's publications differs from what the server would create, as text; None if none does.
+
+    `made`: the publications that the server made, name to oid. A publication of that name with another oid is another
+    user's. Which tables a publication has is not compared.
+    """
+    return next((text for _, _, text in _different(source, made)), None)
+
+
+def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
+    """Make the server's publications what the server would create again; returns how they differed.
+
+    Raises PublicationChanged if this user may not alter one of them: that one is left as it was.
+    """
+    texts = []
+    for form, actions, text in _different(source, made):
+        statements = _restoring(form, actions)
+        try:
+            with source.transaction():
+                for each in statements:
+                    source.execute(each)
+        except psycopg.Error as error:
+            remedy = "; ".join(each.as_string(source) for each in statements)
+            raise PublicationChanged(
+                f"{text}, and this user cannot restore it ({connections.one_line(error)}); let its owner run: {remedy}"
+            ) from error
+        texts.append(text)
+    return texts
+
+
+def partial_tables(source: Connection, publications: Sequence[str]) -> dict[str, str]:
+    """The tables of which these publications send some rows or columns only: the name, and what is sent."""
+    return {
+        _shown(table): f'publication "{form.name}" sends {_part(table)} of it'
+        for form in _read(source, publications)
+        for table in form.partial
+    }
+
+
+def _read(source: Connection, names: Sequence[str]) -> list[_Form]:
+    return queries.rows(source, _Form, statement("capture.source", "publication_forms"), {"publications": list(names)})
+
+
+def _different(source: Connection, made: Mapping[str, int]) -> Iterator[tuple[_Form, tuple[str, ...], str]]:
+    """Each publication of the server that differs: its form, the actions that it should have, and how it differs."""
+    for form in _read(source, list(made)):
+        main = form.name.removesuffix(KEYLESS_SUFFIX)
+        actions = ACTIONS[KEYLESS_SUFFIX if main != form.name and main in made else ""]
+        if made[form.name] == form.oid and (text := form.difference(actions)):
+            yield form, actions, f'publication "{form.name}" {text}'
+
+
+def _restoring(form: _Form, actions: Sequence[str]) -> list[sql.Composed]:
+    name = sql.Identifier(form.name)
+    options = sql.SQL("alter publication {} set (publish = {}, publish_via_partition_root = false)")
+    found = [options.format(name, sql.Literal(", ".join(actions)))]
+    for table in form.partial:
+        member = sql.Identifier(table["schema"], table["name"])
+        for verb in ("drop", "add"):
+            found.append(sql.SQL("alter publication {} {} table only {}").format(name, sql.SQL(verb), member))
+    return found
+
+
+def _part(table: Mapping[str, Any]) -> str:
+    parts = [f"only rows where {table['filter']}"] if table["filter"] else []
+    return " and ".join(parts + ([f"only columns {', '.join(table['columns'])}"] if table["columns"] else []))
+
+
+def _shown(table: Mapping[str, Any]) -> str:
+    return f"{table['schema']}.{table['name']}"
