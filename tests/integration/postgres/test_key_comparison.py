@@ -67,7 +67,7 @@ def session(any_cluster: Cluster) -> Iterator[Connection]:
 
 
 def _text(text: str) -> sql.SQL:
-    return sql.SQL(text)  # type: ignore[arg-type]  # no literal
+    return sql.SQL(text)
 
 
 def made(session: Connection, *types: str) -> tuple[int, list[str]]:
