@@ -19,9 +19,13 @@ def collect(found: Sequence[Shown]) -> Iterator[Metric]:
     states = GaugeMetricFamily(
         "pipeline_follower_state", "1 for the state that a follower is in.", labels=["follower", "state"]
     )
+    lacking = GaugeMetricFamily(
+        "pipeline_follower_lacks_tables", "Tables of a follower that it does not follow.", labels=["follower"]
+    )
     for each in found:
         seqs.add_metric([each.name], float(each.lag_seqs))
         seconds.add_metric([each.name], each.lag_seconds)
+        lacking.add_metric([each.name], float(len(each.not_followed)))
         for state in STATES:
             states.add_metric([each.name, state], float(each.state == state))
-    yield from (family for family in (seqs, seconds, states) if family.samples)
+    yield from (family for family in (seqs, seconds, states, lacking) if family.samples)

@@ -41,6 +41,7 @@ class Follower(BaseModel):
     made_at: datetime
     made_seq: int = Field(description="the newest seq when it was added")
     reported_at: datetime | None = Field(description="when its applier last said how far it is")
+    lacks: str | None = Field(description="why it does not follow each of its tables; null: it does")
 
 
 class Followers(BaseModel):

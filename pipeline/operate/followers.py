@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from pipeline.config.settings import describe
@@ -57,10 +57,42 @@ class Shown:
     made_seq: int
     reported_at: datetime | None
 
+    @property
+    def JSON(self) -> list[str]:
+        """The names of what is printed."""
+        return [*(each.name for each in fields(self)), "lacks"]
+
+    @property
+    def not_followed(self) -> list[ShownTable]:
+        """The tables that it does not follow: they wait, are copied, or are stopped."""
+        return [table for table in self.tables if table.state != "following"]
+
+    @property
+    def lacks(self) -> str | None:
+        """Why it does not follow each of its tables, in one line; None if it does.
+
+        A paused follower follows what it followed before: its seq says what it has.
+        """
+        for table in self.not_followed:
+            reason, remedy = table.reason or self.reason, table.remedy or self.remedy
+            return sentence(f"table {table.table} is {table.state}", reason, remedy)
+        return (
+            None if self.state in ("following", "paused") else sentence(f"it is {self.state}", self.reason, self.remedy)
+        )
+
+
+def sentence(what: str, reason: str | None, remedy: str | None) -> str:
+    """One line: what is the matter, why, and what to do."""
+    return what + (f": {reason}" if reason else "") + (f"; {remedy}" if remedy else "")
+
 
 def shown(each: Follower, *, served: bool) -> Shown:
     """`served`: whether a server runs that applies the log."""
     state, reason, remedy = _state(each, served)
+    tables = [
+        ShownTable(f"{table.table_schema}.{table.table_name}", table.state, table.reason, table.remedy)
+        for table in each.table_states
+    ]
     return Shown(
         name=each.name,
         state=state,
@@ -71,10 +103,7 @@ def shown(each: Follower, *, served: bool) -> Shown:
         committed_at=each.committed_at,
         lag_seqs=each.lag_seqs,
         lag_seconds=round(each.lag_seconds, 3),
-        tables=[
-            ShownTable(f"{table.table_schema}.{table.table_name}", table.state, table.reason, table.remedy)
-            for table in each.table_states
-        ],
+        tables=tables,
         database=describe(each.dsn),
         patterns=each.tables,
         copy=each.copy,

@@ -1,4 +1,4 @@
-"""Wait until followers have everything that is committed at the source by now."""
+"""Wait until followers follow each of their tables and have everything that is committed at the source by now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.operate import followers
 from pipeline.operate.follower_tables import newest_of_source
-from pipeline.operate.followers import Shown
+from pipeline.operate.followers import Shown, sentence
 from pipeline.postgres.connections import Connection
 from pipeline.staging import progress
 from pipeline.wal import lsn
@@ -56,7 +56,7 @@ def wait(
             seq = newest_of_source(pipeline, stored)
         found = _look(pipeline, names)
         lacking = [each for each in found if not has_all(each, seq)]
-        reason = hindered(lacking) if seq is not None else None
+        reason = hindered(lacking if seq is not None else [each for each in lacking if each.lacks])
         passed = time.monotonic() - began
         if reason is None and lacking and timeout is not None and passed >= timeout:
             reason = _late(lacking, seq, timeout)
@@ -70,31 +70,27 @@ def _look(pipeline: Connection, names: Sequence[str]) -> list[Shown]:
 
 
 def has_all(each: Shown, seq: int | None) -> bool:
-    """Whether it is past this seq, with all its tables: one that is copied is as of another moment, one that is
-    stopped stays behind."""
-    whole = each.state != "copying" and all(table.state not in ("copying", "stopped") for table in each.tables)
-    return seq is not None and each.seq >= seq and whole
+    """True if it follows each of its tables and is past this seq."""
+    return seq is not None and each.seq >= seq and each.lacks is None
 
 
 def hindered(lacking: Sequence[Shown]) -> str | None:
     """Why one of them will not come to it by itself, in one line; None where all may."""
     for each in lacking:
         if each.state in ("paused", "stopped"):
-            return _sentence(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)
+            return sentence(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)
         for table in each.tables:
             if table.state == "stopped":
                 what = f'follower "{each.name}": table {table.table} is stopped'
-                return _sentence(what, table.reason, table.remedy)
+                return sentence(what, table.reason, table.remedy)
     return None
 
 
 def _late(lacking: Sequence[Shown], seq: int | None, timeout: float) -> str:
+    each = lacking[0]
+    what = f'after {timeout:g} s follower "{each.name}"'
+    if each.lacks:
+        return f"{what} lacks something: {each.lacks}"
     if seq is None:
         return f"after {timeout:g} s the log does not have what was committed at the source; `pipeline status` says why"
-    each = lacking[0]
-    what = f'after {timeout:g} s follower "{each.name}" is {each.state} at seq {each.seq} of {seq}'
-    return _sentence(what, each.reason, each.remedy)
-
-
-def _sentence(what: str, reason: str | None, remedy: str | None) -> str:
-    return what + (f": {reason}" if reason else "") + (f"; {remedy}" if remedy else "")
+    return sentence(f"{what} is {each.state} at seq {each.seq} of {seq}", each.reason, each.remedy)

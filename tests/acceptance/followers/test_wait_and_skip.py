@@ -25,6 +25,17 @@ def test_wait_returns_when_it_has_all_that_was_committed(following: Following) -
     assert done.stdout.startswith('follower "reports" has everything that was committed before ')
 
 
+def test_wait_names_the_table_of_a_follower_that_has_not_begun(following: Following) -> None:
+    with psycopg.connect(following.there.info.dsn) as holder:
+        holder.execute("create schema pipeline_follower")  # its applier creates this schema, and waits for it
+        following.add()
+        done = following.run("wait", "reports", "--timeout", "1")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert 'follower "reports" lacks something: table public.lines is waiting' in done.stderr
+        holder.rollback()
+    assert following.command("wait", "reports")["followers"][0]["lacks"] is None
+
+
 @pytest.mark.long
 def test_wait_says_in_one_line_why_it_ends_without(following: Following) -> None:
     following.add()

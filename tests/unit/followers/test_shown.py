@@ -76,6 +76,7 @@ def test_as_json() -> None:
     assert (shown["seq"], shown["lag_seqs"], shown["lag_seconds"]) == (40, 60, 1.235)
     assert shown["database"] == "host=db user=me dbname=shop"
     assert shown["tables"][1] == {"table": "public.b", "state": "stopped", "reason": "so", "remedy": "do"}
+    assert shown["lacks"] == "table public.b is stopped: so; do"
     assert {"source_id", "dsn"}.isdisjoint(shown)
 
 
@@ -97,5 +98,6 @@ def test_as_metrics() -> None:
     assert 'pipeline_follower_lag_seqs{follower="reports"} 60.0' in exposed
     assert 'pipeline_follower_lag_seconds{follower="reports"} 1.235' in exposed
     assert 'pipeline_follower_state{follower="reports",state="paused"} 1.0' in exposed
+    assert 'pipeline_follower_lacks_tables{follower="reports"} 1.0' in exposed
     assert 'pipeline_follower_state{follower="reports",state="following"} 0.0' in exposed
     assert "pipeline_follower" not in metrics.render(Status()).decode()
