@@ -130,9 +130,11 @@ class Status:
 def collect(config: Config, patience: float = 60.0) -> Status:
     """The status now. Raises Unavailable only for the pipeline database; an unavailable source is a reason.
 
-    `patience`: seconds that the pipeline database has to answer.
+    `patience`: seconds that the pipeline database has to answer, once it has let us in.
     """
-    with connections.answering(config.database, "pipeline database", patience, name="pipeline status") as connection:
+    with connections.answering(
+        config.database, "pipeline database", patience, name="pipeline status", for_command=True
+    ) as connection:
         now, look, moved = _read(config, connection)
         if not now.revision:
             return now

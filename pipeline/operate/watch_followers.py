@@ -87,7 +87,8 @@ class Watch:
         """As they are now. What does not answer is said to, and is not waited for."""
         now = datetime.now(UTC)
         try:
-            with connections.answering(self._config.database, "pipeline database", PATIENCE, name=PROGRAM) as pipeline:
+            dsn = self._config.database
+            with connections.answering(dsn, "pipeline database", PATIENCE, name=PROGRAM, for_command=True) as pipeline:
                 found, head = registry.find(pipeline), follower_tables.newest_seq(pipeline)
                 served = followers.is_served(pipeline)
         except (PipelineError, psycopg.Error) as error:

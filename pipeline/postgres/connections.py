@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
 import socket
 import threading
@@ -22,13 +23,20 @@ Connection = psycopg.Connection[TupleRow]
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
+PROMPT_SECONDS = 3.0
+"""Seconds that a database has to let a command in, so that the user reads within five that the database is away.
+
+`connect_timeout` in the DSN takes precedence."""
 GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 """What a driver raises when a connection is lost."""
 _NOT_ANSWERING = ("08", "57P0", "25P03")
 """Of SQLSTATE: no connection, or its end, by shutdown, by an administrator or by a timeout of sessions."""
 _REMEDIES = (
     (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
-    (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),
+    (
+        r"Connection refused|No such file or directory|timeout|timed out|no answer|No route",
+        "start it, or correct {setting}",
+    ),
     (r"password|authentication", "correct {login}"),
     (r'database ".*" does not exist', "create it, or correct {setting}"),
     (r'role ".*" does not exist', "create it, or correct {setting}"),
@@ -76,10 +84,38 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
         raise unavailable(dsn, what, error) from error
 
 
+def connect_promptly(dsn: str, what: str, *, name: str, seconds: float | None = None, **options: Any) -> Connection:
+    """Connect as `connect` does, but raise Unavailable after so many seconds, by default those that a command has.
+
+    libpq's own limit holds for each address of each host, and leaves out the name server. A thread that still waits for
+    one of them is left behind.
+    """
+    seconds = seconds or float(conninfo_to_dict(dsn).get("connect_timeout") or PROMPT_SECONDS)
+    options.setdefault("connect_timeout", round(seconds) + 1)  # that of each address; ours comes first
+    made: queue.SimpleQueue[Connection | BaseException] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            made.put(connect(dsn, what, name=name, **options))
+        except BaseException as error:
+            made.put(error)
+
+    threading.Thread(target=make, name=f"connecting to {what}", daemon=True).start()
+    try:
+        found = made.get(timeout=seconds)
+    except queue.Empty:
+        raise unavailable(dsn, what, TimeoutError(f"no answer within {seconds:g} s")) from None
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
 @contextmanager
-def answering(dsn: str, what: str, seconds: float, *, name: str) -> Iterator[Connection]:
+def answering(dsn: str, what: str, seconds: float, *, name: str, for_command: bool = False) -> Iterator[Connection]:
     """A connection for one look, as `connect` makes it. Raises Unavailable when connecting, or what is done inside,
     takes longer than so many seconds each (connecting: 2 at least): a frozen server accepts connections and is silent.
+
+    `for_command`: connecting has the time that it has for every command.
     """
     late = threading.Event()
 
@@ -87,7 +123,7 @@ def answering(dsn: str, what: str, seconds: float, *, name: str) -> Iterator[Con
         late.set()
         hang_up(connection)
 
-    connection = connect(dsn, what, name=name, connect_timeout=max(2, round(seconds)))
+    connection = connect_promptly(dsn, what, name=name, seconds=None if for_command else max(2.0, seconds))
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()

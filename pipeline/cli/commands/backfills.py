@@ -51,10 +51,10 @@ def backfill_start(
     name = "pipeline backfill"
     with (
         databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
-        connections.connect(config.database, "pipeline database", name=name) as pipeline,
+        connections.connect_promptly(config.database, "pipeline database", name=name) as pipeline,
     ):
         migrations.require_head(pipeline)
-        with connections.connect(config.source, "source", name=name) as source:
+        with connections.connect_promptly(config.source, "source", name=name) as source:
             chosen = start_backfill.by_text(where)
             found = start_backfill.start(config, source, pipeline, table, chosen, differences=differences)
         if wait:

@@ -56,7 +56,7 @@ def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Co
 
     with (
         resolved(load(context, command)) as config,
-        connections.connect(config.database, "pipeline database", name=f"pipeline {command}") as connection,
+        connections.connect_promptly(config.database, "pipeline database", name=f"pipeline {command}") as connection,
     ):
         migrations.require_head(connection)
         yield config, connection

@@ -151,7 +151,7 @@ def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None
 
     with (
         with_source(context) as (config, pipeline),
-        connections.connect(config.source, "source", name=PROGRAM) as source,
+        connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
         found = wait_for_followers.wait(config, source, pipeline, names, timeout)
     if found.reason is not None and not as_json:
@@ -235,7 +235,7 @@ def _add(context: typer.Context, name: str | None, dsn: str, options: Options) -
 
     with (
         with_source(context) as (config, pipeline),
-        connections.connect(config.source, "source", name=PROGRAM) as source,
+        connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
         return add_follower.add(config, source, pipeline, name, dsn, options)
 
@@ -248,7 +248,7 @@ def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
     config = load(context, "followers")
     with (
         databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
-        connections.connect(config.database, "pipeline database", name=PROGRAM) as pipeline,
+        connections.connect_promptly(config.database, "pipeline database", name=PROGRAM) as pipeline,
     ):
         migrations.require_head(pipeline)
         yield config, pipeline

@@ -26,7 +26,7 @@ def release(context: typer.Context, name: Name, sequences: WithSequences = False
 
     with (
         with_source(context) as (config, pipeline),
-        connections.connect(config.source, "source", name=PROGRAM) as source,
+        connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
         found = release_follower.release(config, source, pipeline, name, sequences=sequences)
     for warning in found.warnings:

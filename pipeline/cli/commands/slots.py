@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -133,8 +133,8 @@ def _orphans(context: typer.Context) -> list[Any]:
 
     with (
         databases.resolved(load(context, "slots"), start=False) as config,
-        connections.connect(config.source, "source", name="pipeline slots") as source,
-        connections.connect(config.database, "pipeline database", name="pipeline slots") as pipeline,
+        connections.connect_promptly(config.source, "source", name="pipeline slots") as source,
+        connections.connect_promptly(config.database, "pipeline database", name="pipeline slots") as pipeline,
     ):
         return orphans.find(source, config.slot, orphans.at_work(pipeline, config.source_id))
 
@@ -146,7 +146,7 @@ def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
     given = load(context, "slots")
     with (
         nullcontext(given) if given.source_dsn else databases.resolved(given, start=False) as config,
-        connections.connect(config.source, "source", name="pipeline slots") as source,
+        connections.connect_promptly(config.source, "source", name="pipeline slots") as source,
     ):
         return act(source)
 
@@ -162,10 +162,12 @@ def _both(context: typer.Context) -> Iterator[tuple[Config, Connection, Connecti
         config, pipeline = given, None
         try:
             config = stack.enter_context(databases.resolved(given, start=False))
-            pipeline = stack.enter_context(
-                connections.connect(config.database, "pipeline database", name="pipeline slots", connect_timeout=2)
-            )
         except PipelineError:
             if config.source_dsn is None:
                 raise
-        yield config, stack.enter_context(connections.connect(config.source, "source", name="pipeline slots")), pipeline
+        name = "pipeline slots"
+        source = stack.enter_context(connections.connect_promptly(config.source, "source", name=name))
+        with suppress(PipelineError):
+            found = connections.connect_promptly(config.database, "pipeline database", name=name)
+            pipeline = stack.enter_context(found)
+        yield config, source, pipeline

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import own_tables, publications, sources
@@ -39,9 +41,12 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
     """
     accepted = frozenset([*accepted, *config.accept])
     found: list[Finding] = []
-    with ExitStack() as stack:
-        source = _open(stack, config, "source", found) if source_too else None
-        pipeline = _open(stack, config, "pipeline database", found)
+    with ExitStack() as stack, ThreadPoolExecutor() as both:  # one that is away is waited for beside the other
+        asked = ("source", "pipeline database") if source_too else ("pipeline database",)
+        opened = dict(zip(asked, both.map(partial(_open, stack, config), asked), strict=True))
+        found += [finding for _, said in opened.values() for finding in said]
+        pipeline = opened["pipeline database"][0]
+        source = opened["source"][0] if source_too else None
         if pipeline is not None:
             found += guarded("pipeline database", lambda: _pipeline(config, pipeline))
         known = _known(config, pipeline, found)
@@ -59,21 +64,22 @@ def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
     return replace(finding, level="warning") if finding.level == "error" and finding.name in accepted else finding
 
 
-def _open(stack: ExitStack, config: Config, what: str, found: list[Finding]) -> Connection | None:
+def _open(stack: ExitStack, config: Config, what: str) -> tuple[Connection | None, Sequence[Finding]]:
     """A connection, closed by `stack`, and findings on how it was made."""
+    found: list[Finding] = []
     try:
         dsn = _dsn(config, what)
         if dsn is None:
             text = f"no DSN is set: `pipeline serve` will run an embedded Postgres under {config.data_dir}"
             found.append(Finding("ok", what, text))
-            return None
-        connection = stack.enter_context(connections.connect(dsn, what, name="pipeline check"))
+            return None, found
+        connection = stack.enter_context(connections.connect_promptly(dsn, what, name="pipeline check"))
         found.append(Finding("ok", what, f"answers at {describe(dsn)}"))
         found += guarded("pooler", lambda: _pooler(stack, dsn, what, connection))
-        return connection
+        return connection, found
     except PipelineError as error:
         found.append(of_error(what, error))
-        return None
+        return None, found
 
 
 def _dsn(config: Config, what: str) -> str | None:

@@ -20,7 +20,7 @@ def confirmed(config: Config, made: Mapping[str, int], found: Check) -> int | st
     `made`: the publications that the server made, name to oid.
     """
     try:
-        with connections.connect(config.source, "source", name="pipeline verify") as source:
+        with connections.connect_promptly(config.source, "source", name="pipeline verify") as source:
             slot = slots.find(source, config.slot)
             if narrowed := publication_form.difference(source, made):
                 found.require(False, None, narrowed, "all rows and actions, as the server made it")

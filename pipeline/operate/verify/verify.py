@@ -39,7 +39,7 @@ def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> Ve
     Raises SchemaError for a database without our tables, ConfigError for an events table that does not exist.
     """
     table = EventsTable.parse(config.events_table)
-    with connections.connect(config.database, "pipeline database", name="pipeline verify") as connection:
+    with connections.connect_promptly(config.database, "pipeline database", name="pipeline verify") as connection:
         _require_tables(connection, table)
         source = sources.find(connection, config.source_id)
         if source is None:
