@@ -225,6 +225,8 @@ declare
             'group_by, max_deliveries and max_unacknowledged are for consumers of kind records'
         when exists (select from unnest(made.tables) t where t is null or t !~ '[.*]') then
             'tables takes patterns like public.orders or shop.*: each with its schema'
+        when exists (select from unnest(made.tables) t where length(t) - length(replace(t, '*', '')) > 32) then
+            'tables takes patterns with at most 32 stars each: one star stands for any text, also for several parts'
         when exists (select from unnest(made.actions) a where a is null
             or a not in ('insert', 'update', 'delete', 'truncate', 'read', 'message')) then
             'actions takes insert, update, delete, truncate, read and message'

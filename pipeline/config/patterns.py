@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+
+MOST_STARS = 32
+"""How many stars one pattern of a new consumer may have, as `pipeline.check_consumer` does."""
+MOST_WITH_STARS = 1_000
+"""How many patterns of one call may have a star: each is compared with the name of every table that has changes."""
 
 
 def require_qualified(patterns: Iterable[str]) -> None:
@@ -18,16 +22,34 @@ def require_qualified(patterns: Iterable[str]) -> None:
             )
 
 
+def require_few(patterns: Iterable[str]) -> None:
+    """Raises ValueError for so many patterns with a star that comparing them would delay the other clients."""
+    if sum("*" in pattern for pattern in patterns) > MOST_WITH_STARS:
+        raise ValueError(f"tables takes at most {MOST_WITH_STARS} patterns with a *: list names, or use wider patterns")
+
+
 def matches(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether one of the patterns matches this `schema.table`, taken as one text; no patterns match everything."""
-    return not patterns or _compiled(patterns).fullmatch(name) is not None
+    """True if one of the patterns matches this `schema.table`, taken as one text; no patterns match everything.
+
+    The time grows linearly with the patterns and the name, whatever they are, and nothing is compiled or kept.
+    """
+    return not patterns or any(pattern == name or _fits(pattern, name) for pattern in patterns)
 
 
 def likes(patterns: Iterable[str]) -> list[str]:
-    """The same for SQL: `schema || '.' || table like any (these)`; pipeline.matches does so in the database."""
+    """Return the patterns for `schema || '.' || table like any (these)`; pipeline.matches does so in the database."""
     return [re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%") for pattern in patterns]
 
 
-@lru_cache(maxsize=1024)
-def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
+def _fits(pattern: str, name: str) -> bool:
+    """True if the name is what stands before the first star, what stands between two, and what follows the last."""
+    first, *rest = pattern.split("*")
+    if not rest or not name.startswith(first):
+        return False
+    # What stands between two stars is taken where it comes first: that leaves the most for what follows.
+    place = len(first)
+    for part in rest[:-1]:
+        if (found := name.find(part, place)) < 0:
+            return False
+        place = found + len(part)
+    return name.endswith(rest[-1]) and place + len(rest[-1]) <= len(name)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, LiteralString, Protocol, TypeVar
 
 from psycopg import sql
@@ -20,6 +20,8 @@ from pipeline.postgres.queries import statement
 SPAN = 50_000
 """The most seqs that one page covers: a filter that matches little does not occupy a connection for long."""
 _GROWTH = 4
+_REMEMBERED_TABLES = 1_000
+"""Names of tables of which a filter remembers whether it wants them."""
 DEFAULT_LOG = sql.Identifier("pipeline", "events")
 """The view of the default events table."""
 
@@ -57,11 +59,18 @@ class Filter:
     tables: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
+    _named: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def wants(self, event: Described) -> bool:
         """Whether the reader wants this event."""
-        named = patterns.matches(self.tables, event.table) and patterns.matches(self.within, event.table)
-        return named and (not self.actions or event.action in self.actions)
+        if self.actions and event.action not in self.actions:
+            return False
+        if (named := self._named.get(event.table)) is None:
+            named = patterns.matches(self.tables, event.table) and patterns.matches(self.within, event.table)
+            if len(self._named) >= _REMEMBERED_TABLES:
+                self._named.clear()
+            self._named[event.table] = named
+        return named
 
 
 EVERYTHING = Filter()

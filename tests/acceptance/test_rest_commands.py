@@ -127,6 +127,7 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
         (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
         (["create", "x", "--kind", "cursor", "--no-collapse"], 2, "collapse is for consumers of kind records"),
         (["create", "x", "--tables", "orders"], 2, "tables takes patterns like public.orders"),
+        (["create", "x", "--tables", "a." + "*" * 33], 2, "tables takes patterns with at most 32 stars each"),
         (["create", "x", "--actions", "upsert"], 2, "actions takes insert, update, delete, truncate, read and message"),
         (["create", "x", "--start", "99"], 2, "start 99 is beyond the newest event, which is 3"),
         (["create", "x", "--visibility", "0"], 2, "visibility must be longer than 0"),

@@ -56,6 +56,7 @@ def _events_table(name: str, default: str, tables: Collection[str]) -> str:
 def _tables(given: Collection[str]) -> tuple[str, ...]:
     try:
         patterns.require_qualified(given)
+        patterns.require_few(given)
     except ValueError as error:
         raise WrongArgument(str(error)) from None
     if any("\0" in pattern for pattern in given):

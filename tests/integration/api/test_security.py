@@ -151,6 +151,7 @@ def test_endless_headers(opened: Api) -> None:
         ("", {"name": "x", "start": 1.5}, "start: input should be a valid string"),
         ("", {"name": "x", "start": "99"}, "start 99 is beyond the newest event, which is 0"),
         ("", {"name": "x", "tables": ["orders"]}, "tables takes patterns like public.orders"),
+        ("", {"name": "x", "tables": ["a." + "*" * 33]}, "tables takes patterns with at most 32 stars each"),
         ("", {"name": "x", "tables": ["a.b\0"]}, "tables.0: a text may not hold a zero byte"),
         ("", {"name": "x", "kind": "cursor", "group_by": ["a"]}, "group_by, max_deliveries and max_unacknowledged are"),
         ("", {"name": "x", "kind": "cursor", "collapse": False}, "collapse is for consumers of kind records"),

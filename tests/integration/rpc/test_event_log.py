@@ -225,6 +225,7 @@ def test_a_consumers_filter_passes_over_what_it_leaves_out(log: psycopg.Connecti
         ({"consumer": "x", "events_table": "a.b"}, grpc.StatusCode.INVALID_ARGUMENT, "leave out events_table"),
         ({"events_table": "a.b"}, grpc.StatusCode.NOT_FOUND, "there is no events table 'a.b'"),
         ({"tables": ["orders"]}, grpc.StatusCode.INVALID_ARGUMENT, "public.orders"),
+        ({"tables": ["a.*"] * 1_001}, grpc.StatusCode.INVALID_ARGUMENT, "at most 1000 patterns with a *"),
         ({"tables": ["a.\0"]}, grpc.StatusCode.INVALID_ARGUMENT, "zero byte"),
         ({"actions": ["upsert"]}, grpc.StatusCode.INVALID_ARGUMENT, "there are: insert, update, delete"),
         ({"after": pb.Position(seq=-1)}, grpc.StatusCode.INVALID_ARGUMENT, "must be 0 or more"),

@@ -287,6 +287,7 @@ REFUSALS = {
     "create_consumer('d', start => 'today')": "22023",
     "create_consumer('d', kind => 'queue')": "22023",
     "create_consumer('d', tables => '{orders}')": "22023",
+    "create_consumer('d', tables => array['a.b', 'a.' || repeat('*', 33)])": "22023",
     "create_consumer('d', actions => '{upsert}')": "22023",
     "create_consumer('d', max_deliveries => 0)": "22023",
     "create_consumer('d', visibility => '0')": "22023",
@@ -308,6 +309,19 @@ def test_wrong_calls_are_refused_by_a_code_and_a_sentence(client: Client, call: 
     with pytest.raises(psycopg.Error) as refused:
         client.connection.execute(f"select pipeline.{call}")
     assert refused.value.sqlstate == REFUSALS[call]
+
+
+def test_a_new_consumers_pattern_may_have_32_stars(staged: Staged):
+    client = create(staged.connection, tables=["*t" + "*" * 31])
+    staged.moved(insert("t", id=1))
+    assert [item.seq for item in client.receive()] == [1]
+
+
+def test_a_stored_pattern_with_more_stars_continues_to_work(staged: Staged):
+    client = create(staged.connection)
+    staged.connection.execute("update pipeline.consumers set tables = array['public.' || repeat('*', 40) || '!', 'p*']")
+    staged.moved(insert("t", id=1))
+    assert [item.seq for item in client.receive()] == [1]
 
 
 def test_a_cursor_moves_forward_only(staged: Staged):
