@@ -19,7 +19,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefused, TableRefused
 from pipeline.operate import backfills as shown_backfills
 from pipeline.operate.backfills import Shown
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -71,7 +71,8 @@ def start(
     captured = captured_now.read(config, source, pipeline, stored)
     found = _named(source, name, captured.values())
     table = captured.get(found.oid) or _refuse(found)
-    relations = to_read.relations(source, [table.oid], sized=False)
+    with reading_session.catalog_session(config, source, name="pipeline backfill") as reading:
+        relations = to_read.relations(reading, [table.oid], sized=False)
     for relation in relations:
         if relation.refused:
             raise TableRefused(relation.refused)

@@ -8,7 +8,8 @@ transaction is read only and sets all settings again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pipeline.config.settings import Config, describe
@@ -25,6 +26,8 @@ _FENCE = {
     "restrict_nonsystem_relation_kind": "view, foreign-table",
 }
 """What every reading transaction sets besides its session's settings."""
+_CATALOG_SECONDS = 5
+"""How long a command waits for the reading role's session."""
 
 
 def connect(
@@ -62,6 +65,20 @@ def beginning(server_version: int, settings: Mapping[str, str], **local: str) ->
     known = {name: value for name, value in values.items() if _knows(server_version, name)}
     begin = "begin transaction isolation level repeatable read, read only, not deferrable"
     return "; ".join([begin, *(f"set local {name} = '{value}'" for name, value in known.items())])
+
+
+@contextmanager
+def catalog_session(config: Config, source: Connection, *, name: str) -> Iterator[Connection]:
+    """A session in which the catalog answers for the reading role: `source` itself if that is its role.
+
+    For looks at the catalog alone. Raises what `connect` raises.
+    """
+    if config.source_read_dsn is None:
+        yield source
+        return
+    settings = {**session_settings.SERVER, "search_path": ""}
+    with connect(config, name=name, settings=settings, connect_timeout=_CATALOG_SECONDS) as reading:
+        yield reading
 
 
 def _knows(server_version: int, name: str) -> bool:

@@ -209,7 +209,8 @@ class RangeReader:
         if isinstance(error, _TIMEOUTS):
             return TooSlow(line, remedy if isinstance(error, psycopg.errors.QueryCanceled) else _RAISE)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
-            return Unreadable(f"{line}; grant select on it, or let no policy hide its rows, and start it again")
+            user = self._source.info.user
+            return Unreadable(f'{line}; grant user "{user}" select on it, or bypassrls, and start it again')
         if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
             return error
         remedy = _OLD_KEY if isinstance(error, psycopg.DataError) and taken.keys else ""

@@ -101,7 +101,8 @@ class Shapes:
         if file is not None and facts.file != file:
             raise Changed(f"{name} was written anew")
         if not facts.readable:
-            raise Unreadable(f"this user may not read {name}; grant select on it, then start it again")
+            user = self._source.info.user
+            raise Unreadable(f'user "{user}" may not read {name}; grant select on it to that user, then start it again')
         return facts
 
     def shape(self, oid: int, facts: Facts) -> Shape:

@@ -1,4 +1,4 @@
-"""What reading tables will be like: how much there is, and what keeps this user from reading it."""
+"""What reading tables will be like: how much there is, and what keeps the reading role from reading it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,40 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class Relation(Extent):
-    """A relation that holds rows of a table. `hidden`: a policy would hide rows of it from this user.
+    """A relation that holds rows of a table, and what `user`, who asks, may do there. `user` is quoted for SQL.
 
-    `identified`: it has a key by which its rows are read in ranges.
+    `identified`: it has a key by which its rows are read in ranges. `hidden`: a policy would hide rows from the user.
     """
 
     identified: bool
+    user: str
+    schema: str
+    may_use_schema: bool
     readable: bool
     hidden: bool
 
     @property
-    def refused(self) -> str | None:
-        """Why it cannot be read, and the remedy; None when it can."""
+    def lacking(self) -> str | None:
+        """What keeps the user from reading it; None if nothing does."""
+        if not self.may_use_schema:
+            return f"user {self.user} may not use the schema of {self.name}"
         if not self.readable:
-            return f"this user may not read {self.name}; grant select on it"
-        if self.hidden:
-            return f"row security hides rows of {self.name} from this user; alter role … bypassrls, or let it own that"
-        return None
+            return f"user {self.user} may not read {self.name}"
+        return f"row security hides rows of {self.name} from user {self.user}" if self.hidden else None
+
+    @property
+    def grants(self) -> tuple[str, ...]:
+        """Statements by which an administrator lets the user read it."""
+        return (
+            *((f"grant usage on schema {self.schema} to {self.user}",) if not self.may_use_schema else ()),
+            *((f"grant select on {self.name} to {self.user}",) if not self.readable else ()),
+            *((f"alter role {self.user} with bypassrls",) if self.hidden else ()),
+        )
+
+    @property
+    def refused(self) -> str | None:
+        """Why it cannot be read, and the remedy; None if it can."""
+        return f"{self.lacking}; run: {'; '.join(self.grants)}" if self.lacking else None
 
 
 def relations(source: Connection, tables: Iterable[int], *, sized: bool) -> list[Relation]:

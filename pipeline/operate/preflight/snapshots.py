@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import psycopg
-from psycopg.sql import Identifier
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.snapshot import known_tables, to_read
@@ -16,8 +15,8 @@ from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.operate import formatting
-from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, quoted
-from pipeline.postgres import migrations
+from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names
+from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
 
 NAME, RIGHTS = "snapshot", "snapshot rights"
@@ -38,14 +37,14 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
         yield Finding("ok", NAME, "no table is to be read")
         return
     try:
-        with source.transaction():
-            source.execute(_PATIENCE)
-            found = to_read.relations(source, [table.oid for table in joining], sized=True)
+        with reading_session.catalog_session(config, source, name="pipeline check") as reading, reading.transaction():
+            reading.execute(_PATIENCE)
+            found = to_read.relations(reading, [table.oid for table in joining], sized=True)
     except psycopg.errors.LockNotAvailable:
         yield Finding("warning", NAME, "a session locks a table: how much there is to read is not known", "check again")
         return
     yield Finding("ok", NAME, _said(joining, [each for each in found if each.refused is None]))
-    yield from _refused(source, found)
+    yield from _refused(found)
 
 
 def _joining(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> list[Table]:
@@ -92,10 +91,8 @@ def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
     return said
 
 
-def _refused(source: Connection, found: Sequence[Relation]) -> Findings:
+def _refused(found: Sequence[Relation]) -> Findings:
     """A warning for each table that cannot be read: the others are."""
     for each in found:
-        if each.refused:
-            text, _, remedy = each.refused.partition("; ")
-            grant = f"grant select on {each.name} to {quoted(source, '{user}', user=Identifier(source.info.user))}"
-            yield Finding("warning", RIGHTS, text, remedy, cure=None if each.readable else Cure("source", (grant,)))
+        if each.lacking:
+            yield Finding("warning", RIGHTS, each.lacking, "; ".join(each.grants), cure=Cure("source", each.grants))

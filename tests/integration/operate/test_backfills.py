@@ -121,13 +121,18 @@ def test_a_user_who_may_not_read_it(known: Captured, source_dsn: str) -> None:
         try:
             with (
                 connections.connect(f"{source_dsn} user={role}", "source") as source,
-                pytest.raises(TableRefused, match=r"this user may not read public.orders; grant select on it"),
+                pytest.raises(
+                    TableRefused,
+                    match=f'user "{role}" may not read public.orders; run: grant select on public.orders to "{role}"',
+                ),
             ):
                 start_backfill.start(known.config, source, known.log, "orders")
             admin.execute(f"grant select on orders to {role}; alter table orders enable row level security")
             with (
                 connections.connect(f"{source_dsn} user={role}", "source") as source,
-                pytest.raises(TableRefused, match=r"row security hides rows of public.orders from this user"),
+                pytest.raises(
+                    TableRefused, match=f'row security hides rows of public.orders from user "{role}"; run: alter role'
+                ),
             ):
                 start_backfill.start(known.config, source, known.log, "orders")
         finally:

@@ -245,7 +245,7 @@ def test_a_table_without_rights_is_named_and_the_others_go_on(config: Config, so
             with snapshotting(poor) as reading:
                 reading.finish("u")
                 reading.finish("t", "failed")
-                assert "permission denied for table t; grant select on it" in reason(reading)
+                assert f'permission denied for table t; grant user "{role}" select on it' in reason(reading)
                 reading.finish("hidden", "failed")
                 assert "affected by row-level security policy" in str((reading.row("hidden") or ())[1])
         finally:

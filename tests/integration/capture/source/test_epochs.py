@@ -11,12 +11,15 @@ from typing import LiteralString
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import HistoryDiverged, SlotLost, SourceUnfit
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
+from pipeline.postgres import reading_session
 from pipeline.postgres.embedded import Server
 from pipeline.staging import progress
 from tests.fixtures.data_directories import prepare
@@ -185,6 +188,10 @@ def test_a_standby_is_no_source(standby: Server, config: Config, database_dsn: s
         adopt.adopt(moved)
     errors = [(each.name, each.text, each.remedy) for each in check.run(moved) if each.level == "error"]
     assert errors == [("source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")]
+    for other in (moved.source, make_conninfo(config.source, dbname="template1")):
+        reading = config.model_copy(update={"source_read_dsn": SecretStr(other)})
+        with pytest.raises(SourceUnfit, match="is not the database of PIPELINE_SOURCE_DSN: another database, or "):
+            reading_session.connect(reading, name="test")
 
 
 def promote(server: Server) -> None:

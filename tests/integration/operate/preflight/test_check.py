@@ -263,7 +263,7 @@ def test_a_user_without_rights(findings: Check, source: psycopg.Connection, sour
         found = findings(source_dsn=dsn)
         unread = {"snapshot rights": "warning"}
         assert levels(found) == {**dict.fromkeys(("replication right", "tables"), "error"), **unread}
-        assert found["snapshot rights"].text == "this user may not read public.orders"
+        assert found["snapshot rights"].text == f'user "{name}" may not read public.orders'
         assert found["snapshot rights"].sql == [f'grant select on public.orders to "{name}"']
         assert found["replication right"].remedy == f'alter role "{name}" with replication'
         source.execute(sql.SQL("alter role {} replication").format(sql.Identifier(name)))
@@ -281,6 +281,30 @@ def test_a_user_without_rights(findings: Check, source: psycopg.Connection, sour
         }
     finally:
         source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(name)))
+
+
+def test_rights_to_read_are_those_of_the_reading_role(
+    findings: Check, source: psycopg.Connection, source_dsn: str
+) -> None:
+    reader = unique("reader")
+    source.execute("create schema shop; create table shop.orders (id int primary key)")
+    source.execute("alter table shop.orders enable row level security")
+    source.execute(sql.SQL("create role {} login").format(sql.Identifier(reader)))
+    try:
+        dsn = make_conninfo(source_dsn, user=reader)
+        found = findings(source_read_dsn=dsn)
+        assert levels(found) == {"snapshot rights": "warning"}
+        assert found["snapshot rights"].text == f'user "{reader}" may not use the schema of shop.orders'
+        assert found["snapshot rights"].sql == [
+            f'grant usage on schema shop to "{reader}"',
+            f'grant select on shop.orders to "{reader}"',
+            f'alter role "{reader}" with bypassrls',
+        ]
+        for statement in found["snapshot rights"].sql:
+            source.execute(statement.encode())
+        assert levels(findings(source_read_dsn=dsn)) == {}
+    finally:
+        source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(reader)))
 
 
 def test_what_the_first_snapshot_will_be(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
