@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline.capture.sessions.store import Session, walsender_name
+from pipeline.config.settings import Config
 from pipeline.errors import SlotInUse
-from pipeline.postgres import queries
+from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+_NAME = "pipeline sessions"
 END_MILLISECONDS = 5_000
 """How long a backend has to end."""
 
@@ -30,7 +32,7 @@ def page_name(slot: str) -> str:
 
 
 def of(source: Connection, sessions: Iterable[Session]) -> list[Backend]:
-    """All of these sessions, of this user's."""
+    """Return the backends of these sessions that belong to this user."""
     names = [name(session.slot) for session in sessions for name in (walsender_name, page_name)]
     return queries.rows(source, Backend, statement("capture.sessions", "session_backends"), {"names": names})
 
@@ -41,8 +43,24 @@ def end_exporting(source: Connection, session: Session) -> None:
     source.execute(statement("capture.sessions", "end_exporting"), names)
 
 
-def end(source: Connection, session: Session) -> None:
-    """End all of a session, and wait until they have. Raises SlotInUse where one does not end."""
+def pages(config: Config, source: Connection, sessions: Iterable[Session]) -> set[str]:
+    """Return the names of pages that are being read, by the reading role."""
+    with reading_session.catalog_session(config, source, name=_NAME) as reading:
+        return {backend.name for backend in of(reading, sessions) if not backend.walsender}
+
+
+def end(config: Config, source: Connection, session: Session) -> None:
+    """End all of a session, and wait until they have. Raises SlotInUse if one does not end.
+
+    A role may end its own backends only: pages are ended by the reading role.
+    """
+    _end(source, session)
+    with reading_session.catalog_session(config, source, name=_NAME) as reading:
+        if reading is not source:
+            _end(reading, session)
+
+
+def _end(source: Connection, session: Session) -> None:
     for backend in of(source, [session]):
         source.execute("select pg_catalog.pg_terminate_backend(%s, %s)", (backend.pid, END_MILLISECONDS))
     if left := of(source, [session]):  # that one is not there any more is told as if it did not end

@@ -82,10 +82,10 @@ def why_end(session: Session, facts: Facts, now: datetime, config: Config, datab
     return None
 
 
-def facts(source: Connection, sessions: list[Session]) -> dict[int, Facts]:
+def facts(config: Config, source: Connection, sessions: list[Session]) -> dict[int, Facts]:
     """What the source has of these sessions, by their ids."""
     there = {slot.name: slot for slot in slots.all_slots(source)}
-    names = {backend.name for backend in backends.of(source, sessions)}
+    names = backends.pages(config, source, sessions) if sessions else set()
     flushed = timeline.identity(source).flushed if sessions else 0
     found = {}
     for session in sessions:
@@ -115,20 +115,27 @@ def enforce(config: Config) -> None:
 
 def _enforce(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
     before = {session.id: session for session in store.kept(pipeline, source_id)}
-    there = facts(source, list(before.values()))
+    there = facts(config, source, list(before.values()))
     now: datetime = queries.value(pipeline, "select now()")
     for session in store.kept(pipeline, source_id):  # after the slots: positions are stored before they are confirmed
         if session.id not in there or (before[session.id].state, session.state) == ("making", "ready"):
             continue  # its slot was made after the slots were looked at
         if session.state == "ended":
-            _drop(source, pipeline, session)
+            _drop(config, source, pipeline, session)
         elif reason := why_end(session, there[session.id], now, config, source.info.dbname):
-            end(source, pipeline, session, reason)
+            end(config, source, pipeline, session, reason)
         elif there[session.id].in_use and (now - session.used_at).total_seconds() > TOUCH_SECONDS:
             store.touch(pipeline, session.id)
 
 
-def end(source: Connection, pipeline: Connection, session: Session, reason: str, level: int = logging.WARNING) -> None:
+def end(
+    config: Config,
+    source: Connection,
+    pipeline: Connection,
+    session: Session,
+    reason: str,
+    level: int = logging.WARNING,
+) -> None:
     """Mark the session as ended, end what it has running at the source, and drop its slot.
 
     A slot that cannot be dropped now is dropped by `enforce` later.
@@ -136,21 +143,21 @@ def end(source: Connection, pipeline: Connection, session: Session, reason: str,
     if store.end(pipeline, session.id, reason):
         values = {"action": "session.ended", "session": session.slot, "wire": session.wire}
         logger.log(level, 'session "%s" has ended: %s', session.slot, reason, extra=values)
-    _drop(source, pipeline, session)
+    _drop(config, source, pipeline, session)
 
 
-def end_all(source: Connection, pipeline: Connection, source_id: uuid.UUID, reason: str) -> None:
+def end_all(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID, reason: str) -> None:
     """End every session of a source, and drop their slots as far as that is possible now."""
     for session in store.kept(pipeline, source_id):
-        end(source, pipeline, session, reason)
+        end(config, source, pipeline, session, reason)
 
 
-def _drop(source: Connection, pipeline: Connection, session: Session) -> None:
+def _drop(config: Config, source: Connection, pipeline: Connection, session: Session) -> None:
     """Drop the slot of an ended session. First what could still make it ends: afterwards none comes."""
     try:
         # What has its name at another cluster is somebody else's.
         if timeline.identity(source).system_identifier == session.system_identifier:
-            backends.end(source, session)
+            backends.end(config, source, session)
             _drop_slot(source, pipeline, session)
     except (PipelineError, psycopg.Error) as error:
         values = {"action": "session.slot_kept", "session": session.slot}

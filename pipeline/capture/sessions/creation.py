@@ -126,12 +126,14 @@ class _Creation:
                     f"there are {len(live)} sessions, PIPELINE_SESSIONS_MAX is {self.config.sessions_max}, and none "
                     f"has been idle for {AWAY_SECONDS / 60:g} minutes"
                 )
-            bounds.end(self.source, self.pipeline, longest, "it was idle longest when another session was begun")
+            bounds.end(
+                self.config, self.source, self.pipeline, longest, "it was idle longest when another session was begun"
+            )
             live.remove(longest)
         room.require(self.source, live)
 
     def _idle_longest(self, live: list[Session]) -> Session | None:
-        there = bounds.facts(self.source, live)
+        there = bounds.facts(self.config, self.source, live)
         now: datetime = queries.value(self.pipeline, "select now()")
         idle = [
             session
@@ -185,7 +187,8 @@ class _Creation:
                 store.dropped(self.pipeline, session.id)
             else:
                 why = connections.one_line(error)
-                bounds.end(self.source, self.pipeline, session, f"it could not be made: {why}", logging.DEBUG)
+                reason = f"it could not be made: {why}"
+                bounds.end(self.config, self.source, self.pipeline, session, reason, logging.DEBUG)
         except (PipelineError, psycopg.Error) as another:
             why = connections.one_line(another)
             logger.warning('session "%s" is ended later: %s', session.slot, why, extra={"action": "session.slot_kept"})

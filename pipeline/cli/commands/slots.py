@@ -108,7 +108,7 @@ def _end_session(config: Config, source: Connection, pipeline: Connection, name:
     if session is None:
         return False
     confirm.loss(losses.session(session, found[0] if found else None), name, yes)
-    bounds.end(source, pipeline, session, "its slot was deleted by `pipeline slots delete`")
+    bounds.end(config, source, pipeline, session, "its slot was deleted by `pipeline slots delete`")
     return True
 
 

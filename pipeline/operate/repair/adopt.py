@@ -108,7 +108,11 @@ class _Adoption:
         asyncio.run(self._drain_staging())
         ended = self._sessions()
         bounds.end_all(
-            self._source, self._pipeline, self._stored.id, f"epoch {self._stored.epoch + 1} of the source began"
+            self._config,
+            self._source,
+            self._pipeline,
+            self._stored.id,
+            f"epoch {self._stored.epoch + 1} of the source began",
         )
         return replace(self._begin(identity, reasons), sessions=ended)
 

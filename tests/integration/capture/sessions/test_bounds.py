@@ -7,13 +7,15 @@ from contextlib import closing, contextmanager
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 
 from pipeline.capture.replication import walsender
-from pipeline.capture.sessions import bounds, store
+from pipeline.capture.sessions import backends, bounds, store
 from pipeline.capture.sessions.snapshot import Exported
 from pipeline.capture.source import slots, sources
 from pipeline.errors import SlotInUse
 from pipeline.wal import lsn
+from tests.fixtures.postgres import unique
 from tests.fixtures.session_site import Site
 from tests.fixtures.waiting import eventually
 
@@ -74,6 +76,24 @@ def test_one_that_is_streamed_is_not_idle(site: Site):
     eventually(lambda: slots.idle(site.source, made.session.slot), errors=(SlotInUse,))
     site.enforce()
     assert reason(site, made) is None  # it was in use a moment ago
+
+
+def test_pages_that_the_reading_role_reads_are_found_and_ended(site: Site):
+    reader, made = unique("reader"), site.create()
+    site.run(f"create role {reader} login")
+    try:
+        config = site.config.model_copy(update={"source_read_dsn": SecretStr(f"{site.config.source} user={reader}")})
+        name = backends.page_name(made.session.slot)
+        with psycopg.connect(config.source_reading, application_name=name) as page:
+            site.age(made, 3700)
+            bounds.enforce(config)
+            assert reason(site, made) is None  # a page is being read
+            bounds.end(config, site.source, site.log, made.session, "it was deleted")
+            with pytest.raises(psycopg.OperationalError):
+                page.execute("select")
+        assert site.slots() == set()
+    finally:
+        site.run(f"drop role {reader}")
 
 
 def test_one_that_holds_back_too_much_goes_though_it_is_streamed(any_site: Site):
@@ -155,7 +175,7 @@ def test_while_the_stream_moves_its_slot_is_still_its_own(site: Site):
     assert target is not None
     site.log.execute("update pipeline.sessions set position = %s", target)
     site.run(f"select pg_replication_slot_advance('{made.session.slot}', '{lsn.show(target[0])}')")
-    bounds.end(site.source, site.log, made.session, "as it was before")
+    bounds.end(site.config, site.source, site.log, made.session, "as it was before")
     assert site.slots() == set()
 
 
@@ -163,7 +183,7 @@ def test_all_of_a_source_end_at_once(site: Site):
     made = [site.create(), site.create()]
     stored = sources.find(site.log, None)
     assert stored is not None
-    bounds.end_all(site.source, site.log, stored.id, "the source is another one")
+    bounds.end_all(site.config, site.source, site.log, stored.id, "the source is another one")
     assert [reason(site, each) for each in made] == ["the source is another one"] * 2
     assert site.slots() == set()
 
