@@ -10,20 +10,21 @@ from typing import NoReturn
 import psycopg
 from psycopg import sql
 
+from pipeline.capture.content import compared
 from pipeline.capture.snapshot import backfills, captured_now, condition, condition_check, register, to_read
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.condition import Condition, Term
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.errors import BackfillError, ConditionRefused, TableRefused
+from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
 from pipeline.operate import backfills as shown_backfills
 from pipeline.operate.backfills import Shown
-from pipeline.postgres import connections, queries, reading_session
+from pipeline.postgres import connections, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-_BOUNDS = "set local statement_timeout = '5s'; set local lock_timeout = '500ms'; set transaction read only"
+_BOUNDS = {"statement_timeout": "5s", "lock_timeout": "500ms"}
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
 Choose = Callable[[Sequence[str]], Condition]
 
@@ -78,10 +79,11 @@ def start(
             raise TableRefused(relation.refused)
     if differences:
         _require_comparable(table, relations, choose)
+        _require_comparable_key(source, pipeline, stored, table)
     if choose is None:
         started = register.read(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
     else:
-        chosen = _chosen(source, table, choose(found.columns))
+        chosen = _chosen(config, table, choose(found.columns))
         each = (table.oid, table.schema, table.name)
         started = backfills.start(pipeline, stored.id, stored.epoch, each, "asked", chosen.text)
     if started is None:
@@ -105,6 +107,16 @@ def _require_comparable(table: Captured, relations: Iterable[to_read.Relation], 
         raise TableRefused(
             f"{name} has no key by which rows could be compared; `pipeline backfill start {name}` reads it"
         )
+
+
+def _require_comparable_key(source: Connection, pipeline: Connection, stored: Source, table: Captured) -> None:
+    """Raises TableRefused if comparing the table's keys may run code of an owner."""
+    if not table.relations:
+        return
+    try:
+        compared.comparison(source, compared.read(source, pipeline, stored, table.oid))
+    except NotComparable as error:
+        raise TableRefused(f"{table.schema}.{table.name} cannot be compared: {error}") from error
 
 
 def _named(source: Connection, name: str, captured: Iterable[Captured]) -> Named:
@@ -141,18 +153,21 @@ def _under_way(pipeline: Connection, stored: Source, table: Captured) -> Backfil
     return BackfillError(f"a backfill of {table.schema}.{table.name} has just ended; start it again")
 
 
-def _chosen(source: Connection, table: Captured, chosen: Condition) -> Condition:
+def _chosen(config: Config, table: Captured, chosen: Condition) -> Condition:
     """The condition, once the source takes it; it is planned, which compares the types, and not run."""
-    condition_check.require_harmless(source, chosen, table.oid)
-    query = sql.SQL("explain select from only {} as t where {}").format(
-        sql.Identifier(table.schema, table.name), chosen.sql()
-    )
-    try:
-        with source.transaction():
-            source.execute(_BOUNDS)
-            source.execute(query)
-    except psycopg.errors.LockNotAvailable:  # whoever locks the table: it is found out when it is read
-        return chosen
-    except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.QueryCanceled) as error:
-        raise ConditionRefused(f"the source does not take that condition: {connections.one_line(error)}") from error
+    name = sql.Identifier(table.schema, table.name)
+    lock = sql.SQL("lock table only {} in access share mode").format(name)
+    query = sql.SQL("explain select from only {} as t where {}").format(name, chosen.sql())
+    with reading_session.connect(config, name="pipeline backfill", connect_timeout=5) as source:
+        with reading_session.transaction(source, session_settings.SERVER, **_BOUNDS):
+            condition_check.require_harmless(source, chosen, table.oid)
+        try:
+            with reading_session.transaction(source, session_settings.SERVER, **_BOUNDS):
+                source.execute(lock)
+                condition_check.require_harmless(source, chosen, table.oid)  # what is locked is not altered
+                source.execute(query)
+        except psycopg.errors.LockNotAvailable:  # whoever locks the table: it is found out when it is read
+            return chosen
+        except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.QueryCanceled) as error:
+            raise ConditionRefused(f"the source does not take that condition: {connections.one_line(error)}") from error
     return chosen

@@ -152,10 +152,10 @@ def connect_plainly(
 
 
 async def connect_async(
-    dsn: str, *, name: str, settings: Mapping[str, str] = session_settings.SERVER
+    dsn: str, *, name: str, settings: Mapping[str, str] = session_settings.SERVER, **options: Any
 ) -> AsyncConnection:
     """As `connect_plainly`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
-    connection = await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True)
+    connection = await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
     try:
         await connection.execute(session_settings.statement(settings).encode())
     except BaseException:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import psycopg
@@ -41,6 +41,13 @@ class KeyColumn:
     refused: str
     standard: bool
     operators: list[str] | None
+
+    @property
+    def refusal(self) -> str:
+        """Why values cannot be compared without running code of an owner; empty if they can."""
+        if self.refused or self.standard or len(self.operators or ()) == len(_OPERATORS):
+            return self.refused
+        return "has no operators of its own by which it is sorted"
 
     def operator(self, name: Operator) -> str:
         """The operator with its schema, as SQL."""
@@ -144,25 +151,27 @@ class KeyComparison:
         return [f"key_{place}" for place in range(len(self.columns))]
 
 
-def read(connection: Connection, relation: int, names: Sequence[str]) -> KeyComparison:
+def read(connection: Connection, relation: int, names: Sequence[str], *, by_text: bool = False) -> KeyComparison:
     """How the key of this table is compared, as the catalog has it in this transaction.
 
-    `names`: the key's columns. Raises NotComparable if that could run code of an owner.
+    `names`: the key's columns. Raises NotComparable if that could run code of an owner; with `by_text` values of such
+    columns are compared by their texts instead, which only says whether keys are the same.
     """
     values = {"relation": relation, "names": list(names)}
     found = queries.rows(connection, KeyColumn, statement("postgres", "key_columns"), values)
     if len(found) < len(names):
         raise NotComparable("its key was altered just now; run it again")
     for column in found:
-        refused = column.refused
-        if not refused and not column.standard and len(column.operators or ()) < len(_OPERATORS):
-            refused = "has no operators of its own by which it is sorted"
-        if refused:
+        if column.refusal and not by_text:
             raise NotComparable(
-                f"the type {column.declared} of its key column {column.name} {refused}, and comparing such values may"
-                " run functions of the type's owner; give the table a key of other types to compare it"
+                f"the type {column.declared} of its key column {column.name} {column.refusal}, and comparing such"
+                " values may run functions of the type's owner; give the table a key of other types to compare it"
             )
-    return KeyComparison(tuple(found))
+    return KeyComparison(tuple(_by_text(column) if column.refusal else column for column in found))
+
+
+def _by_text(column: KeyColumn) -> KeyColumn:
+    return replace(column, type="pg_catalog.text", form="text", refused="", standard=True)
 
 
 @contextmanager

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from psycopg import pq
+
 from pipeline.config.settings import Config, describe
 from pipeline.errors import SourceUnfit
-from pipeline.postgres import connections, queries, session_settings
-from pipeline.postgres.connections import Connection
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import AsyncConnection, Connection
 from pipeline.postgres.queries import statement
 
 _SINCE = {"transaction_timeout": {17: 0}, "restrict_nonsystem_relation_kind": {15: 8, 16: 4, 17: 0}}
@@ -51,7 +53,24 @@ def connect(
     return connection
 
 
-def begin(connection: Connection, settings: Mapping[str, str], **local: str) -> None:
+async def connect_async(config: Config, *, name: str, settings: Mapping[str, str]) -> AsyncConnection:
+    """As `connect`, for asyncio. Raises psycopg's own errors, and SourceUnfit."""
+    dsn = config.source_reading
+    connection = await connections.connect_async(dsn, name=name, settings=settings, prepare_threshold=None)
+    if dsn == config.source:
+        return connection
+    identity = statement("postgres", "database_instance")
+    try:
+        async with await connections.connect_async(config.source, name=name) as source:
+            found = [await (await each.execute(identity)).fetchone() for each in (connection, source)]
+            _require_same(found[0], found[1], dsn)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def begin(connection: Connection, settings: Mapping[str, str], **local: str | None) -> None:
     """Begin a read-only transaction in one snapshot, with these settings for it alone; `local` takes precedence.
 
     The snapshot is taken by the first statement after it, so a lock may come first.
@@ -59,10 +78,29 @@ def begin(connection: Connection, settings: Mapping[str, str], **local: str) -> 
     connection.execute(beginning(connection.info.server_version, settings, **local).encode())
 
 
-def beginning(server_version: int, settings: Mapping[str, str], **local: str) -> str:
-    """The text of `begin`, for a connection of another kind. `server_version`: as libpq has it, 160004 for 16.4."""
+@contextmanager
+def transaction(connection: Connection, settings: Mapping[str, str], **local: str | None) -> Iterator[None]:
+    """Hold a transaction as `begin` begins it. It is rolled back, with all that a function has set in it."""
+    begin(connection, settings, **local)
+    try:
+        yield
+    finally:
+        roll_back(connection)
+
+
+def roll_back(connection: Connection) -> None:
+    """End the transaction, if there is one."""
+    if not connection.closed and connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        connection.execute("rollback")
+
+
+def beginning(server_version: int, settings: Mapping[str, str], **local: str | None) -> str:
+    """The text of `begin`, for a connection of another kind. `server_version`: as libpq has it, 160004 for 16.4.
+
+    A setting that is None in `local` stays as it is.
+    """
     values = {**settings, **_FENCE, **local}
-    known = {name: value for name, value in values.items() if _knows(server_version, name)}
+    known = {name: value for name, value in values.items() if value is not None and _knows(server_version, name)}
     begin = "begin transaction isolation level repeatable read, read only, not deferrable"
     return "; ".join([begin, *(f"set local {name} = '{value}'" for name, value in known.items())])
 
@@ -90,7 +128,11 @@ def _knows(server_version: int, name: str) -> bool:
 def _require_same_database(reading: Connection, source: Connection, dsn: str) -> None:
     """A standby or a restored copy has no stream of ours: rows that were read there would have no place in it."""
     identity = statement("postgres", "database_instance")
-    if queries.value(reading, identity) != queries.value(source, identity):
+    _require_same(reading.execute(identity).fetchone(), source.execute(identity).fetchone(), dsn)
+
+
+def _require_same(reading: object, source: object, dsn: str) -> None:
+    if reading != source:
         raise SourceUnfit(
             f"PIPELINE_SOURCE_READ_DSN ({describe(dsn)}) is not the database of PIPELINE_SOURCE_DSN: another database,"
             " or another server, such as a standby; name the same server and database with another user"

@@ -14,7 +14,9 @@ from pipeline.capture.source import publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
+from pipeline.postgres import key_comparison
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.key_comparison import KeyComparison
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> 
         captured_now.void_upto(pipeline, stored, oid),
         tuple((lsn, idx, tuple(names)) for lsn, idx, names in called if len(names) == len(version.key_columns)),
     )
+
+
+def comparison(source: Connection, table: Compared) -> KeyComparison:
+    """How the table's keys are compared at the source. Raises NotComparable if that may run code of an owner."""
+    return key_comparison.read(source, table.relations[0].oid, [column.name for column in table.key])
 
 
 def _last(pipeline: Connection, stored: Source, oid: int) -> TableVersion | None:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pipeline.capture.content import compared
 from pipeline.capture.content.comparison import Comparison
 from pipeline.capture.source.sources import Source
+from pipeline.postgres import reading_session
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.session_settings import SNAPSHOT
 
 KEYS = 1_000
 """In a batch."""
@@ -22,7 +24,8 @@ def keys(
     so. Raises NotComparable where the table has no key, is gone or was truncated meanwhile, psycopg.Error, and
     Unavailable where the log stands still.
     """
-    table = compared.read(source, pipeline, stored, table_oid)
+    with reading_session.transaction(source, SNAPSHOT):
+        table = compared.read(source, pipeline, stored, table_oid)
     for looked, _ in Comparison(source, pipeline, stored, table, stopping).run():
         found = [list(key) for key in looked.keys]
         for at in range(0, len(found), KEYS):

@@ -11,19 +11,17 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.content import row_text
+from pipeline.capture.content import compared, row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.content.log_state import Key, Sum
-from pipeline.capture.schema_history.versions import Column
+from pipeline.capture.snapshot import selection
 from pipeline.errors import NotComparable
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.postgres.session_settings import SNAPSHOT
 
 LOCK_TIMEOUT = "2s"
-_BEGIN = f"begin isolation level repeatable read read only; set local lock_timeout = '{LOCK_TIMEOUT}'"
-_SNAPSHOT = "select pg_catalog.pg_current_snapshot()::text"
-_LIST = sql.SQL(", ")
 Bounds = tuple[Key | None, Key | None]
 """Keys after the first one and up to the second one; None: no bound."""
 
@@ -32,31 +30,34 @@ class SourceRows:
     """Uses the connection, from one thread."""
 
     def __init__(self, source: Connection, table: Compared) -> None:
+        """Raises NotComparable if comparing its keys may run code of an owner."""
         self._source, self._table = source, table
+        with reading_session.transaction(source, SNAPSHOT):
+            self._key = compared.comparison(source, table)
         self._rows = sql.SQL("({}) as t").format(table.rows)
-        self._key = _LIST.join(sql.Identifier("t", column.name) for column in table.key)
         self._checksum = row_text.checksum(row_text.source_row(table.columns))
 
     def in_order(self, keys: Sequence[Key]) -> list[Key]:
         """These keys in the order of the source, which may sort texts by other rules. Raises NotComparable."""
         if not keys:
             return []
-        names = [sql.Identifier("k", f"key_{place}") for place in range(len(self._table.key))]
+        values = self._key.listed_values()
         query = sql.SQL("select {} from {} order by {}").format(
-            row_text.texts(names), _typed(keys, self._table.key), _LIST.join(names)
+            row_text.texts(values), self._key.listed(keys), self._key.order(values)
         )
         try:
-            found = self._source.execute(query)
+            with reading_session.transaction(self._source, SNAPSHOT), key_comparison.no_ambiguity():
+                found = self._source.execute(query).fetchall()
         except psycopg.DataError as error:
             raise NotComparable(
                 f"{connections.one_line(error)} (SQLSTATE {error.sqlstate}); the log has a key from before that type"
                 f" was altered: `pipeline backfill start {self._table.name}` reads its rows"
             ) from error
-        return [tuple(key) for (key,) in found.fetchall()]
+        return [tuple(key) for (key,) in found]
 
     def sum(self, bounds: Bounds) -> tuple[str, Sum]:
         """The rows in this range, with the snapshot."""
-        query = sql.SQL("select count(*), coalesce(sum({}), 0) from {}{}").format(
+        query = sql.SQL("select pg_catalog.count(*), coalesce(pg_catalog.sum({}), 0) from {}{}").format(
             self._checksum, self._rows, self._where(bounds)
         )
         with self._snapshot() as snapshot:
@@ -72,7 +73,7 @@ class SourceRows:
                 self._checksum,
                 self._rows,
                 self._where((after, upto)),
-                self._key,
+                self._key.order(),
                 sql.Literal(rows),
             )
             with self._snapshot() as snapshot:
@@ -84,13 +85,11 @@ class SourceRows:
 
     def by_key(self, keys: Sequence[Key]) -> tuple[str, dict[Key, list[str | None]]]:
         """The texts of the columns of those of these rows that are there, by key; with the snapshot."""
-        query = sql.SQL("select {}, {} from {} where ({}) in (select {} from {})").format(
+        query = sql.SQL("select {}, {} from {} where {}").format(
             row_text.source_texts(self._table.key),
             row_text.source_texts(self._table.columns),
             self._rows,
-            self._key,
-            _LIST.join(sql.Identifier(f"key_{place}") for place in range(len(self._table.key))),
-            _typed(keys, self._table.key),
+            self._key.is_one_of(keys),
         )
         with self._snapshot() as snapshot:
             found = {tuple(key): texts for key, texts in self._source.execute(query).fetchall()}
@@ -98,34 +97,34 @@ class SourceRows:
 
     @contextmanager
     def _snapshot(self) -> Iterator[str]:
-        """A transaction of its own, in the snapshot that it yields."""
-        self._source.execute(_BEGIN)
-        try:
-            yield str(queries.value(self._source, _SNAPSHOT))
-        finally:
-            if not self._source.closed:
-                self._source.execute("rollback")
+        """A transaction of its own, in the snapshot that it yields. Raises NotComparable if the table was altered."""
+        relations = self._table.relations
+        locked = sql.SQL("; ").join(
+            sql.SQL("lock table only {} in access share mode").format(selection.trusted(each.name))
+            for each in relations
+        )
+        values = {"oids": [each.oid for each in relations], "shapes": [each.shape for each in relations]}
+        with reading_session.transaction(self._source, SNAPSHOT, lock_timeout=LOCK_TIMEOUT):
+            if relations:
+                self._source.execute(locked)
+            found = self._source.execute(statement("capture.content", "begin_look"), values).fetchone()
+            snapshot, unaltered = found or ("", False)
+            if not unaltered:
+                raise NotComparable("it was altered while it was compared; run it again")
+            with key_comparison.no_ambiguity():
+                yield snapshot
 
     def _where(self, bounds: Bounds) -> sql.Composable:
         after, upto = bounds
-        found = [
-            sql.SQL("({}) {} ({})").format(self._key, sql.SQL(compared), self._values(bound))
-            for compared, bound in ((">", after), ("<=", upto))
-            if bound is not None
-        ]
+        found = [] if after is None else [self._key.bounded(">", after)]
+        found += [] if upto is None else [self._key.bounded("<=", upto)]
         return sql.SQL(" where {}").format(sql.SQL(" and ").join(found)) if found else sql.SQL("")
-
-    def _values(self, key: Key) -> sql.Composable:
-        return _LIST.join(
-            sql.SQL("{}::{}").format(sql.Literal(text), sql.SQL(column.cast))
-            for text, column in zip(key, self._table.key, strict=True)
-        )
 
 
 def running(source: Connection) -> list[int]:
     """The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
-    query = "select (x::text::bigint & 4294967295) from pg_snapshot_xip(pg_current_snapshot()) as x"
-    return [xid for (xid,) in source.execute(query).fetchall()]
+    with reading_session.transaction(source, SNAPSHOT):
+        return [xid for (xid,) in source.execute(statement("capture.content", "running_transactions")).fetchall()]
 
 
 def mark(source: Connection) -> int:
@@ -133,21 +132,9 @@ def mark(source: Connection) -> int:
 
     By a message of ours that becomes no event: without it, a stream where nobody writes would not come so far.
     """
-    if queries.value(source, "select pg_catalog.pg_is_in_recovery()"):
-        return int(queries.value(source, "select (pg_catalog.pg_last_wal_replay_lsn() - '0/0')::bigint"))
-    with source.transaction():
-        source.execute("set local synchronous_commit = local")
-        return int(queries.value(source, statement("capture.replication", "mark_position")))
-
-
-def _typed(keys: Sequence[Key], columns: Sequence[Column]) -> sql.Composable:
-    """These keys as a table of the columns `key_0`, …, in the types of the key."""
-    names = [sql.Identifier(f"key_{place}") for place in range(len(columns))]
-    lists = [sql.SQL("{}::text[]").format(sql.Literal([key[place] for key in keys])) for place in range(len(columns))]
-    typed = [
-        sql.SQL("{0}::{1} as {0}").format(name, sql.SQL(column.cast))
-        for name, column in zip(names, columns, strict=True)
-    ]
-    return sql.SQL("(select {} from unnest({}) as u ({})) as k").format(
-        _LIST.join(typed), _LIST.join(lists), _LIST.join(names)
-    )
+    with reading_session.transaction(source, SNAPSHOT, synchronous_commit="local"):
+        if queries.value(source, "select pg_catalog.pg_is_in_recovery()"):
+            return int(queries.value(source, statement("capture.content", "replayed_position")))
+        marked = int(queries.value(source, statement("capture.replication", "mark_position")))
+        source.execute("commit")
+        return marked

@@ -12,6 +12,7 @@ from psycopg.rows import class_row
 from pipeline.capture.sessions import table_names
 from pipeline.capture.snapshot.selection import trusted
 from pipeline.capture.source.published_relations import PublishedRelation
+from pipeline.config.settings import Config
 from pipeline.errors import TableRefused
 from pipeline.postgres import connections
 from pipeline.postgres.connections import AsyncConnection
@@ -67,10 +68,12 @@ class _Relation:
     moved: bool
 
 
-async def look_up(connection: AsyncConnection, dsn: str, page: Page, publications: Sequence[str]) -> PageQuery:
+async def look_up(connection: AsyncConnection, config: Config, page: Page, publications: Sequence[str]) -> PageQuery:
     """The query for a page, in a transaction that has the snapshot; tables that it reads are locked until its end.
 
-    Raises TableRefused where the table or column is not there, or nothing of it is published.
+    It plans nothing, because planning a query of a user's table may run functions of its owner, and one of these could
+    change what a later look finds. Raises TableRefused if the table or column is not there, or nothing of it is
+    published.
     """
     refused = TableRefused(f"table {page.table[:100]!r} is not there, or is not published")
     table = await _one(connection, _Table, "page_table", {"names": table_names.tables(page.table)})
@@ -85,9 +88,7 @@ async def look_up(connection: AsyncConnection, dsn: str, page: Page, publication
     columns = _readable(await _all(connection, Column, "page_columns", {"oid": table.oid}), published)
     order = _order(page, columns)
     relations = [
-        (name, each.condition)
-        for each in published
-        if (name := await _locked(connection, dsn, each, columns)) is not None
+        (name, each.condition) for each in published if (name := await _locked(connection, config, each)) is not None
     ]
     return PageQuery(_query(page, relations, columns, order) if relations else None, columns)
 
@@ -121,20 +122,19 @@ def _order(page: Page, columns: list[Column]) -> Column | None:
     return next(column for column in columns if column.name == name)
 
 
-async def _locked(
-    connection: AsyncConnection, dsn: str, relation: PublishedRelation, columns: Sequence[Column]
-) -> str | None:
+async def _locked(connection: AsyncConnection, config: Config, relation: PublishedRelation) -> str | None:
     """The relation's name once it can be neither dropped nor written anew; None where it was dropped."""
     values = {"oid": relation.oid}
     found = await _one(connection, _Relation, "page_relation", values)
     if found is None or not found.is_there:
         return None
-    names = [column.name for column in columns]
-    await connection.execute(sql.SQL("{} limit 0").format(_rows(found.name, None, names)))
+    await connection.execute(sql.SQL("lock table only {} in access share mode").format(trusted(found.name)))
     found = await _one(connection, _Relation, "page_relation", values)
     if found is None or not found.is_there:
         return None
-    if found.moved and await _value(connection, "relation_form", values) != await _form_now(dsn, relation.oid):
+    if found.moved and await _value(connection, "relation_form", values) != await _form_now(
+        config.source, relation.oid
+    ):
         raise TableRefused(f"{found.name} was altered since the snapshot was taken, and it has none of its rows now")
     return found.name
 

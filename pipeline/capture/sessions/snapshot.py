@@ -23,7 +23,7 @@ from pipeline.capture.sessions.store import Session
 from pipeline.capture.snapshot import copy_text
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, Refused, SessionGone
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, reading_session, session_settings
 from pipeline.postgres.connections import AsyncConnection, Connection
 from pipeline.wal import wal2json
 from pipeline.wal.encoding import as_is
@@ -129,7 +129,7 @@ async def rows(config: Config, exported: Exported, wanted: Page) -> AsyncGenerat
     """
     turns = _turns()
     await turns.acquire()
-    reading = _Reading(config.source, exported, turns)
+    reading = _Reading(config, exported, turns)
     try:
         async with aclosing(reading.pieces(wanted)) as pieces:
             async for piece in pieces:
@@ -155,16 +155,16 @@ def _turns() -> asyncio.Semaphore:
 class _Reading:
     """One page that is being read."""
 
-    def __init__(self, dsn: str, exported: Exported, turn: asyncio.Semaphore) -> None:
+    def __init__(self, config: Config, exported: Exported, turn: asyncio.Semaphore) -> None:
         """`turn`: was acquired, and is released at the end."""
-        self._dsn, self._exported, self._turn = dsn, exported, turn
+        self._config, self._exported, self._turn = config, exported, turn
         self._connection: AsyncConnection | None = None
         self._ended = False
 
     async def pieces(self, page: Page) -> AsyncGenerator[bytes, None]:
         """Raises psycopg's errors, which `explained` explains."""
         connection = await self._begin()
-        found = await page_query.look_up(connection, self._dsn, page, self._exported.publications)
+        found = await page_query.look_up(connection, self._config, page, self._exported.publications)
         if found.query is None:
             yield b"[]"
             return
@@ -188,10 +188,10 @@ class _Reading:
         gone = SessionGone(f'the snapshot of session "{slot}" has ended')
         if not self._exported.alive:
             raise gone
-        info = connections.conninfo(self._dsn, application_name=page_name(slot))
-        self._connection = connection = await psycopg.AsyncConnection.connect(info, autocommit=True)
-        await connection.execute(session_settings.statement(SETTINGS).encode())
-        await connection.execute("begin isolation level repeatable read read only")
+        name = page_name(slot)
+        self._connection = connection = await reading_session.connect_async(self._config, name=name, settings=SETTINGS)
+        version = connection.info.server_version
+        await connection.execute(reading_session.beginning(version, SETTINGS, search_path=None).encode())
         try:
             await connection.execute(sql.SQL("set transaction snapshot {}").format(snapshot))
         except (psycopg.DataError, psycopg.errors.UndefinedObject) as error:
@@ -204,7 +204,7 @@ class _Reading:
             return SessionGone(f"no part of a page was taken for {HOLD_SECONDS:g} s, and its reading has ended")
         if (error.sqlstate or "").startswith(_WRITTEN_BY_USERS):
             return Refused(f"the source refused to read a page (SQLSTATE {error.sqlstate})")
-        return connections.unavailable(self._dsn, "source", error)
+        return connections.unavailable(self._config.source_reading, "source", error)
 
     def end(self) -> None:
         """End the query and the connection, without waiting: who is cancelled cannot wait."""

@@ -88,6 +88,6 @@ def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Sourc
     row = pipeline.execute(statement("capture.snapshot", "updates_captured"), values).fetchone()
     if not stored.publications or row is None or row[0]:
         return False
-    found = publishable_tables.read(source, next(iter(stored.publications)))
+    found = publishable_tables.read(source, next(iter(stored.publications)), by_publisher=True)
     leaves = [each for each in found if not each.partitioned and each.line[-1] == table]
     return all(each.keyed for each in leaves) and any(each.oid == relation and each.owned for each in leaves)

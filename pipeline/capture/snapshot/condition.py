@@ -52,7 +52,7 @@ class Condition:
     def sql(self) -> sql.Composable:
         """What stands behind `where`, in parentheses; without a `%`, so that it is right with parameters and without.
 
-        Only for a session in which `require_harmless` has passed, or one with the same empty search_path.
+        Only for the transaction in which `require_harmless` has passed.
         """
         return sql.SQL(f"({self._sql})")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.capture.snapshot.condition import Condition
+from psycopg import sql
+
+from pipeline.capture.snapshot.condition import Condition, parse
 from pipeline.capture.snapshot.condition_lexer import shown
 from pipeline.errors import ConditionRefused
 from pipeline.postgres import queries
@@ -28,12 +30,24 @@ class _Column:
     type: str
 
 
+def trusted(source: Connection, condition: str, table: int) -> sql.Composable:
+    """What stands behind `where` for a condition that a user wrote, once it is found harmless in this transaction.
+
+    `table`: its oid. Raises ConditionRefused.
+    """
+    query = queries.statement("capture.snapshot", "columns_of_table")
+    columns = [name for (name,) in source.execute(query, {"oid": table}).fetchall()]
+    parsed = parse(condition, columns)
+    require_harmless(source, parsed, table)
+    return parsed.sql()
+
+
 def require_harmless(source: Connection, condition: Condition, table: int) -> None:
     """That reading rows of the table, by its oid, with this condition runs nothing but functions of Postgres itself
     that change nothing, wait for nothing and look at nothing but the row.
 
-    To be called in each session that reads with the condition: catalogs may have changed since the last time. The
-    session must have search_path = '', else operators of users could be meant (ValueError). Raises ConditionRefused.
+    To be called in each transaction that reads with the condition: catalogs may have changed since the last time. It
+    must have search_path = '', else operators of users could be meant (ValueError). Raises ConditionRefused.
     """
     if queries.value(source, "select pg_catalog.current_schemas(false) <> '{}'"):
         raise ValueError("a condition is for sessions whose search_path is empty")

@@ -6,7 +6,7 @@ rows, marker; then the rows are made durable here; then the transaction, and its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Any
@@ -15,16 +15,18 @@ import psycopg
 from psycopg import sql
 
 from pipeline.capture.replication.range_marker import RANGE_MARKER
-from pipeline.capture.snapshot import captured_now, copy_text, selection
+from pipeline.capture.snapshot import captured_now, condition_check, copy_text, selection
 from pipeline.capture.snapshot.comparing import NOTHING
 from pipeline.capture.snapshot.departures import Departures
 from pipeline.capture.snapshot.samples import Samples
 from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
-from pipeline.postgres import connections
+from pipeline.postgres import connections, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.key_comparison import KeyComparison
 from pipeline.postgres.queries import statement
+from pipeline.postgres.session_settings import SNAPSHOT
 from pipeline.staging import rows
 from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Read, Taken
@@ -35,10 +37,6 @@ CONDITION_SECONDS = 60
 """How long rows of a range with a condition are read: what a user wrote may take any time for each row."""
 STAGE_BYTES = 1_000_000
 """Rows are handed to the pipeline database in parts of about so many bytes."""
-_BEGIN = (
-    "begin isolation level repeatable read read only; set local synchronous_commit = local;"
-    f" set local lock_timeout = '{LOCK_TIMEOUT}'"
-)
 _FAILED = (psycopg.pq.TransactionStatus.INERROR, psycopg.pq.TransactionStatus.UNKNOWN)
 """A statement has failed there, or the connection is gone."""
 _TIMEOUTS = (
@@ -74,26 +72,28 @@ class RangeReader:
         """`pipeline`: for looks at the log and at what is stored of the source."""
         self._source, self._pipeline = source, pipeline
         self._stored = stored
-        self._source.execute("set search_path = ''")
         self._samples = Samples(source, pipeline, stored)
         self._shapes = Shapes(source, pipeline, stored)
         self._departures = Departures(pipeline, stored)
 
-    def read(
-        self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: sql.Composable | None = None
-    ) -> None:
+    def read(self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: str | None = None) -> None:
         """Read the range and stage its rows, unless it was taken away. `since`: seqs before the backfill began.
 
-        Raises Held, Changed, TooSlow or Unreadable; then nothing is staged, and no marker has committed.
+        `condition`: what a user wrote. It is checked in the transaction that reads, because a table's owner may alter
+        columns, or add a cast, at any time. Raises Held, Changed, TooSlow, Unreadable, NotComparable or
+        ConditionRefused; then nothing is staged, and no marker has committed.
         """
-        self._samples.take()
-        name = self._shapes.name(taken.relation_oid)
-        with self._transaction(taken, condition):
+        with reading_session.transaction(self._source, SNAPSHOT):
+            self._samples.take()
+            name = self._shapes.name(taken.relation_oid)
+            limit = None if condition is None else self._limit()
+        with self._transaction(taken, limit):
             departed = None
             if taken.differences is None:
                 facts, shape = self._read_rows(taken, name, staging, condition)
             else:
-                facts, shape, departed = self._read_keys(taken, staging)
+                with key_comparison.no_ambiguity():
+                    facts, shape, departed = self._read_keys(taken, staging)
             marked = self._source.execute(
                 "select pg_catalog.pg_logical_emit_message(true, %s, %s), pg_catalog.pg_current_xact_id()::text",
                 (RANGE_MARKER, str(taken.token)),
@@ -104,9 +104,7 @@ class RangeReader:
             read = Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1], departed)
             self._source.execute("commit" if staging.store(read) else "rollback")
 
-    def _read_rows(
-        self, taken: Taken, name: str, staging: RangeWriter, condition: sql.Composable | None
-    ) -> tuple[Facts, Shape]:
+    def _read_rows(self, taken: Taken, name: str, staging: RangeWriter, condition: str | None) -> tuple[Facts, Shape]:
         """Rows of one relation, as they are."""
         self._lock(name)
         facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
@@ -118,7 +116,14 @@ class RangeReader:
             self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
         ):
             raise Held("it has got a key: waits until its updates are captured")
-        self._copy(taken, name, shape, condition, staging)
+        chosen = [shape.published]
+        if taken.keys is not None:  # what the log lacks of them is read again
+            key = key_comparison.read(self._source, taken.relation_oid, shape.version.key_columns, by_text=True)
+            chosen.append(key.is_one_of(taken.keys))
+        if condition is not None:
+            chosen.append(condition_check.trusted(self._source, condition, taken.table_oid))
+        query = selection.of_range(taken, name, shape.version, chosen)
+        self._copy(query, shape, staging)
         return facts, shape
 
     def _read_keys(self, taken: Taken, staging: RangeWriter) -> tuple[Facts, Shape, dict[str, Any]]:
@@ -133,12 +138,14 @@ class RangeReader:
             shape = self._shapes.shape(oid, facts)
             if not shape.by_key or any(len(key) != len(shape.version.key_columns) for key in taken.keys or ()):
                 raise Unreadable(f"{name} has another key than when it was compared; start it again")
-            self._copy(taken, name, shape, None, staging, found)
-            read.append((facts, shape))
+            comparison = key_comparison.read(self._source, oid, shape.version.key_columns)
+            chosen = comparison.is_one_of(taken.keys or ())
+            self._copy(selection.of_range(taken, name, shape.version, [chosen, shape.published]), shape, staging, found)
+            read.append((facts, shape, comparison))
         if self._shapes.leaves(taken.table_oid) != leaves:
             raise Changed("its partitions are others now")
-        facts, shape = read[0]
-        found |= self._stage_missing(taken, shape, staging, found)
+        facts, shape, comparison = read[0]
+        found |= self._stage_missing(taken.keys or (), comparison, shape, staging, found)
         return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
 
     def _look_before(self, taken: Taken) -> list[tuple[int, str]]:
@@ -153,16 +160,23 @@ class RangeReader:
         version = self._shapes.shape(oid, self._shapes.facts(oid, taken.table_oid, name)).version
         self._source.execute("rollback")
         self._departures.look(taken.table_oid, version)
-        self._source.execute(_BEGIN)
+        self._begin()
         return leaves
 
-    def _stage_missing(self, taken: Taken, shape: Shape, staging: RangeWriter, found: Collection[str]) -> set[str]:
+    def _stage_missing(
+        self,
+        keys: Sequence[Sequence[str]],
+        comparison: KeyComparison,
+        shape: Shape,
+        staging: RangeWriter,
+        found: Collection[str],
+    ) -> set[str]:
         """Deletes of the keys that have no row; returns them as the log has keys."""
-        if not taken.keys:
+        if not keys:
             return set()
         version, names = shape.version, [column.name for column in shape.version.columns]
         places = [names.index(column) for column in version.key_columns]
-        query = sql.SQL("copy ({}) to stdout").format(selection.as_printed(version, taken.keys))
+        query = sql.SQL("copy ({}) to stdout").format(selection.as_printed(comparison, keys))
         staged: dict[str, bytes] = {}
         with closing(copy_text.lines(self._source, query)) as arriving:
             for line in chain.from_iterable(arriving):
@@ -181,13 +195,21 @@ class RangeReader:
     def _lock(self, name: str) -> None:
         self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
 
+    def _begin(self, timeout: int | None = None) -> None:
+        """`timeout`: of a statement, in milliseconds; None: that of the role."""
+        limit = None if timeout is None else str(timeout)
+        local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT, "statement_timeout": limit}
+        reading_session.begin(self._source, SNAPSHOT, **local)
+
     @contextmanager
-    def _transaction(self, taken: Taken, condition: sql.Composable | None) -> Iterator[None]:
-        """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors."""
-        remedy = _RAISE
+    def _transaction(self, taken: Taken, limit: int | None) -> Iterator[None]:
+        """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors.
+
+        `limit`: how long a statement may take, in milliseconds, unless the role has less.
+        """
+        remedy = _RAISE if limit is None else f"its condition has {CONDITION_SECONDS} s; start it with another"
         try:
-            self._source.execute(_BEGIN)
-            remedy = _RAISE if condition is None else self._limit()
+            self._begin(limit)
             yield
         except psycopg.Error as error:
             if connections.is_ours(error):
@@ -196,14 +218,15 @@ class RangeReader:
                 raise connections.unavailable(self._pipeline.info.dsn, "pipeline database", error) from error
             raise self._explained(taken, error, remedy) from error
         finally:
-            self._roll_back()
+            reading_session.roll_back(self._source)
 
     def _explained(self, taken: Taken, error: psycopg.Error, remedy: str) -> Exception:
         """What an error of the source says about the range; the error itself where it says nothing."""
         line = connections.one_line(error)
         if isinstance(error, psycopg.errors.LockNotAvailable):
-            self._roll_back()
-            return Held(self._who_holds(taken))
+            reading_session.roll_back(self._source)
+            with reading_session.transaction(self._source, SNAPSHOT):
+                return Held(self._who_holds(taken))
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
             return Changed("the table was renamed or dropped")
         if isinstance(error, _TIMEOUTS):
@@ -216,29 +239,15 @@ class RangeReader:
         remedy = _OLD_KEY if isinstance(error, psycopg.DataError) and taken.keys else ""
         return Unreadable(f"{line} (SQLSTATE {error.sqlstate}){remedy}")
 
-    def _limit(self) -> str:
-        """Give a condition its time, unless the role has less; returns the remedy for a range that takes longer."""
-        values = {"most": round(1000 * CONDITION_SECONDS)}
-        limited = self._source.execute(statement("capture.snapshot", "limit_condition"), values).rowcount
-        return f"its condition has {CONDITION_SECONDS} s; start it with another" if limited else _RAISE
+    def _limit(self) -> int | None:
+        """How many milliseconds a range with a condition has; None if the role's own timeout is shorter."""
+        most = round(1000 * CONDITION_SECONDS)
+        role: int = queries.value(self._source, statement("capture.snapshot", "statement_timeout"))
+        return most if not role or role > most else None
 
-    def _roll_back(self) -> None:
-        if not self._source.closed and self._source.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            self._source.execute("rollback")
-
-    def _copy(
-        self,
-        taken: Taken,
-        name: str,
-        shape: Shape,
-        condition: sql.Composable | None,
-        staging: RangeWriter,
-        found: set[str] | None = None,
-    ) -> None:
-        """`found`: is given the keys of the rows."""
-        query = sql.SQL("copy ({}) to stdout").format(
-            selection.of_range(taken, name, shape.version, [shape.published, condition])
-        )
+    def _copy(self, rows_of: sql.Composable, shape: Shape, staging: RangeWriter, found: set[str] | None = None) -> None:
+        """Stage the rows of this query. `found`: is given their keys."""
+        query = sql.SQL("copy ({}) to stdout").format(rows_of)
         encode, staged, size = shape.relation.encode_texts, list[bytes](), 0
         width = len(shape.version.columns)
         with closing(copy_text.lines(self._source, query)) as arriving:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from psycopg import sql
 
 from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.postgres.key_comparison import KeyComparison
 from pipeline.staging.ranges import Taken
 
 
@@ -17,47 +18,18 @@ def of_range(
     columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in version.columns)
     within: list[sql.Composable] = []
     source = sql.SQL("only {} as t").format(trusted(name))
-    if taken.keys is not None:
-        within.append(_has_key(version, taken.keys))
-    else:
-        if taken.from_block:
-            within.append(sql.SQL("t.ctid >= {}::pg_catalog.tid").format(f"({taken.from_block},0)"))
-        if taken.until_block is not None:
-            within.append(sql.SQL("t.ctid < {}::pg_catalog.tid").format(f"({taken.until_block},0)"))
+    if taken.from_block:
+        within.append(sql.SQL("t.ctid operator(pg_catalog.>=) {}::pg_catalog.tid").format(f"({taken.from_block},0)"))
+    if taken.until_block is not None:
+        within.append(sql.SQL("t.ctid operator(pg_catalog.<) {}::pg_catalog.tid").format(f"({taken.until_block},0)"))
     within += [sql.SQL("({})").format(condition) for condition in conditions if condition is not None]
     where = sql.SQL(" where ") + sql.SQL(" and ").join(within) if within else sql.SQL("")
     return sql.SQL("select {} from {}{}").format(columns, source, where)
 
 
-def as_printed(version: TableVersion, keys: Sequence[Sequence[str]]) -> sql.Composable:
-    """The keys once more, as the source prints them: the log may have them in another form, as numbers of JSON."""
-    values, listed = _keys(version, keys)
-    return sql.SQL("select {} from {}").format(values, listed)
-
-
-def _has_key(version: TableVersion, keys: Sequence[Sequence[str]]) -> sql.Composable:
-    """Whether a row has one of these keys."""
-    values, listed = _keys(version, keys)
-    return sql.SQL("({}) in (select {} from {})").format(
-        sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(column)) for column in version.key_columns),
-        values,
-        listed,
-    )
-
-
-def _keys(version: TableVersion, keys: Sequence[Sequence[str]]) -> tuple[sql.Composable, sql.Composable]:
-    """Their values, typed, and what to select these from."""
-    types = {column.name: column.cast for column in version.columns}
-    lists = [sql.Literal([key[place] for key in keys]) for place in range(len(version.key_columns))]
-    names = [sql.Identifier(f"key_{place}") for place in range(len(lists))]
-    values = sql.SQL(", ").join(
-        sql.SQL("k.{}::{}").format(key, trusted(types[column]))
-        for column, key in zip(version.key_columns, names, strict=True)
-    )
-    listed = sql.SQL("unnest({}) as k({})").format(
-        sql.SQL(", ").join(sql.SQL("{}::text[]").format(each) for each in lists), sql.SQL(", ").join(names)
-    )
-    return values, listed
+def as_printed(key: KeyComparison, keys: Sequence[Sequence[str]]) -> sql.Composable:
+    """The keys as the source prints them: the log may have them in another form, as numbers of JSON."""
+    return sql.SQL("select {} from {}").format(sql.SQL(", ").join(key.listed_values()), key.listed(keys))
 
 
 def trusted(text: str) -> sql.SQL:

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.capture.content.log_state import Truncated
-from pipeline.capture.snapshot import backfills, comparing, condition, condition_check, pace, plan
+from pipeline.capture.snapshot import backfills, comparing, pace, plan
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.reader import Held, RangeReader, TooSlow
 from pipeline.capture.snapshot.shapes import Changed, Unreadable
@@ -23,9 +22,8 @@ from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, reading_session, session_settings
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings
 from pipeline.staging import ranges
@@ -67,7 +65,7 @@ def main() -> int:
 def _run(config: Config, stop: Stop) -> None:
     name = "pipeline snapshot worker"
     with (
-        connections.connect(config.source, "source", name=name, settings=session_settings.SNAPSHOT) as source,
+        reading_session.connect(config, name=name, settings=session_settings.SNAPSHOT) as source,
         connections.connect(config.database, "pipeline database", name=name) as pipeline,
         connections.connect(config.database, "pipeline database", name=f"{name} staging") as staging,
     ):
@@ -80,16 +78,15 @@ def _run(config: Config, stop: Stop) -> None:
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise
-            raise connections.unavailable_one(source, config.source, config.database, error) from error
+            raise connections.unavailable_one(source, config.source_reading, config.database, error) from error
 
 
 @dataclass
 class Worker:
     """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database.
 
-    `conditions`: of backfills, by id, those that were found harmless in this session at the source. `density`: of
-    relations, by oid, how many rows a block had when one was last read. `held`: of backfills that had to wait, by id,
-    until when the ranges of others are taken.
+    `density`: of relations, by oid, how many rows a block had when one was last read. `held`: of backfills that had to
+    wait, by id, until when the ranges of others are taken.
     """
 
     config: Config
@@ -98,7 +95,6 @@ class Worker:
     staging: Connection
     source_id: UUID
     reader: RangeReader
-    conditions: dict[int, sql.Composable] = field(default_factory=dict)
     density: dict[int, float] = field(default_factory=dict)
     held: dict[int, float] = field(default_factory=dict)
 
@@ -107,7 +103,9 @@ class Worker:
         rate = pace.Rate(self.config.snapshot_max_rows, self.config.snapshot_workers)
         stream, read_at = pace.Stream(self.take, self.source_id), 0.0
         while not stop:
-            if pace.stream_lags(self.source, self.take, self.source_id):
+            with reading_session.transaction(self.source, session_settings.SNAPSHOT):
+                lags = pace.stream_lags(self.source, self.take, self.source_id)
+            if lags:
                 stop.wait(pace.YIELD_SECONDS)
             started = time.monotonic()
             if lively := stream.is_lively():
@@ -178,9 +176,8 @@ class Worker:
         self.held[backfill.id] = time.monotonic() + seconds
 
     def _stage(self, taken: Taken, backfill: Backfill) -> int:
-        chosen = self._condition(backfill)
         with RangeWriter(self.staging, self.source_id, taken) as staging:
-            self.reader.read(taken, staging, backfill.since_seqs or {}, chosen)
+            self.reader.read(taken, staging, backfill.since_seqs or {}, backfill.condition)
             under_way = backfill.compares and ranges.compares(self.take, backfill.id)
             if (reason := comparing.REASON if under_way else None) != backfill.reason:
                 backfills.wait(self.take, backfill.id, reason)
@@ -201,20 +198,6 @@ class Worker:
         except psycopg.DataError as error:  # for good, it may be: then the ranges of other tables come first
             raise Changed(connections.one_line(error)) from error
         return 0
-
-    def _condition(self, backfill: Backfill) -> sql.Composable | None:
-        """What stands behind `where`, once this session has found it harmless; raises ConditionRefused."""
-        if backfill.condition is None:
-            return None
-        if backfill.id not in self.conditions:
-            query = statement("capture.snapshot", "columns_of_table")
-            columns = [name for (name,) in self.source.execute(query, {"oid": backfill.table_oid}).fetchall()]
-            if not columns:
-                raise Changed("the table was dropped")
-            parsed = condition.parse(backfill.condition, columns)
-            condition_check.require_harmless(self.source, parsed, backfill.table_oid)
-            self.conditions[backfill.id] = parsed.sql()
-        return self.conditions[backfill.id]
 
     def _split(self, taken: Taken, backfill: Backfill, slow: TooSlow) -> None:
         """Read it in two halves, or give up where it cannot be any shorter."""

@@ -75,9 +75,13 @@ class Table:
         return str(self.table_name)
 
 
-def read(source: Connection, publication: str) -> list[Table]:
-    """All of them, for a publication that exists or that we will create."""
-    return queries.rows(source, Table, statement("capture.source", "publishable_tables"), {"publication": publication})
+def read(source: Connection, publication: str, *, by_publisher: bool = False) -> list[Table]:
+    """All of them, for a publication that exists or that we will create.
+
+    `by_publisher`: they are `owned` if the publication's owner owns them, whichever role asks.
+    """
+    values = {"publication": publication, "by_publisher": by_publisher}
+    return queries.rows(source, Table, statement("capture.source", "publishable_tables"), values)
 
 
 def unpublishable(source: Connection) -> list[tuple[str, str]]:

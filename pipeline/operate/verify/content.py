@@ -28,8 +28,9 @@ from pipeline.log import tables
 from pipeline.log.retention import policy
 from pipeline.operate import start_backfill
 from pipeline.operate.verify import verifications
-from pipeline.postgres import connections, migrations, role_locks, session_settings
+from pipeline.postgres import connections, migrations, reading_session, role_locks
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.session_settings import SNAPSHOT
 from pipeline.wal import lsn
 
 SHOWN = 100
@@ -122,17 +123,18 @@ def run(
     started, name = datetime.now(UTC), "pipeline verify"
     with (
         connections.connect(config.database, "pipeline database", name=name) as pipeline,
-        connections.connect(config.source, "source", name=name, settings=session_settings.SNAPSHOT) as source,
+        reading_session.connect(config, name=name, settings=SNAPSHOT) as source,
     ):
         migrations.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         if stored is None:
             raise PipelineError("no source has been replicated from yet; start `pipeline serve` first")
         _require_server(pipeline)
-        still_published.require_published(source, pipeline, stored)
-        source.execute("set search_path = ''")
-        captured = captured_now.read(config, source, pipeline, stored)
-        chosen = [start_backfill.captured_table(source, each, captured) for each in names] or list(captured.values())
+        with reading_session.transaction(source, SNAPSHOT):
+            still_published.require_published(source, pipeline, stored)
+            captured = captured_now.read(config, source, pipeline, stored)
+            named = [start_backfill.captured_table(source, each, captured) for each in names]
+        chosen = named or list(captured.values())
         run_of = _Run(source, pipeline, stored, share, on_look, stopping)
         found = [run_of.compare(table) for table in sorted(set(chosen), key=lambda table: (table.schema, table.name))]
         content = Content(started, share, bool(names), found)
@@ -175,7 +177,8 @@ class _Run:
         """One table, or why it is refused."""
         name, began = f"{table.schema}.{table.name}", monotonic()
         try:
-            self._require_known(table, name)
+            with reading_session.transaction(self._source, SNAPSHOT):
+                self._require_known(table, name)
             found = self._try(table, name)
         except NotComparable as error:
             return Compared(name, "refused", str(error))
@@ -196,7 +199,8 @@ class _Run:
         raise AssertionError
 
     def _compare(self, table: Captured, name: str) -> Compared:
-        shape = compared.read(self._source, self._pipeline, self._stored, table.oid)
+        with reading_session.transaction(self._source, SNAPSHOT):
+            shape = compared.read(self._source, self._pipeline, self._stored, table.oid)
         found, parts = Compared(name, "equal"), 0
         named: set[Key] = set()
         comparison = Comparison(self._source, self._pipeline, self._stored, shape, self._stopping)
@@ -212,7 +216,8 @@ class _Run:
                 found.unknown += each.unknown
                 found.differences += fresh[: SHOWN - len(found.differences)]
         if named:
-            self._require_unaltered(table, name, shape)
+            with reading_session.transaction(self._source, SNAPSHOT):
+                self._require_unaltered(table, name, shape)
         found.differing = len(named)
         found.state = "differs" if found.differing else "equal"
         return found

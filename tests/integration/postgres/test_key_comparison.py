@@ -114,6 +114,15 @@ def test_no_code_of_an_owner_runs_to_compare_a_key(session: Connection, kind: st
     compared(session, kind, "int", keys=[(value, number) for value in values for number in ("8", "9")])
 
 
+@pytest.mark.parametrize(("kind", "value"), [("app.pair", "(1,2)"), ("app.span", "[1,2)"), ("app.pairs", "(1,2)")])
+def test_a_key_of_any_type_is_found_by_its_text(session: Connection, kind: str, value: str):
+    relation, names = made(session, "int", kind)
+    session.execute("insert into app.t values (1, %s), (2, %s)", (value, value))
+    comparison = key_comparison.read(session, relation, names, by_text=True)
+    query = _text("select t.k0 from app.t t where {}").format(comparison.is_one_of([("2", value), ("3", value)]))
+    assert session.execute(query).fetchall() == [(2,)]
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_key_whose_comparing_may_run_code_of_an_owner_is_refused(session: Connection, kind: str):
     relation, names = made(session, "int", kind)

@@ -16,7 +16,6 @@ ALLOWED = {
     "pipeline/postgres/embedded.py",  # its own server, which nobody has altered yet
     "pipeline/postgres/pool.py",  # sets what `API` has
     "pipeline/capture/replication/walsender.py",  # who calls it sets what `WALSENDER` has
-    "pipeline/capture/sessions/snapshot.py",  # sets what its own `SETTINGS` has
     "spark/pyspark_sequin_events/catalog.py",
 }
 

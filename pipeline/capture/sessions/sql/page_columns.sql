@@ -9,7 +9,7 @@ with recursive types as (
     from types join pg_catalog.pg_type t on t.oid = types.base
     where t.typtype = 'd'
 )
-select a.attname::text as name, a.atttypid::bigint as type, types.base in (114, 3802) as json,
+select a.attname::pg_catalog.text as name, a.atttypid::pg_catalog.int8 as type, types.base in (114, 3802) as json,
     a.attgenerated <> '' as generated,
     exists (select from pg_catalog.pg_index i
         where i.indrelid = a.attrelid and i.indnkeyatts = 1 and i.indkey[0] = a.attnum and i.indisunique

@@ -1,6 +1,6 @@
 -- What of a relation cannot be changed without writing its rows anew, in one text.
-select concat_ws(' ', c.relpersistence, c.relam, (
-    select string_agg(concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attgenerated,
+select pg_catalog.concat_ws(' ', c.relpersistence, c.relam, (
+    select pg_catalog.string_agg(pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attgenerated,
         pg_catalog.pg_get_expr(d.adbin, d.adrelid)), ' ' order by a.attnum)
     from pg_catalog.pg_attribute a
     left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum and a.attgenerated <> ''

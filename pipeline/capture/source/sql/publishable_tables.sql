@@ -57,9 +57,15 @@ select c.oid::bigint as oid, c.nspname::text as schema, c.relname::text as name,
             when 'f' then i.indisprimary
         end
         order by in_root.attnum) as key_columns,
-    pg_catalog.pg_has_role(c.relowner, 'USAGE') and pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') as owned,
+    coalesce(pg_catalog.pg_has_role(publisher.oid, c.relowner, 'USAGE')
+        and pg_catalog.has_schema_privilege(publisher.oid, c.relnamespace, 'USAGE'), false) as owned,
     c.line::bigint[] as line, above.names, above.schemas
 from class c
+cross join (
+    select case when %(by_publisher)s
+        then (select p.pubowner from pg_catalog.pg_publication p where p.pubname = %(publication)s)
+        else (select r.oid from pg_catalog.pg_roles r where r.rolname = current_user) end as oid
+) publisher
 join tree t on t.oid = c.oid
 left join class parent on parent.oid = c.line[2]
 cross join lateral (

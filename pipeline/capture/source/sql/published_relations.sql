@@ -1,18 +1,20 @@
 -- The relations that hold the rows of a table, as far as their inserts are published: with the columns and rows that
 -- are, of several publications all of both. From the catalogs alone: Postgres' own view opens every table that a
 -- publication has, and so waits for whoever locks any of them.
-select c.oid::bigint as oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname) as name, published.columns,
+select c.oid::pg_catalog.int8 as oid, pg_catalog.format('%%I.%%I', n.nspname, c.relname) as name, published.columns,
     published.condition,
-    md5(concat_ws(' ', c.relname, n.nspname, c.relreplident, (
-        select string_agg(a.xmin || ',' || a.ctid, ' ' order by a.attnum)
+    pg_catalog.md5(pg_catalog.concat_ws(' ', c.relname, n.nspname, c.relreplident, (
+        select pg_catalog.string_agg(pg_catalog.concat(a.xmin, ',', a.ctid), ' ' order by a.attnum)
         from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0
     ))) as shape
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 cross join lateral (
-    select coalesce(array_agg(distinct a.attname::text) filter (where a.attname is not null), '{}') as columns,
-        case when bool_or(r.prqual is null) then null
-            else string_agg(distinct '(' || pg_catalog.pg_get_expr(r.prqual, r.prrelid) || ')', ' or ') end as condition
+    select coalesce(
+            pg_catalog.array_agg(distinct a.attname::pg_catalog.text) filter (where a.attname is not null), '{}') as columns,
+        case when pg_catalog.bool_or(r.prqual is null) then null
+            else pg_catalog.string_agg(
+                distinct pg_catalog.concat('(', pg_catalog.pg_get_expr(r.prqual, r.prrelid), ')'), ' or ') end as condition
     from pg_catalog.pg_publication p
     -- Of the table and those that it is a partition of, the topmost that the publication has.
     cross join lateral (
@@ -30,11 +32,11 @@ cross join lateral (
         and not exists (select from pg_catalog.pg_publication_namespace s
             where s.pnpubid = p.oid and s.pnnspid = sent.relnamespace)
     left join pg_catalog.pg_attribute a on a.attrelid = sent.oid and a.attnum > 0 and not a.attisdropped
-        and case when r.prattrs is not null then a.attnum = any(r.prattrs::int2[])
-            else a.attgenerated = '' or a.attgenerated = 's' and to_jsonb(p) ->> 'pubgencols' = 's' end
+        and case when r.prattrs is not null then a.attnum = any(r.prattrs::pg_catalog.int2[])
+            else a.attgenerated = '' or a.attgenerated = 's' and pg_catalog.to_jsonb(p) ->> 'pubgencols' = 's' end
     where p.pubname = any(%(publications)s) and p.pubinsert
-    having count(*) > 0
+    having pg_catalog.count(*) > 0
 ) published
 where c.relkind = 'r' and c.relpersistence = 'p'
-    and (c.oid = %(oid)s or c.oid in (select relid from pg_catalog.pg_partition_tree(%(oid)s::oid) where isleaf))
+    and (c.oid = %(oid)s or c.oid in (select relid from pg_catalog.pg_partition_tree(%(oid)s::pg_catalog.oid) where isleaf))
 order by c.oid
