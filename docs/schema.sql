@@ -373,6 +373,7 @@ begin
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
+    delete from pipeline.walstream_sessions where gone.name = 'walstream';  -- no hold is left of what was before
     perform pipeline.wake_consumer(gone.name);
     return gone;
 end $$;
@@ -1075,6 +1076,7 @@ begin
     returning c.* into changed;
     update pipeline.consumer_progress p set folded_seq = changed.position
     where p.consumer_id = pipeline.progress_id(changed);
+    delete from pipeline.walstream_sessions where changed.name = 'walstream';  -- no hold is left of what was before
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;
@@ -2887,10 +2889,14 @@ CREATE TABLE pipeline.walstream_sessions (
     since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     sent_seq bigint,
     unacknowledged bigint DEFAULT 0 NOT NULL,
-    ended_at timestamp with time zone
+    ended_at timestamp with time zone,
+    acknowledged_seq bigint,
+    hold_seconds double precision,
+    counted_at timestamp with time zone,
+    highest_seq bigint
 );
 
-COMMENT ON TABLE pipeline.walstream_sessions IS 'Sessions of walstream''s clients; one that has ended stays while it holds the position of consumer walstream.';
+COMMENT ON TABLE pipeline.walstream_sessions IS 'Sessions of walstream''s clients, and holds: each that has ended keeps the position of the consumer for 60 s.';
 
 COMMENT ON COLUMN pipeline.walstream_sessions.claim IS 'reader_session of consumer walstream when it began.';
 
@@ -2898,7 +2904,15 @@ COMMENT ON COLUMN pipeline.walstream_sessions.sent_seq IS 'The last event that i
 
 COMMENT ON COLUMN pipeline.walstream_sessions.unacknowledged IS 'Events that it was sent and has not acknowledged, some seconds ago.';
 
-COMMENT ON COLUMN pipeline.walstream_sessions.ended_at IS 'When it ended and still owed something; null: it is there.';
+COMMENT ON COLUMN pipeline.walstream_sessions.ended_at IS 'When it ended, and became a hold; null: it is there.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.acknowledged_seq IS 'It needs nothing up to this seq; null: an older version began it.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.hold_seconds IS 'The time in which the wire is served that remains of the hold; null: not counted yet.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.counted_at IS 'When hold_seconds was stored last.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.highest_seq IS 'The highest acknowledged_seq of any session or hold that was there since the hold began.';
 
 ALTER TABLE pipeline.walstream_sessions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.walstream_sessions_id_seq

@@ -16,9 +16,9 @@ from pipeline.postgres.queries import statement
 class WalstreamSession:
     """One session, as it was some seconds ago. `sent_seq`: the last event that it was sent; None: none yet.
 
-    `unacknowledged`: events that it was sent and has not acknowledged. `ended_at`: it has ended, and holds the position
-    for a minute from then on. `connected`: it is there; where neither, its server was killed: the next one that serves
-    these clients waits a minute for them.
+    `unacknowledged`: the number of events that it was sent and has not acknowledged. `acknowledged_seq`: it needs
+    nothing up to there. `ended_at`: it has ended, and keeps the position there for `hold_seconds` more; None: for a
+    minute. `connected`: it is there; if neither, its server was killed, and the next one begins that minute.
     """
 
     peer: str
@@ -26,7 +26,9 @@ class WalstreamSession:
     since: datetime
     sent_seq: int | None
     unacknowledged: int
+    acknowledged_seq: int | None
     ended_at: datetime | None
+    hold_seconds: float | None
     connected: bool
 
 

@@ -31,6 +31,7 @@ YIELDS_TO_LOG = "queues wait while the log lags"
 GAPS = "a follower asks whether what was changed before an epoch is in the log"
 LAKE = "which changes are of one table, and from where on all of its rows are known, is in the history of its source"
 DIVIDED = "a lake has no current state of a table whose changes go to several events tables"
+NO_HOLDS = "a consumer that was reset or dropped has no session, in one transaction"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
 
@@ -243,7 +244,9 @@ OWNERS = {
             "spark/lake": LAKE,
         },
     ),
-    "pipeline.walstream_sessions": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),
+    "pipeline.walstream_sessions": Owner(
+        "pipeline/rpc/walstream", {"pipeline/operate": REPORT}, {"pipeline/readers/queue/functions": NO_HOLDS}
+    ),
     "pipeline.wire_counters": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),
     "pipeline.wal_written": Owner(
         "pipeline/capture/replication", {"pipeline/operate/lag": REPORT, "pipeline/shuffle": YIELDS_TO_LOG}

@@ -1,4 +1,4 @@
-"""Prints sessions of walstream's clients: who, since when, and what each has not acknowledged."""
+"""Prints sessions of walstream's clients: who, since when, and what each has acknowledged."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from pipeline.operate.walstream_status import Walstream, WalstreamSession
 def sections(found: Walstream | None) -> Iterator[Table]:
     """For `status`: one line for each session."""
     if found and found.sessions:
-        columns = (f"walstream sessions ({len(found.sessions)})", "for", "sent up to", "unacknowledged", "")
+        first = f"walstream sessions ({len(found.sessions)})"
+        columns = (first, "for", "sent up to", "acknowledged up to", "unacknowledged", "")
         yield formatting.table(columns, map(_line, found.sessions))
 
 
 def _line(session: WalstreamSession) -> list[object]:
     if session.ended_at is not None:
-        ended = f"ended {formatting.since(session.ended_at)} ago, waited for a minute"
+        remains = 60 if session.hold_seconds is None else session.hold_seconds
+        ended = f"ended {formatting.since(session.ended_at)} ago, holds the position for {remains:.0f} s more"
     else:
-        ended = "" if session.connected else "its server was killed; waited for a minute once another serves"
+        ended = "" if session.connected else "its server was killed; holds the position for 60 s once another serves"
     return [
         session.peer,
         formatting.since(session.since),
         session.sent_seq or "-",
+        "-" if session.acknowledged_seq is None else session.acknowledged_seq,
         Text(f"{session.unacknowledged:,}", "yellow" if session.unacknowledged else ""),
         ended,
     ]

@@ -1,36 +1,33 @@
 """All sessions of this process, and the position that they share: the cursor `walstream`, read while there are some.
 
-It moves to the end of the last transaction that every session has acknowledged as a whole. A session that ends before
-it has acknowledged all that it was sent holds the position for a minute: its client comes back, and begins behind the
-position. After a crash every session that was there counts as such a one.
+It moves to the end of the last transaction that every session has acknowledged as a whole. A session that ends leaves
+a hold: its client comes back, and begins behind the position. After a crash every session that was there counts as one
+that has ended. Sessions and holds are rows, and the position is computed from these alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 
-from pipeline.errors import CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
+from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
 from pipeline.readers import refusals
 from pipeline.readers.cursor.feed import Feed
 from pipeline.readers.cursor.leases import Claim, Cursors
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc.walstream import messages
-from pipeline.rpc.walstream.absent import Waiting
+from pipeline.rpc.walstream.holds import Holds
 from pipeline.rpc.walstream.session import Session
-from pipeline.rpc.walstream.store import CONSUMER, Store
-
-logger = logging.getLogger(__name__)
+from pipeline.rpc.walstream.store import CONSUMER, SessionNote, Store
 
 STORE_SECONDS = 0.1
-"""The position is stored at most so often."""
-_LOOK_SECONDS, _NOTE_SECONDS = 1.0, 2.0
+"""What sessions have acknowledged, and the position, are stored at most so often."""
+_LOOK_SECONDS = 1.0
 
 
 class Hub:
@@ -40,65 +37,63 @@ class Hub:
         self._cursors, self._feed, self._store = cursors, feed, store
         self._reader = f"walstream's clients through server {server}"
         self._sessions: set[Session] = set()
-        self._absent = Waiting(store)
+        self._left: list[SessionNote] = []  # of this claim: ended, and not stored yet
         self._coming = 0  # clients that are here, or about to be
-        self._beginning: dict[object, int] = {}  # where those begin whose session is not made yet
-        self._moving = asyncio.Lock()
-        self._due = 0
         self._writes: list[Callable[[], Awaitable[object]]] = []
-        self._noted_at = 0.0
         self._changed = asyncio.Event()
         self._claim: Claim | None = None
         self._ready: asyncio.Future[Claim] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
+        self._holds = Holds(store, lambda: self._claim.session if self._claim else None)
 
     @asynccontextmanager
     async def session(self, peer: str) -> AsyncIterator[Session]:
         """A session that begins behind the position, until the block ends. Raises PipelineError."""
-        one = object()
         self._coming += 1
         try:
             claim = await self._claimed()
-            async with self._moving:  # it begins where the position is, and holds it there from then on
-                self._beginning[one] = claim.position
-            async with self._begun(peer, claim, one) as session:
+            async with self._begun(peer, claim) as session:
                 yield session
         finally:
-            self._beginning.pop(one, None)
             self._coming -= 1
             self._changed.set()
 
     @asynccontextmanager
-    async def _begun(self, peer: str, claim: Claim, one: object) -> AsyncIterator[Session]:
-        begins = self._beginning[one]
-        row = await self._begin_row(peer, claim)
+    async def _begun(self, peer: str, claim: Claim) -> AsyncIterator[Session]:
+        begun = await self._begin_row(peer, claim)
         session = None
         try:
-            async with self._feed.follower(messages.wanted(claim.wanted), begins) as follower:
-                session = Session(row, peer, claim, follower)
+            async with self._feed.follower(messages.wanted(claim.wanted), begun.acknowledged) as follower:
+                session = Session(begun.id, claim, follower)
                 self._sessions.add(session)
-                del self._beginning[one]
                 try:
                     if claim.ended.done():
                         raise claim.ended.result()
                     yield session
                 finally:
-                    self._leave(session)  # while its follower still knows where it is
+                    self._sessions.discard(session)
+                    self._leave(claim, session.note(ended=True))  # while its follower still knows where it is
         finally:
             if session is None:
-                self.later(lambda: self._store.forget(row))
+                self._leave(claim, replace(begun, ended=True))
 
-    async def _begin_row(self, peer: str, claim: Claim) -> int:
-        """Of a client that goes meanwhile nothing stays: nobody would end that session."""
+    async def _begin_row(self, peer: str, claim: Claim) -> SessionNote:
+        """The row of a client that goes meanwhile becomes a hold, too."""
         making = asyncio.ensure_future(self._store.begin(claim.session, peer))
         try:
             return await asyncio.shield(making)
+        except ConsumerError as error:
+            claim.end(error)
+            raise
         except asyncio.CancelledError:
             with suppress(psycopg.Error, PipelineError, OSError):
-                row = await making
-                self.later(lambda: self._store.forget(row))
+                self._leave(claim, replace(await making, ended=True))
             raise
+
+    def _leave(self, claim: Claim, note: SessionNote) -> None:
+        if claim is self._claim:  # what an earlier claim has left becomes a hold by itself
+            self._left.append(note)
 
     def acknowledge(self, session: Session, lsn: int) -> None:
         """A client's acknowledgement."""
@@ -111,9 +106,9 @@ class Hub:
         self._changed.set()
 
     async def close(self, seconds: float) -> None:
-        """Store what was acknowledged; sessions have ended. Those that owe something are waited for by the next one."""
+        """Store what was acknowledged; all sessions have ended. The next process goes on with their holds."""
         self._closing = True
-        self._absent.close()
+        self._holds.close()
         self._changed.set()
         if self._keeper is not None:
             await asyncio.wait([self._keeper], timeout=seconds)
@@ -130,14 +125,13 @@ class Hub:
         try:
             async with self._cursor() as claim:
                 try:
-                    self._claim, self._due = claim, claim.position
+                    self._claim = claim
                     await self._write()  # what an earlier claim has left undone
-                    # Sessions of an earlier claim, which a crash has ended perhaps, are waited for like any other.
-                    self._absent.replace(await self._store.take(claim.session), claim.position)
+                    self._holds.wake()
                     ready.set_result(claim)
-                    while self._is_needed(claim):
+                    while self._coming or self._left or self._writes:
                         await self._look(claim)
-                    self._ready = None
+                    self._ready = self._claim = None
                 except Exception as error:
                     reason = _reason(error)
                     self._end(claim, reason)
@@ -152,6 +146,8 @@ class Hub:
     def _end(self, claim: Claim, reason: PipelineError) -> None:
         """Who is told that its session has ended, and comes back at once, must find that there is no claim any more."""
         self._ready = self._claim = None
+        self._left.clear()
+        self._holds.wake()
         claim.end(reason)
         for session in self._sessions:
             if session.claim is claim and not session.ended.done():
@@ -172,9 +168,6 @@ class Hub:
                 )
             yield claim
 
-    def _is_needed(self, claim: Claim) -> bool:
-        return bool(self._coming or self._writes or self._target() > claim.position)
-
     async def _look(self, claim: Claim) -> None:
         changed = asyncio.ensure_future(self._changed.wait())
         either: list[asyncio.Future[Any]] = [changed, claim.ended]
@@ -183,37 +176,22 @@ class Hub:
         self._changed.clear()
         if claim.ended.done():
             raise claim.ended.result()
-        async with self._moving:
-            if (target := self._target()) > claim.position:
-                await self._cursors.advance(claim, target)
+        await self._store_notes(claim)
         await self._write()
         if not self._closing:
             await asyncio.sleep(STORE_SECONDS)
 
-    def _target(self) -> int:
-        """Where the position may be: up to there all who are here have everything, or had who left last."""
-        floors = [each.floor for each in self._sessions if each.claim is self._claim] + [*self._beginning.values()]
-        if floors:
-            self._due = min(floors)
-        return min([self._due, *self._absent.floors])
-
-    def _leave(self, session: Session) -> None:
-        self._target()  # with what it has acknowledged
-        self._sessions.discard(session)
-        row, sent, left = session.id, session.sent, session.unacknowledged
-        if not session.owes:
-            self.later(lambda: self._store.forget(row))
-            return
-        self._absent.add(row, session.peer, left, session.floor)
-        self.later(lambda: self._store.note(row, sent, left, ended=True))
+    async def _store_notes(self, claim: Claim) -> None:
+        left = [*self._left]
+        notes = [*left, *(note for each in self._sessions if each.claim is claim for note in each.news())]
+        if notes:
+            claim.position = await self._store.note(claim.session, notes)
+            del self._left[: len(left)]
+        if left:
+            self._holds.wake()
 
     async def _write(self) -> None:
         """What is to be written; whatever fails is tried again."""
-        if time.monotonic() - self._noted_at > _NOTE_SECONDS:
-            self._noted_at = time.monotonic()
-            for session in self._sessions:
-                if (news := session.news()) is not None:
-                    self._writes.append(lambda row=session.id, news=news: self._store.note(row, *news))  # type: ignore[misc]
         while self._writes:
             await self._writes[0]()
             del self._writes[0]

@@ -9,27 +9,27 @@ from pipeline.readers.cursor.feed import Follower
 from pipeline.readers.cursor.leases import Claim
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc.walstream.ledger import Ledger
+from pipeline.rpc.walstream.store import SessionNote
 
 
 class Session:
     """`ended`: why it must end. `id`: of its row."""
 
-    def __init__(self, session: int, peer: str, claim: Claim, follower: Follower[Columns]) -> None:
+    def __init__(self, session: int, claim: Claim, follower: Follower[Columns]) -> None:
         """`claim`: of the cursor, behind whose position it begins, as `follower` does."""
         self.id = session
-        self.peer = peer
         self.claim = claim
         self.follower = follower
         self.ended: asyncio.Future[PipelineError] = asyncio.get_running_loop().create_future()
-        self.sent = position = follower.position
-        self._ledger = Ledger(position)
+        self._acknowledged = self._sent = follower.position
+        self._ledger = Ledger(follower.position)
         self._transaction: str | None = None
-        self._noted = (position, 0)
+        self._noted: SessionNote | None = None
 
     def begin_to_send(self, event: Columns) -> None:
         """It is about to be sent this event."""
         self._ledger.sent(event.commit_lsn or 0, event.seq, begins=event.transaction != self._transaction)
-        self._transaction, self.sent = event.transaction, event.seq
+        self._transaction, self._sent = event.transaction, event.seq
 
     def whole(self) -> None:
         """No transaction continues after what was sent."""
@@ -39,26 +39,14 @@ class Session:
         """It has the next event with that `pg_lsn` that it had not acknowledged, and all before it."""
         self._ledger.acknowledge(lsn)
 
-    @property
-    def owes(self) -> bool:
-        """Whether it has not acknowledged all that it was sent."""
-        return self._ledger.owes
+    def note(self, *, ended: bool = False) -> SessionNote:
+        """Return what its row must say: up to which seq it needs nothing, and what it was sent."""
+        ledger = self._ledger
+        passed = ledger.settled if ledger.owes else max(ledger.settled, self.follower.position)
+        self._acknowledged = max(self._acknowledged, passed)
+        return SessionNote(self.id, self._acknowledged, self._sent, ledger.unacknowledged, ended)
 
-    @property
-    def unacknowledged(self) -> int:
-        """Events that it was sent and has not acknowledged."""
-        return self._ledger.unacknowledged
-
-    @property
-    def floor(self) -> int:
-        """The seq up to which it needs nothing any more."""
-        settled = self._ledger.settled
-        return settled if self._ledger.owes else max(settled, self.follower.position)
-
-    def news(self) -> tuple[int, int] | None:
-        """What its row should say, if that has changed since it was last asked for: sent seq and unacknowledged."""
-        now = self.sent, self.unacknowledged
-        if now == self._noted:
-            return None
-        self._noted = now
-        return now
+    def news(self) -> list[SessionNote]:
+        """Return the note if it has changed since the last call."""
+        before, self._noted = self._noted, self.note()
+        return [] if self._noted == before else [self._noted]

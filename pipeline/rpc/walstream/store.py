@@ -1,14 +1,16 @@
-"""The rows of sessions: what a crash must not make forgotten, and what `status` shows."""
+"""The rows of sessions and holds, and the position that they hold, which moves with them in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import LiteralString
 
 import psycopg
 from psycopg.rows import class_row
 
+from pipeline.errors import ConsumerChanged, UnknownConsumer
+from pipeline.postgres import pool
+from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
 
@@ -18,53 +20,91 @@ _PACKAGE = "rpc.walstream"
 
 
 @dataclass(frozen=True)
-class Left:
-    """A session that has ended, `ended_for` seconds ago, and may owe something."""
+class SessionNote:
+    """The state of a session. `acknowledged`: the seq up to which it needs nothing; `sent`: the last that it was sent.
+
+    `unacknowledged`: the number of events that it was sent and has not acknowledged.
+    """
 
     id: int
+    acknowledged: int
+    sent: int | None = None
+    unacknowledged: int = 0
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class EndedHold:
+    """A hold whose time is over. `highest_seq`: the highest that was acknowledged while it lasted."""
+
     peer: str
     unacknowledged: int
-    ended_for: float
+    highest_seq: int | None
 
 
 class Store:
-    """Writes and reads them."""
+    """Writes and reads the rows."""
 
     def __init__(self, database: Pool, server: str) -> None:
         self._database = database
         self._server = server
 
     async def make_consumer(self) -> bool:
-        """The consumer at the head of the log, when there is none; whether it was made."""
+        """Create the consumer at the head of the log if there is none; True if it was created."""
         try:
             return bool(await self._database.rows(statement(_PACKAGE, "make_consumer")))
-        except psycopg.errors.DuplicateObject:  # somebody else has made it just now
+        except psycopg.errors.DuplicateObject:  # another process has made it just now
             return False
 
-    async def take(self, claim: str) -> list[Left]:
-        """Sessions that an earlier claim has left."""
-        async with self._database.transaction() as connection, connection.cursor(row_factory=class_row(Left)) as cursor:
-            await cursor.execute(statement(_PACKAGE, "take_sessions"), {"claim": claim})
-            return await cursor.fetchall()
+    async def begin(self, claim: str, peer: str) -> SessionNote:
+        """Add a session that begins behind the position. Raises ConsumerChanged or UnknownConsumer."""
+        async with self._database.transaction() as connection:
+            position = await _lock(connection, claim)
+            values = {"claim": claim, "server": self._server, "peer": peer, "position": position}
+            (row,) = await pool.rows(connection, statement(_PACKAGE, "begin_session"), values)
+        return SessionNote(row["id"], position)
 
-    async def begin(self, claim: str, peer: str) -> int:
-        """A session; returns its id."""
-        values = {"claim": claim, "server": self._server, "peer": peer}
-        return int((await self._database.rows(statement(_PACKAGE, "begin_session"), values))[0]["id"])
+    async def note(self, claim: str, notes: Sequence[SessionNote]) -> int:
+        """Store how these sessions are, and move the position; return it. Raises ConsumerChanged or UnknownConsumer."""
+        fields = ("id", "acknowledged", "sent", "unacknowledged", "ended")
+        values = {name: [getattr(each, name) for each in notes] for name in fields}
+        async with self._database.transaction() as connection:
+            position = await _lock(connection, claim)
+            await connection.execute(statement(_PACKAGE, "note_sessions"), values)
+            return await _move(connection, claim, position, None)
 
-    async def note(self, session: int, sent: int, unacknowledged: int, *, ended: bool = False) -> None:
-        """How it is."""
-        values = {"id": session, "sent": sent, "unacknowledged": unacknowledged, "ended": ended}
-        await self._execute("note_session", values)
+    async def count(self, claim: str | None, hold: float, interval: float) -> tuple[int, list[EndedHold]]:
+        """Count down all holds, each from `hold` seconds on, and move the position if some have ended.
 
-    async def forget(self, session: int) -> bool:
-        """It owes nothing, or is waited for no longer. Whether it was still there."""
-        return bool(await self._database.rows(statement(_PACKAGE, "forget_session"), {"id": session}))
+        `interval`: seconds that one count takes off at most. Returns the number of holds that remain, and those that
+        have ended. Raises ConsumerChanged if another process serves the wire, and counts; or UnknownConsumer.
+        """
+        async with self._database.transaction() as connection:
+            position = await _lock(connection, claim)
+            values = {"claim": claim, "hold": hold, "interval": interval, "position": position}
+            counted = await connection.execute(statement(_PACKAGE, "count_holds"), values)
+            async with connection.cursor(row_factory=class_row(EndedHold)) as cursor:
+                ended = await (await cursor.execute(statement(_PACKAGE, "end_holds"))).fetchall()
+            if ended:
+                await _move(connection, claim, position, ended[0].highest_seq)
+            return counted.rowcount - len(ended), ended
 
     async def count_shortened(self) -> None:
         """One more event went out without some of its values."""
-        await self._execute("count_shortened", {})
-
-    async def _execute(self, name: LiteralString, values: Mapping[str, object]) -> None:
         async with self._database.transaction() as connection:
-            await connection.execute(statement(_PACKAGE, name), values)
+            await connection.execute(statement(_PACKAGE, "count_shortened"))
+
+
+async def _lock(connection: AsyncConnection, claim: str | None) -> int:
+    row = await (await connection.execute(statement(_PACKAGE, "lock_position"), {"claim": claim})).fetchone()
+    if row is None:
+        raise UnknownConsumer(f"consumer {CONSUMER} was dropped")
+    if not row[1]:
+        raise ConsumerChanged(f"consumer {CONSUMER} was reset, or is read by another process; connect again")
+    return int(row[0])
+
+
+async def _move(connection: AsyncConnection, claim: str | None, position: int, highest: int | None) -> int:
+    values = {"claim": claim, "position": position, "highest": highest}
+    row = await (await connection.execute(statement(_PACKAGE, "move_position"), values)).fetchone()
+    return position if row is None else int(row[0])

@@ -6,24 +6,22 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import psycopg
 import pytest
-from psycopg.types.json import Json
 
 from pipeline.readers.cursor import leases
 from pipeline.readers.cursor.leases import Claim
-from pipeline.rpc.walstream import absent
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.rpc import Rpc, position, refused
-from tests.fixtures.small_log import SOURCE, add_inserts, small_log
+from tests.fixtures.small_log import add_inserts, small_log
 from tests.fixtures.streaming import announce
 from tests.fixtures.waiting import eventually
 from tests.fixtures.walstream import Client, Event
+from tests.fixtures.walstream_log import head, stored, write
 
 
 @pytest.fixture(scope="module")
@@ -55,32 +53,6 @@ def rpc(log: psycopg.Connection, dsn: str) -> Iterator[Rpc]:
 
 def held(log: psycopg.Connection) -> int:
     return log.execute("select from pipeline.consumers where name = 'walstream' and reader is not null").rowcount
-
-
-def head(log: psycopg.Connection) -> int:
-    row = log.execute("select max(seq) from sequin_events").fetchone()
-    assert row
-    return int(row[0])
-
-
-def write(log: psycopg.Connection, *events: tuple[str, dict[str, Any]], lsn: int | None = None, **more: Any) -> int:
-    """Events of one transaction; returns its pg_lsn."""
-    at = lsn or 10**6 + head(log)
-    with log.transaction():
-        for number, (action, record) in enumerate(events):
-            log.execute(
-                "insert into sequin_events (source_database_id, commit_lsn, commit_idx, xid, source_table_oid,"
-                " source_table_schema, source_table_name, record_pk, record, action, committed_at, metadata, exact)"
-                " values (%s, %s, %s, 1, 16384, 'public', 'orders', '1', %s, %s, now(), %s, %s)",
-                [SOURCE, at, number, Json(record), action, more.get("metadata"), more.get("exact")],
-            )
-    announce(log)
-    return at
-
-
-def stored(log: psycopg.Connection, seq: int) -> None:
-    """Wait until the position is there."""
-    eventually(lambda: position(log, "walstream") == seq)
 
 
 def test_the_four_kinds_in_order_from_the_head_on(log: psycopg.Connection, rpc: Rpc) -> None:
@@ -125,7 +97,6 @@ def test_what_all_have_acknowledged_does_not_come_again(log: psycopg.Connection,
         stored(log, head(log))
     with Client(rpc.address).connected() as client:
         assert client.nothing()
-    assert log.execute("select from pipeline.walstream_sessions where ended_at is not null").rowcount == 0
 
 
 def test_the_position_waits_for_the_slowest(log: psycopg.Connection, rpc: Rpc) -> None:
@@ -144,59 +115,6 @@ def test_the_position_waits_for_the_slowest(log: psycopg.Connection, rpc: Rpc) -
         slow.ack(events[-1].lsn)  # of the last transaction the first one: all before it
         ends = [at for at in range(1, 40) if events[at].lsn != events[at - 1].lsn]
         stored(log, before + ends[-1])
-
-
-def test_who_leaves_and_owes_something_is_waited_for(
-    log: psycopg.Connection, rpc: Rpc, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    later = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0])
-    monkeypatch.setattr(absent, "time", clock)  # of that module alone
-    with Client(rpc.address).connected() as stays:
-        with Client(rpc.address).connected() as leaves:
-            before = head(log)
-            add_inserts(log, 20)
-            announce(log)
-            leaves.take(20)
-            stays.take(20, ack=True)
-        time.sleep(1)
-        assert position(log, "walstream") == before
-        with Client(rpc.address).connected() as back, caplog.at_level(logging.WARNING):
-            assert len(back.take(20, ack=True)) == 20, "from behind the position, which it held"
-            later[0] = absent.HOLD_SECONDS
-            stored(log, head(log))
-    assert next(record.getMessage() for record in caplog.records if "come back" in record.getMessage()).endswith(
-        "20 events that it had not acknowledged may not come again"
-    )
-
-
-def test_without_sessions_it_does_not_move(log: psycopg.Connection, rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absent, "HOLD_SECONDS", 0.2)
-    with Client(rpc.address).connected() as client:
-        before = head(log)
-        add_inserts(log, 10)
-        announce(log)
-        client.take(10)
-    eventually(lambda: log.execute("select from pipeline.walstream_sessions").rowcount == 0)
-    eventually(lambda: held(log) == 0)
-    assert position(log, "walstream") == before
-    with Client(rpc.address).connected() as client:
-        assert len(client.take(10)) == 10
-
-
-def test_a_new_process_waits_for_those_that_were_there(log: psycopg.Connection, rpc: Rpc) -> None:
-    log.execute(
-        "insert into pipeline.walstream_sessions (claim, server, peer) values ('gone:1', 'gone:1', 'ipv4:gone')"
-    )
-    before = position(log, "walstream")
-    with Client(rpc.address).connected() as client:
-        add_inserts(log, 10)
-        announce(log)
-        client.take(10, ack=True)
-        time.sleep(0.5)
-        assert position(log, "walstream") == before
-        query = "select ended_at is not null from pipeline.walstream_sessions where peer = 'ipv4:gone'"
-        assert log.execute(query).fetchone() == (True,)
 
 
 def test_a_client_that_closes_its_side_goes_on_receiving(log: psycopg.Connection, rpc: Rpc) -> None:
@@ -320,7 +238,6 @@ def test_at_its_end_sessions_are_told_and_what_was_acknowledged_is_stored(log: p
         other.stop()
         assert time.monotonic() - began < 20, "it waits for no client"
         assert client.ended() == (grpc.StatusCode.UNAVAILABLE, "the server is stopping; call again")
-    assert log.execute("select from pipeline.walstream_sessions").rowcount == 0
 
 
 def test_a_wire_that_is_not_served_says_which_setting(log: psycopg.Connection, dsn: str) -> None:

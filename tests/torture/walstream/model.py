@@ -1,7 +1,7 @@
 """What walstream's clients are promised, told of what each was given and has acknowledged.
 
 Events are known by a number, in the order of the log. A session begins with a transaction, and is given every event
-from there, in order. It begins behind what was stored, and not beyond anything that a session owes which is there, or
+from there, in order. It begins behind what was stored, and not beyond what a session has acknowledged that is there, or
 has ended less than the hold before.
 """
 
@@ -80,13 +80,14 @@ class Given:
             self.early[lsn] += 1
 
     def owes(self, log: Log) -> int | None:
-        """The number from which on it must be given again what it has surely not acknowledged; None: nothing."""
+        """The number with which its client must be able to go on; None: that is not known."""
         with self.lock:
             if self.acknowledged < len(self.numbers):
                 return log.events[self.numbers[self.acknowledged]].first
-            last = log.events[self.numbers[-1]] if self.numbers else None
-            is_partly_sent = last is not None and last.number < last.last and not self.early[last.lsn]
-            return last.first if last is not None and is_partly_sent else None
+            if not self.numbers or self.early.total():  # what was sent is perhaps acknowledged before it was received
+                return None
+            last = log.events[self.numbers[-1]]
+            return last.first if last.number < last.last else last.number + 1
 
 
 def wrong_with_next(log: Log, given: Given, number: int, hold: float) -> Iterator[str]:

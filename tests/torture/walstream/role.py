@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable
+from typing import LiteralString
 
 from pipeline.config import settings
+from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
-from pipeline.readers.cursor.leases import Claim, Cursors
 from pipeline.rpc import server
-from pipeline.rpc.walstream import absent
-from pipeline.rpc.walstream.hub import Hub
+from pipeline.rpc.walstream import holds, store
 from pipeline.rpc.walstream.ledger import Ledger
 
 
 def _last_of_any() -> None:
-    """The position is that of whoever has acknowledged most, as in the system that this one follows."""
+    """The position is that of the session that has acknowledged most, as in the system that this one follows."""
 
-    def target(self: Hub) -> int:
-        self._due = max([self._due, *(each.floor for each in self._sessions if each.claim is self._claim)])
-        return self._due
+    def of(package: str, name: LiteralString) -> LiteralString:
+        return statement(package, name).replace("min(coalesce(", "max(coalesce(")
 
-    Hub._target = target  # type: ignore[method-assign]
+    store.statement = of  # type: ignore[attr-defined, assignment]
 
 
 def _by_lsn_alone() -> None:
@@ -39,35 +37,22 @@ def _by_lsn_alone() -> None:
     Ledger.acknowledge = acknowledge  # type: ignore[method-assign]
 
 
-def _stored_later() -> None:
-    """New sessions begin behind what was acknowledged before that is stored."""
-    store = Cursors.advance
-
-    async def advance(self: Cursors, claim: Claim, seq: int) -> None:
-        claim.position = seq
-        await asyncio.sleep(1.0)
-        await store(self, claim, seq)
-
-    Cursors.advance = advance  # type: ignore[method-assign]
-
-
 def _nobody_is_waited_for() -> None:
     """Who has left holds nothing."""
-    absent.HOLD_SECONDS = 0.0
+    holds.HOLD_SECONDS = 0.0
 
 
 ANY_SESSION = "position by the last acknowledgement of any session"
 MUTATIONS: dict[str, Callable[[], None]] = {
     ANY_SESSION: _last_of_any,
     "acknowledgement by LSN alone": _by_lsn_alone,
-    "position stored after it counts": _stored_later,
     "nobody is waited for": _nobody_is_waited_for,
 }
 
 
 def main(config: str, hold: str, mutation: str) -> None:
     """Until SIGTERM."""
-    absent.HOLD_SECONDS = float(hold)
+    holds.HOLD_SECONDS = float(hold)
     if mutation:
         MUTATIONS[mutation]()
     stop = Stop(ignore_interrupt=True)

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -68,6 +69,7 @@ class Round:
             )
             log.execute("select pipeline.create_consumer('walstream', 'cursor')")
             self._start()
+            eventually(lambda: socket.create_connection(("127.0.0.1", self._port)).close(), errors=(OSError,))
             writer = threading.Thread(target=self._write)
             kinds, life = self._random.choice(COMPANIES), self._random.choice([4.0, 40.0])
             clients = [self._client(self._random.choice(kinds), life) for _ in range(CLIENTS)]

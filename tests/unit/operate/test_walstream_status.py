@@ -14,14 +14,15 @@ from pipeline.cli.render import walstream as shown
 from pipeline.operate import formatting
 from pipeline.operate.walstream_status import Walstream, WalstreamSession
 
-THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", datetime.fromtimestamp(1000, UTC), 4711, 312, None, True)
+SINCE = datetime.fromtimestamp(1000, UTC)
+THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", SINCE, 4711, 312, 4399, None, None, True)
 
 
 def gone() -> WalstreamSession:
     """It ended 20 s ago."""
     now = datetime.now(UTC)
     began, ended = now - timedelta(hours=3), now - timedelta(seconds=20)
-    return WalstreamSession("ipv4:127.0.0.1:2", "db1:7", began, None, 0, ended, False)
+    return WalstreamSession("ipv4:127.0.0.1:2", "db1:7", began, None, 0, 4711, ended, 41.5, False)
 
 
 def metrics(found: Walstream | None) -> list[str]:
@@ -53,8 +54,8 @@ def test_status_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     formatting.show(*shown.sections(Walstream(True, 0, [THERE, gone()])))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][:3] == ["walstream", "sessions", "(2)"]
-    assert (lines[1][0], lines[1][-2:]) == ("ipv4:127.0.0.1:1", ["4711", "312"])
-    assert " ".join(lines[2]) == "ipv4:127.0.0.1:2 3 h - 0 ended 20 s ago, waited for a minute"
+    assert (lines[1][0], lines[1][-2:]) == ("ipv4:127.0.0.1:1", ["4399", "312"])
+    assert " ".join(lines[2]) == "ipv4:127.0.0.1:2 3 h - 4711 0 ended 20 s ago, holds the position for 42 s more"
 
 
 def test_nothing_is_shown_where_nobody_is() -> None:

@@ -14,6 +14,7 @@ begin
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
+    delete from pipeline.walstream_sessions where gone.name = 'walstream';  -- no hold is left of what was before
     perform pipeline.wake_consumer(gone.name);
     return gone;
 end $$;

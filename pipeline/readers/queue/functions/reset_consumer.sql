@@ -18,6 +18,7 @@ begin
     returning c.* into changed;
     update pipeline.consumer_progress p set folded_seq = changed.position
     where p.consumer_id = pipeline.progress_id(changed);
+    delete from pipeline.walstream_sessions where changed.name = 'walstream';  -- no hold is left of what was before
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;

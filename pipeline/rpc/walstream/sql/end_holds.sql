@@ -1,0 +1,6 @@
+-- Holds whose time is over are gone from now on; the one that ends last comes first.
+with ended as (
+    delete from pipeline.walstream_sessions where hold_seconds <= 0
+    returning peer, unacknowledged, highest_seq, hold_seconds
+)
+select peer, unacknowledged, highest_seq from ended order by hold_seconds desc, highest_seq
