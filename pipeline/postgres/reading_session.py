@@ -102,7 +102,8 @@ def beginning(server_version: int, settings: Mapping[str, str], **local: str | N
     values = {**settings, **_FENCE, **local}
     known = {name: value for name, value in values.items() if value is not None and _knows(server_version, name)}
     begin = "begin transaction isolation level repeatable read, read only, not deferrable"
-    return "; ".join([begin, *(f"set local {name} = '{value}'" for name, value in known.items())])
+    # First as when the session began: of DateStyle, for one, `ISO` sets a half, and the other says what 1/2/2024 is.
+    return "; ".join([begin, "reset all", *(f"set local {name} = '{value}'" for name, value in known.items())])
 
 
 @contextmanager

@@ -102,13 +102,19 @@ def test_what_was_stored_by_another_hand_is_not_trusted(known: Captured, worker:
 def test_a_condition_has_a_time_of_its_own(known: Captured, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "CONDITION_SECONDS", 0.8)
     found = begun(known, worker, "length(repeat(state, 50000000 + id)) > 5")
+    stored, name = sources.find(known.log, None), known.source.info.dbname
+    assert stored is not None
     taken = ranges.take(worker.take, worker.source_id, 9)
     backfill = backfills.find(known.log, found.id)
     assert taken is not None and backfill is not None
     for setting, remedy in (("0", "its condition has 0.8 s; start it with another"), ("500", "raise that timeout")):
-        worker.source.execute(f"set statement_timeout = {setting}".encode())
-        with pytest.raises(TooSlow) as slow, RangeWriter(worker.staging, worker.source_id, taken) as staging:
-            worker.reader.read(taken, staging, {}, backfill.condition)
+        known.source.execute(f"alter role current_user in database {name} set statement_timeout = {setting}".encode())
+        with (
+            pytest.raises(TooSlow) as slow,
+            reading_session.connect(known.config, name="w", settings=session_settings.SNAPSHOT) as source,
+            RangeWriter(worker.staging, worker.source_id, taken) as staging,
+        ):
+            RangeReader(source, worker.take, stored).read(taken, staging, {}, backfill.condition)
         assert slow.value.remedy.startswith(remedy)
     ranges.give_back(worker.take, taken)
     assert read(worker) == 0
