@@ -12,12 +12,15 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from pipeline.config import follower_passwords, secret_files, values
+from pipeline.config.settings import Config
 from pipeline.errors import FollowerRefused, Unavailable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """Parameters of libpq that nobody may read."""
+SETTINGS = {**session_settings.SERVER, "search_path": ""}
+"""Settings of a session that applies nothing: no name in its statements is looked up in a schema of users."""
 _PLACE = ("host", "hostaddr", "port", "dbname")
 
 
@@ -59,15 +62,21 @@ def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
     Raises Unavailable with libpq's reason and what to do.
     """
     try:
-        return connections.connect_plainly(with_password(name, dsn), name=program, **options)
+        return connections.connect_plainly(with_password(name, dsn), name=program, **{"settings": SETTINGS, **options})
     except psycopg.OperationalError as error:
         raise unavailable(name, dsn, error) from error
+
+
+def connect_catalog(config: Config) -> Connection:
+    """A session at the source that reads its catalogs for followers. Raises Unavailable."""
+    return connections.connect(config.source, "source", name="pipeline follower schema", settings=SETTINGS)
 
 
 @contextmanager
 def answering(name: str, dsn: str, seconds: float, *, program: str) -> Iterator[Connection]:
     """For one look, as `connections.answering` has it. Raises Unavailable."""
-    with connections.answering(with_password(name, dsn), what(name), seconds, name=program) as follower:
+    given = with_password(name, dsn)
+    with connections.answering(given, what(name), seconds, name=program, settings=SETTINGS) as follower:
         yield follower
 
 

@@ -9,12 +9,14 @@ import psycopg
 from psycopg import sql
 
 from pipeline.followers.registry import TableName
-from pipeline.postgres import queries
+from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 EXACTLY = 100_000
 """So many rows are counted."""
+SETTINGS = {**session_settings.SERVER, "statement_timeout": "8s", "lock_timeout": "2s", "search_path": ""}
+"""Settings of the sessions that count, and of each of their transactions."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +36,29 @@ class _Size:
 
 
 def count(connection: Connection, tables: Sequence[TableName], *, by_oid: bool) -> list[Rows | None]:
-    """Of each of these tables, which are known here by their oids, or by their names.
+    """Count the rows of each of these tables, which are known here by their oids, or by their names.
 
-    None: it is not there, or locked for longer than the session's `lock_timeout`.
+    None: it is not there, or locked for longer than the `lock_timeout` of `SETTINGS`.
     """
     values = {
         "oids": [each.table_oid if by_oid else None for each in tables],
         "schemas": [each.table_schema for each in tables],
         "names": [each.table_name for each in tables],
     }
-    found = queries.rows(connection, _Size, statement("followers", "sizes_of_tables"), values)
+    with reading_session.transaction(connection, SETTINGS):
+        found = queries.rows(connection, _Size, statement("followers", "sizes_of_tables"), values)
     return [_count(connection, each) if each.exists else None for each in found]
 
 
 def _count(connection: Connection, table: _Size) -> Rows | None:
-    query = sql.SQL("select count(*) from (select from {} {} limit {}) few").format(
+    query = sql.SQL("select pg_catalog.count(*) from (select from {} {} limit {}) few").format(
         sql.SQL("only" if table.plain else ""),  # children that inherit from it are tables of their own
         sql.SQL(table.name),  # as the catalog has quoted it
         sql.Literal(EXACTLY + 1),
     )
     try:
-        rows: int = queries.value(connection, query)
+        with reading_session.transaction(connection, SETTINGS):
+            rows: int = queries.value(connection, query)
     except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
         return None
     return Rows(rows) if rows <= EXACTLY else Rows(max(table.estimate, EXACTLY), estimated=True)

@@ -9,8 +9,9 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import FollowerError
+from pipeline.followers import connecting
 from pipeline.followers.registry import TableName
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -101,7 +102,9 @@ class Sequences:
     def _set(self, sequence: _Found, state: _State) -> None:
         name = sequence.identifier.as_string(self._follower)
         try:
-            self._follower.execute("select setval(%s::regclass, %s, %s)", (name, state.last, state.called))
+            self._follower.execute(
+                "select pg_catalog.setval(%s::pg_catalog.regclass, %s, %s)", (name, state.last, state.called)
+            )
         except psycopg.errors.NumericValueOutOfRange as error:
             raise FollowerError(
                 f"sequence {sequence} of the follower cannot be set to the source's: {connections.one_line(error)}; "
@@ -145,6 +148,8 @@ def _read(connection: Connection, found: Iterable[_Found]) -> dict[str, _State]:
             sql.SQL("select {}::int, last_value, is_called from {}").format(sql.Literal(place), sequence.identifier)
             for place, (_, sequence) in enumerate(part)
         )
-        for place, last, called in connection.execute(sql.SQL(" union all ").join(each)).fetchall():
+        with reading_session.transaction(connection, connecting.SETTINGS):  # a table may have that name by now
+            rows = connection.execute(sql.SQL(" union all ").join(each)).fetchall()
+        for place, last, called in rows:
             states[part[place][0]] = _State(last, called)
     return states

@@ -85,7 +85,7 @@ def _admit(
 ) -> _Admitted:
     """Look at the database, and refuse it or say where it begins."""
     with (
-        connecting.connect(name, dsn, program=_PROGRAM) as follower,
+        connecting.connect(name, dsn, program=_PROGRAM, prepare_threshold=None) as follower,
         connecting.connect(name, dsn, program=_PROGRAM) as second,
     ):
         try:

@@ -12,19 +12,20 @@ from pipeline.errors import PipelineError
 from pipeline.followers import row_counts
 from pipeline.followers.registry import TableName
 from pipeline.followers.row_counts import Rows
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
 EVERY = 1.0
 """Seconds between two counts of a database."""
 SILENT_SECONDS = 10.0
 """After so long a database counts as silent, and its connection is given up."""
-SETTINGS = {**session_settings.SERVER, "statement_timeout": "8s", "lock_timeout": "2s", "search_path": ""}
-"""Of the sessions that count."""
 
 
 class Counting:
-    """One database. `connect` makes a connection with `SETTINGS`, and raises PipelineError or psycopg.Error."""
+    """Counts rows of one database. `connect` makes a connection with `row_counts.SETTINGS`.
+
+    It raises PipelineError or psycopg.Error.
+    """
 
     def __init__(self, name: str, connect: Callable[[], Connection], *, by_oid: bool) -> None:
         self._connect, self._by_oid = connect, by_oid

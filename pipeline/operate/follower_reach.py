@@ -12,6 +12,7 @@ from pipeline.followers import connecting
 from pipeline.followers.applying import position
 from pipeline.operate import followers
 from pipeline.operate.follower_tables import newest_of_source
+from pipeline.postgres import reading_session
 from pipeline.postgres.connections import Connection
 
 STALLED_SECONDS = 60.0
@@ -58,8 +59,9 @@ class Reach:
 
     def _position(self) -> int:
         """0 where its applier has not begun, which makes the table for it."""
-        self._installed = self._installed or position.installed(self._follower) is not None
-        found = position.find(self._follower, self._stored.id, self._name) if self._installed else None
+        with reading_session.transaction(self._follower, connecting.SETTINGS):
+            self._installed = self._installed or position.installed(self._follower) is not None
+            found = position.find(self._follower, self._stored.id, self._name) if self._installed else None
         return found.seq if found else 0
 
     def _require_going_on(self, stood_still: float, here: int, seq: int) -> None:

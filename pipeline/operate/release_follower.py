@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.registry import Follower
 from pipeline.followers.sequences import Moved, Sequences
 from pipeline.operate import followers, wait_for_followers
-from pipeline.postgres import queries
+from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import progress
@@ -27,6 +28,7 @@ from pipeline.wal import lsn
 LOG_SECONDS = 30.0
 """How long the log has to come to what was committed while the follower was released."""
 _POLL = 0.05
+_PROGRAM = "pipeline followers"
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,16 @@ def release(config: Config, source: Connection, pipeline: Connection, name: str,
     stored = sources.find(pipeline, config.source_id)
     if stored is None or stored.id != found.source_id:
         raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
-    with connecting.connect(name, found.dsn, program="pipeline followers") as there:
+    with (
+        connecting.connect(name, found.dsn, program=_PROGRAM) as there,
+        reading_session.connect(config, name=_PROGRAM, settings=connecting.SETTINGS)
+        if sequences
+        else nullcontext() as reading,
+    ):
         if position.installed(there) is None or not position.is_released(there, found.source_id, name, found.id):
             _reach(config, source, pipeline, name)
             found = registry.find(pipeline, name)[0]  # tables may have been made meanwhile, or be called otherwise
-        known = Sequences(source, there, found.table_states) if sequences else None
+        known = Sequences(reading, there, found.table_states) if reading else None
         last = position.release(there, found.source_id, name, found.id)
         if last is None:
             raise FollowerError(f"{connecting.what(name)} has no position in its database; remove it, and add it again")

@@ -19,19 +19,17 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, NotComparable, TableRefused
 from pipeline.followers import connecting, registry
 from pipeline.followers.registry import Follower, FollowerTable
-from pipeline.followers.verifying import shape
+from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import Comparison, Difference
 from pipeline.followers.verifying.shape import Relation, Table
 from pipeline.operate import follower_tables, followers, start_backfill
 from pipeline.operate.follower_reach import Reach
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 SHOWN = 100
 """How many differing rows of a table are named; all are counted."""
-LOCK_TIMEOUT = "10s"
-"""How long a statement waits for whoever locks a table; behind it others would wait, too."""
 OnStep = Callable[[str, int], None]
 """Called after each step with the table and the rows of it that were compared so far."""
 State = Literal["equal", "differs", "refused"]
@@ -88,12 +86,13 @@ def verify(
     started = datetime.now(UTC)
     followers.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
-    with _opened(config.source, found) as (source, follower):
+    with _opened(config, found) as (source, follower):
         stored = sources.find(pipeline, config.source_id)
         if stored is None or stored.id != found.source_id:
             raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
-        captured = captured_now.read(config, source, pipeline, stored)
-        chosen = _chosen(source, found, tables, captured)
+        with reading_session.transaction(source, comparison.SOURCE):
+            captured = captured_now.read(config, source, pipeline, stored)
+            chosen = _chosen(source, found, tables, captured)
         reach = Reach(source, pipeline, follower, stored, name)
         reached = reach()
         run = _Run(source, pipeline, follower, stored, captured, reach, on_step, name)
@@ -114,13 +113,12 @@ def verify(
 
 
 @contextmanager
-def _opened(source_dsn: str, found: Follower) -> Iterator[tuple[Connection, Connection]]:
+def _opened(config: Config, found: Follower) -> Iterator[tuple[Connection, Connection]]:
     """Both sides, which print values by the same settings, and refuse rather than hide rows behind a policy."""
-    settings = {**session_settings.SNAPSHOT, "search_path": "", "lock_timeout": LOCK_TIMEOUT}
-    there = {**session_settings.SERVER, "search_path": "", "lock_timeout": LOCK_TIMEOUT}
+    there = {"settings": comparison.FOLLOWER, "prepare_threshold": None}
     with (
-        connections.connect(source_dsn, "source", name=_PROGRAM, settings=settings) as source,
-        connecting.connect(found.name, found.dsn, program=_PROGRAM, settings=there) as follower,
+        reading_session.connect(config, name=_PROGRAM, settings=comparison.SOURCE) as source,
+        connecting.connect(found.name, found.dsn, program=_PROGRAM, **there) as follower,
     ):
         try:
             yield source, follower
@@ -181,7 +179,11 @@ class _Run:
 
     def _compare(self, table: FollowerTable, found: Compared) -> None:
         described = self._described(table)
-        columns = shape.read(self._source, self._follower, described)
+        with (
+            reading_session.transaction(self._source, comparison.SOURCE),
+            reading_session.transaction(self._follower, comparison.FOLLOWER),
+        ):
+            columns = shape.read(self._source, self._follower, described)
         named = set[tuple[str, ...]]()
         for step in Comparison(self._source, self._follower, described, columns, self._reach).run():
             found.rows += step.rows
@@ -214,9 +216,10 @@ class _Run:
         captured = self._captured.get(table.table_oid)
         if captured is None:
             raise NotComparable("the source does not publish it any more")
-        [wanted] = follower_tables.described(self._source, self._stored, [captured])
         publications = list(publication_ledger.known(self._stored))
-        relations = published_relations.read(self._source, table.table_oid, publications)
+        with reading_session.transaction(self._source, comparison.SOURCE):
+            [wanted] = follower_tables.described(self._source, self._stored, [captured])
+            relations = published_relations.read(self._source, table.table_oid, publications)
         return Table(
             wanted.schema,
             wanted.name,

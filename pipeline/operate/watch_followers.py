@@ -16,10 +16,10 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.row_counts import Rows
+from pipeline.followers.row_counts import SETTINGS, Rows
 from pipeline.operate import follower_tables, followers
-from pipeline.operate.counting import SETTINGS, Counting
-from pipeline.postgres import connections
+from pipeline.operate.counting import Counting
+from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 
 PATIENCE = 10.0
@@ -98,7 +98,7 @@ class Watch:
     def _source(self, found: Sequence[Follower], head: int) -> Watched:
         tables = {table.table_oid: table for each in found for table in each.table_states}
         listed = sorted(tables.values(), key=lambda each: (each.table_schema, each.table_name))
-        counting = self._counting(SOURCE, connect=partial(_connect_source, self._config.source), by_oid=True)
+        counting = self._counting(SOURCE, connect=partial(_connect_source, self._config), by_oid=True)
         rows, reason = counting.look(listed)
         return Watched(SOURCE, None, None, None, head, 0, 0.0, self._rate("", head), reason, _counted(listed, rows))
 
@@ -142,9 +142,10 @@ def _counted(tables: Sequence[TableName], found: dict[int, Rows | None]) -> list
     return [one(each) for each in tables]
 
 
-def _connect_source(dsn: str) -> Connection:
-    return connections.connect(dsn, "source", name=PROGRAM, settings=SETTINGS, connect_timeout=CONNECT_SECONDS)
+def _connect_source(config: Config) -> Connection:
+    return reading_session.connect(config, name=PROGRAM, settings=SETTINGS, connect_timeout=CONNECT_SECONDS)
 
 
 def _connect_follower(name: str, dsn: str) -> Connection:
-    return connecting.connect(name, dsn, program=PROGRAM, settings=SETTINGS, connect_timeout=CONNECT_SECONDS)
+    options = {"settings": SETTINGS, "connect_timeout": CONNECT_SECONDS, "prepare_threshold": None}
+    return connecting.connect(name, dsn, program=PROGRAM, **options)

@@ -111,7 +111,9 @@ def connect_promptly(dsn: str, what: str, *, name: str, seconds: float | None = 
 
 
 @contextmanager
-def answering(dsn: str, what: str, seconds: float, *, name: str, for_command: bool = False) -> Iterator[Connection]:
+def answering(
+    dsn: str, what: str, seconds: float, *, name: str, for_command: bool = False, **options: Any
+) -> Iterator[Connection]:
     """A connection for one look, as `connect` makes it. Raises Unavailable when connecting, or what is done inside,
     takes longer than so many seconds each (connecting: 2 at least): a frozen server accepts connections and is silent.
 
@@ -123,7 +125,8 @@ def answering(dsn: str, what: str, seconds: float, *, name: str, for_command: bo
         late.set()
         hang_up(connection)
 
-    connection = connect_promptly(dsn, what, name=name, seconds=None if for_command else max(2.0, seconds))
+    limit = None if for_command else max(2.0, seconds)
+    connection = connect_promptly(dsn, what, name=name, seconds=limit, **options)
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()

@@ -59,7 +59,8 @@ FOLLOWER = {
 }
 """Writing to a follower. A role that may not set the first needs `grant set on parameter session_replication_role`."""
 _DURABLE = """
-    case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', false) end
+    case when pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=) 'off'
+        then pg_catalog.set_config('synchronous_commit', 'on', false) end
 """
 """What we have committed must not be taken back by a crash; how far it is replicated by then is the owner's choice."""
 
@@ -68,10 +69,14 @@ _FIRST = ("statement_timeout", "jit")
 
 
 def statement(settings: Mapping[str, str]) -> str:
-    """The query that sets them for the rest of the session; what an older server does not know is left out."""
+    """The query that sets them for the rest of the session; what an older server does not know is left out.
+
+    It has every name with its schema, because the owner of a database chooses which search_path is in force before.
+    """
     first = "".join(f"set {name} = '{settings[name]}'; " for name in _FIRST if name in settings)
     calls = (
-        f"case when current_setting('{name}', true) is not null then set_config('{name}', '{value}', false) end"
+        f"case when pg_catalog.current_setting('{name}', true) is not null"
+        f" then pg_catalog.set_config('{name}', '{value}', false) end"
         for name, value in settings.items()
     )
     return f"{first}select {', '.join(calls)}, {_DURABLE.strip()}"

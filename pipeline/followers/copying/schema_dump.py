@@ -25,9 +25,24 @@ SECONDS = 600
 LOCK_TIMEOUT = "5s"
 _BEFORE = ("TABLE", "TABLE ATTACH", "SEQUENCE", "SEQUENCE OWNED BY", "DEFAULT")
 _AFTER = ("CONSTRAINT", "CHECK CONSTRAINT", "INDEX", "INDEX ATTACH")
-_ENTRY = re.compile(r"^--\n-- Name: .*?; Type: (?P<type>[A-Z ]+); Schema: .*\n--\n", re.MULTILINE)
-_SETTING = re.compile(r"^SET (?P<name>\w+) = .*;\n", re.MULTILINE)
-_COMMAND = re.compile(r"^\\.*\n", re.MULTILINE)
+_NAME = "-- Name: "
+_TOKEN = re.compile(
+    r"""
+    ^--\n--\ Name:\ [^\n]*?;\ Type:\ (?P<type>[A-Z ]+);\ Schema:\ [^\n]*\n--\n
+    | ^(?P<setting>SET\ (?P<name>\w+)\ =\ [^\n]*;\n)
+    | ^(?P<command>\\[^\n]*\n)
+    | (?<!\w)[eE]'(?:[^'\\]|\\.|'')*'
+    | '(?:[^']|'')*'
+    | "(?:[^"]|"")*"
+    | (?<![\w$])\$(?P<tag>\w*)\$.*?\$(?P=tag)\$
+    | --[^\n]*
+    """,
+    re.MULTILINE | re.DOTALL | re.VERBOSE,
+)
+"""What in a dump is no plain text of a statement: heads of entries, settings, commands of psql, quotes, comments.
+
+Within quotes, the owner of a table at the source may have written what looks like any of the others.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,25 +84,36 @@ def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaD
 
 
 def parse(text: str) -> SchemaDump:
-    """Take a plain dump apart."""
-    text = _COMMAND.sub("", text)
-    first = _ENTRY.search(text)
-    head = text[: first.start()] if first else text
-    settings = tuple((found["name"], found[0]) for found in _SETTING.finditer(head))
-    entries = list(_entries(text))
+    """Take a plain dump apart. Raises FollowerError."""
+    settings = list[tuple[str, str]]()
+    entries = list(_entries(text, settings))
     return SchemaDump(
-        settings,
+        tuple(settings),
         "".join(part for kind, part in entries if kind in _BEFORE),
         "".join(part for kind, part in entries if kind in _AFTER),
     )
 
 
-def _entries(text: str) -> Iterator[tuple[str, str]]:
-    found = list(_ENTRY.finditer(text))
-    ends = [*(each.start() for each in found), len(text)][1:]
-    for each, end in zip(found, ends, strict=True):
-        # What is set between two entries is the same everywhere, or a name that only this server has.
-        yield each["type"], _SETTING.sub("", text[each.end() : end])
+def _entries(text: str, settings: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield type and statements of each entry. The settings before the first one are added to `settings`."""
+    kind, parts, end = "", list[str](), 0
+    for token in _TOKEN.finditer(text):
+        parts.append(text[end : token.start()])
+        end = token.end()
+        if token["type"]:
+            yield kind, "".join(parts)
+            kind, parts = token["type"], []
+        elif token["setting"]:
+            # What is set between two entries is the same everywhere, or a name that only this server has.
+            settings += [] if kind else [(token["name"], token["setting"])]
+        elif token[0].startswith(_NAME):
+            raise FollowerError(
+                "--schema create: a name at the source has a line break, which this pg_dump takes for the end of a"
+                " comment; rename it, install a newer pg_dump, or make the tables at the follower"
+            )
+        elif not token["command"]:
+            parts.append(token[0])
+    yield kind, "".join([*parts, text[end:]])
 
 
 def _program(major: int) -> str:

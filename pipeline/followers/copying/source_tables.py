@@ -16,17 +16,13 @@ from psycopg import sql
 
 from pipeline.errors import FollowerError, PipelineError
 from pipeline.followers.applying.copied import Copied
-from pipeline.postgres import connections, copy_data, queries
+from pipeline.postgres import connections, copy_data, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = "2s"
 """Who waits for a lock lets others wait behind it."""
 _ROOM = "followers.copying"
-_BEGIN = (
-    "begin isolation level repeatable read read only; set local synchronous_commit = local;"
-    f" set local lock_timeout = '{LOCK_TIMEOUT}'"
-)
 _COMMA = sql.SQL(", ")
 
 
@@ -49,7 +45,10 @@ class Relation:
 
 
 class SourceTables:
-    """Over one connection to the source, in autocommit, which prints values as the log has them."""
+    """Over one reading session of the source, which prints values as the log has them.
+
+    Postgres may run functions of a table's owner there, so nothing relies on what an earlier transaction left behind.
+    """
 
     def __init__(self, source: Connection, dsn: str, publications: Sequence[str], source_epoch: int) -> None:
         """`dsn`: for messages. `publications`: those that are in use."""
@@ -64,7 +63,7 @@ class SourceTables:
         To be called after the follower's position was read. Raises NotYet, and FollowerError where the table is not
         published.
         """
-        with self._explained(oid):
+        with self._explained(oid), reading_session.transaction(self._source, session_settings.COPY):
             relations = self._relations(oid)
             known = self._settling.get(oid)
             if known is None or known[0] != relations:
@@ -87,16 +86,17 @@ class SourceTables:
                 copied = self._begin(oid, relations)
             yield copied
         finally:
-            if not self._source.closed and self._source.info.transaction_status != _IDLE:
-                with suppress(psycopg.Error):
-                    self._source.execute("rollback")
-        with self._explained(oid), self._source.transaction():
+            with suppress(psycopg.Error):
+                reading_session.roll_back(self._source)
+        with self._explained(oid):
             # The log is past the copy then, also where nobody writes: until it is, the table is as of another moment.
-            self._source.execute("set local synchronous_commit = local")
+            reading_session.begin(self._source, session_settings.COPY, synchronous_commit="local")
             self._source.execute(statement("capture.replication", "mark_position"))
+            self._source.execute("commit")
 
     def _begin(self, oid: int, relations: Sequence[Relation]) -> Copied:
-        self._source.execute(_BEGIN)
+        local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT}
+        reading_session.begin(self._source, session_settings.COPY, **local)
         for relation in relations:
             self._source.execute(sql.SQL("lock table only {} in access share mode").format(_printed(relation)))
         # The first query: a snapshot from before the lock would show a table that was truncated since as empty.
@@ -151,7 +151,7 @@ class SourceTables:
         try:
             yield
         except psycopg.errors.LockNotAvailable as error:
-            self._source.execute("rollback")
+            reading_session.roll_back(self._source)
             raise NotYet(f"waits for {holder(self._source, oid)}, which locks it at the source") from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
             raise NotYet("it was renamed or dropped just now") from error
@@ -178,6 +178,3 @@ def _who(session: Mapping[str, Any]) -> str:
 def _printed(relation: Relation) -> sql.SQL:
     """Its name as the catalog has quoted it."""
     return sql.SQL(relation.name)
-
-
-_IDLE = psycopg.pq.TransactionStatus.IDLE

@@ -23,7 +23,7 @@ from pipeline.followers.running import epoch_gaps
 from pipeline.followers.running.epoch_gaps import Compared
 from pipeline.followers.schema_changes import first_forms, reached_versions, rewritten
 from pipeline.followers.schema_changes.first_forms import FirstForms
-from pipeline.postgres import connections, queries, session_settings
+from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
@@ -102,7 +102,7 @@ def copy(
         make_tables = source_tables(config, log, found)
         if found.schema_mode == "create":
             with connect_source(config) as source, plain_session(found) as session:
-                missing_tables.make(source, config.source, session, here, tables)
+                missing_tables.make(source, config.source_reading, session, here, tables)
         forms = FirstForms(config, log, found, lambda there: called(there, found), lambda: plain_session(found))
 
         @contextmanager
@@ -129,8 +129,7 @@ def settle_names(config: Config, state: Connection, follower: Connection, found:
 
 def connect_source(config: Config) -> Connection:
     """A session that reads tables there, as the log has their values. Raises Unavailable."""
-    settings = session_settings.COPY
-    return connections.connect(config.source, "source", name="pipeline follower copy", settings=settings)
+    return reading_session.connect(config, name="pipeline follower copy", settings=session_settings.COPY)
 
 
 def source_tables(config: Config, log: Connection, found: Follower) -> Callable[[Connection], SourceTables]:
@@ -139,7 +138,7 @@ def source_tables(config: Config, log: Connection, found: Follower) -> Callable[
     if used is None:
         raise FollowerError("the source of this follower is not known any more")
     publications, epoch = used.publications, used.epoch
-    return lambda source: SourceTables(source, config.source, publications, epoch)
+    return lambda source: SourceTables(source, config.source_reading, publications, epoch)
 
 
 def wanted_tables(log: Connection, follower: Connection, found: Follower, here: Position) -> dict[int, Wanted]:

@@ -111,7 +111,7 @@ class Copier:
                 if found.schema_mode == "create":
                     with beginning.plain_session(found) as session:
                         here = beginning.current_position(session, found)
-                        missing_tables.make_whole(source, config.source, session, here, [table])
+                        missing_tables.make_whole(source, config.source_reading, session, here, [table])
 
             replacements = Replacements(
                 log,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pipeline.config.settings import Config
-from pipeline.postgres import connections, queries
+from pipeline.followers import connecting
+from pipeline.postgres import queries
 from pipeline.postgres.queries import statement
 
 
@@ -12,8 +13,7 @@ def ask(config: Config, root: int, partition: int) -> str | None:
 
     Raises Unavailable where the source does not answer.
     """
-    with connections.connect(config.source, "source", name="pipeline follower") as source:
-        source.execute("set search_path = ''")  # names are printed as they are found
+    with connecting.connect_catalog(config) as source:  # names are printed as they are found
         values = {"root": root, "partition": partition}
         found: str | None = queries.value(source, statement("followers.running", "partition_bound"), values)
     return found

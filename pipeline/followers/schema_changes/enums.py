@@ -10,8 +10,9 @@ from psycopg import sql
 
 from pipeline.config.settings import Config
 from pipeline.errors import SchemaStopped
+from pipeline.followers import connecting
 from pipeline.followers.registry import Follower
-from pipeline.postgres import connections, queries
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -38,7 +39,7 @@ def follow(config: Config, follower: Connection, found: Follower) -> bool:
     Each is added in a transaction of its own: none may use a label before that has ended. Raises SchemaStopped where it
     is not to follow, or where labels have been renamed so that it is not clear which; Unavailable.
     """
-    with connections.connect(config.source, "source", name="pipeline follower schema") as source:
+    with connecting.connect_catalog(config) as source:
         theirs = {(each.schema, each.name): each for each in _read(source)}
     made = False
     for each in _read(follower):

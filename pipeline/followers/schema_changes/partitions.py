@@ -15,13 +15,14 @@ from psycopg import sql
 
 from pipeline.config.settings import Config
 from pipeline.errors import SchemaStopped
+from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes.alterations import Alteration, run
 from pipeline.followers.schema_changes.table_names import Name
-from pipeline.postgres import connections, queries
+from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -61,14 +62,13 @@ class SourcePartition:
 
 def at_source(config: Config, root: int) -> list[SourcePartition]:
     """Those of a table, by its oid, parents first. Raises Unavailable."""
-    with connections.connect(config.source, "source", name="pipeline follower schema") as source:
+    with connecting.connect_catalog(config) as source:
         return read(source, root)
 
 
 def read(source: Connection, root: int) -> list[SourcePartition]:
     """The same over a session that is there."""
-    with source.transaction():
-        source.execute("set local search_path = ''")  # names are printed as they are found
+    with reading_session.transaction(source, connecting.SETTINGS):  # names are printed as they are found
         return queries.rows(source, SourcePartition, statement(_ROOM, "partitions"), {"root": root})
 
 

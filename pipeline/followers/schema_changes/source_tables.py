@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline.config.settings import Config
-from pipeline.postgres import connections, queries
+from pipeline.followers import connecting
+from pipeline.postgres import queries
 from pipeline.postgres.queries import statement
 
 
@@ -32,6 +33,6 @@ class SourceTable:
 
 def read(config: Config, oids: Iterable[int]) -> dict[int, SourceTable]:
     """By oid; one that was dropped is not there. Raises Unavailable."""
-    with connections.connect(config.source, "source", name="pipeline follower schema") as source:
+    with connecting.connect_catalog(config) as source:
         query = statement("followers.schema_changes", "source_tables")
         return {each.oid: each for each in queries.rows(source, SourceTable, query, {"oids": list(oids)})}

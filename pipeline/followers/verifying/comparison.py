@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 from psycopg import sql
 
 from pipeline.followers.verifying.settling import Key, Look, Row, Settling
 from pipeline.followers.verifying.shape import Shape, Table
-from pipeline.followers.verifying.sides import Side, Sum, part_of
+from pipeline.followers.verifying.sides import Side, Sum
+from pipeline.postgres import session_settings
 from pipeline.postgres.connections import Connection
 
 ROWS_PER_PART = 10_000
@@ -25,6 +27,11 @@ KEYS_PER_LOOK = 2_000
 """Rows that may differ, and are looked at together."""
 PATIENCE = 30.0
 """Seconds for which rows are looked at again that are written all the time."""
+LOCK_TIMEOUT = "10s"
+"""How long a statement waits for a session that locks a table; behind it others would wait, too."""
+SOURCE = {**session_settings.SNAPSHOT, "lock_timeout": LOCK_TIMEOUT}
+"""What each transaction at the source sets, besides what all do that read; the same printing as at the follower."""
+FOLLOWER = {**session_settings.SERVER, "lock_timeout": LOCK_TIMEOUT}
 _BUCKETS_AT_ONCE = 16
 Kind = Literal["missing", "extra", "different"]
 T = TypeVar("T")
@@ -65,17 +72,19 @@ class Comparison:
         encodings = {each.info.parameter_status("server_encoding") for each in (source, follower)}
         portable = len(encodings) > 1
         self._ranged = shape.ranged and not portable  # the order of bytes is another one, too
-        self._source = Side(source, _at_source(table), shape.columns, shape.source_key, portable=portable)
+        at_source, columns = _at_source(table), shape.columns
+        self._source = Side(source, SOURCE, at_source, columns, shape.source_key, portable=portable)
         there = sql.Identifier(table.follower_schema, table.follower_name)
         only = sql.SQL("{} as t" if shape.partitioned else "only {} as t").format(there)
-        self._follower = Side(follower, [only], shape.columns, shape.follower_key, portable=portable)
+        self._follower = Side(follower, FOLLOWER, [only], columns, shape.follower_key, portable=portable)
 
     def run(self) -> Iterator[Found]:
         """Compare, step by step. Raises psycopg.Error of either database, and what `reach` raises."""
         with ThreadPoolExecutor(1, thread_name_prefix="follower") as self._beside:
-            if not self._shape.source_key:
+            if self._shape.source_key is None:
                 yield from self._whole()
                 return
+            self._both(Side.require_unambiguous)
             candidates: list[Key] = []
             for rows, keys in self._ranges() if self._ranged else self._buckets():
                 yield Found(rows)
@@ -95,15 +104,15 @@ class Comparison:
         after: Key | None = None
         while True:
             upto = self._source.bound(after, ROWS_PER_PART)
-            part = part_of(self._shape.source_key, after, upto)
+            part = partial(Side.range, after=after, upto=upto)
             here, there = self._sums(part)
             yield here.rows, self._differing(part) if here != there else []
             if upto is None:
                 return
             after = upto
 
-    def _sums(self, part: sql.Composable) -> tuple[Sum, Sum]:
-        return self._both(lambda side: side.sum(part))
+    def _sums(self, part: Callable[[Side], sql.Composable]) -> tuple[Sum, Sum]:
+        return self._both(lambda side: side.sum(part(side)))
 
     def _buckets(self) -> Iterator[tuple[int, list[Key]]]:
         parts = 1 << max(0, (self._source.estimate() // ROWS_PER_PART).bit_length())
@@ -112,15 +121,15 @@ class Comparison:
         none = Sum(0, 0)
         differing = [each for each in range(parts) if here.get(each, none) != there.get(each, none)]
         for first in range(0, len(differing), _BUCKETS_AT_ONCE):
-            part = self._source.bucket_is(parts, differing[first : first + _BUCKETS_AT_ONCE])
-            yield 0, self._differing(part)
+            buckets = differing[first : first + _BUCKETS_AT_ONCE]
+            yield 0, self._differing(partial(Side.bucket_is, parts=parts, buckets=buckets))
 
-    def _differing(self, part: sql.Composable) -> list[Key]:
+    def _differing(self, part: Callable[[Side], sql.Composable]) -> list[Key]:
         """Keys of rows of a part that are only at one side, or have other checksums there.
 
         All at once: while a cursor is open its table is locked, and the applier may have to truncate it.
         """
-        here, there = self._both(lambda side: dict(side.keys(part)))
+        here, there = self._both(lambda side: dict(side.keys(part(side))))
         return [key for key in here | there if here.get(key) != there.get(key)]
 
     def _settled(self, candidates: Sequence[Key]) -> Found:

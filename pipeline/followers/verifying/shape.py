@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.errors import NotComparable
-from pipeline.postgres import queries
+from pipeline.postgres import key_comparison, queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.key_comparison import KeyComparison
 from pipeline.postgres.queries import statement
+
+_OF_POSTGRES = "pg_catalog."
 
 
 @dataclass(frozen=True)
@@ -40,36 +43,34 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """A column at one side. `type_name`: as SQL writes it there, without a length. `equals`: the operator of its index.
+    """A column at one side. `sorts_alike`: values of one type are in the same order on every server."""
 
-    `sorts_alike`: its values are in the same order on every server.
-    """
-
+    relation: int
     name: str
-    type_name: str
-    type_oid: int
     generated: bool
-    sorts_alike: bool
-    equals: str
     partitioned: bool
+    sorts_alike: bool
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns that both sides have, in one order; `source_key` and `follower_key` are the key's.
+    """The columns that both sides have, in one order; `source_key`, `follower_key`: the key's, None if there is none.
 
     `ranged`: both sides sort keys in the same order, so that their ranges hold the same rows.
     """
 
     columns: tuple[str, ...]
-    source_key: tuple[Column, ...]
-    follower_key: tuple[Column, ...]
+    source_key: KeyComparison | None
+    follower_key: KeyComparison | None
     ranged: bool
     partitioned: bool
 
 
 def read(source: Connection, follower: Connection, table: Table) -> Shape:
-    """As both sides have it now. Raises NotComparable where the follower lacks what is to be compared."""
+    """The shape that both sides have now, each read in a transaction that is open.
+
+    Raises NotComparable if the follower lacks what is to be compared, or if comparing keys may run an owner's code.
+    """
     there = _columns(follower, table.follower_schema, table.follower_name)
     if not there and not _is_there(follower, table.follower_schema, table.follower_name):
         raise NotComparable("the follower has no such table")
@@ -79,19 +80,19 @@ def read(source: Connection, follower: Connection, table: Table) -> Shape:
     if any(name not in here for name in table.columns):
         raise NotComparable("it was altered just now; run it again")
     compared = tuple(name for name in table.columns if not there[name].generated or name in table.key)
-    source_key = tuple(here[name] for name in table.key)
-    follower_key = tuple(there[name] for name in table.key)
-    return Shape(
-        compared,
-        source_key,
-        follower_key,
-        _sort_alike(source_key, follower_key),
-        any(column.partitioned for column in there.values()),
-    )
+    source_key = _key(source, here, table.key)
+    try:
+        follower_key = _key(follower, there, table.key)
+    except NotComparable as error:
+        raise NotComparable(f"at the follower, {error}") from error
+    sorted_alike = all(here[name].sorts_alike and there[name].sorts_alike for name in table.key)
+    partitioned = any(column.partitioned for column in there.values())
+    ranged = sorted_alike and _are_of_one_type(source_key, follower_key)
+    return Shape(compared, source_key, follower_key, ranged, partitioned)
 
 
 def _is_there(connection: Connection, schema: str, name: str) -> bool:
-    """A table may have no columns."""
+    """Return whether the table is there: it may have no columns."""
     found: bool = queries.value(
         connection, statement("followers.verifying", "is_there"), {"schema": schema, "name": name}
     )
@@ -104,8 +105,15 @@ def _columns(connection: Connection, schema: str, name: str) -> dict[str, Column
     return {column.name: column for column in found}
 
 
-def _sort_alike(source: Sequence[Column], follower: Sequence[Column]) -> bool:
-    return all(
-        here.sorts_alike and there.sorts_alike and here.type_oid == there.type_oid
-        for here, there in zip(source, follower, strict=True)
+def _key(connection: Connection, columns: Mapping[str, Column], key: Sequence[str]) -> KeyComparison | None:
+    return key_comparison.read(connection, columns[key[0]].relation, key) if key else None
+
+
+def _are_of_one_type(source: KeyComparison | None, follower: KeyComparison | None) -> bool:
+    """Return whether keys are compared as types that every database has: labels of an enum have an order in each."""
+    if source is None or follower is None:
+        return False
+    types = [column.type for column in source.columns]
+    return types == [column.type for column in follower.columns] and all(
+        each.startswith(_OF_POSTGRES) for each in types
     )

@@ -1,18 +1,22 @@
 """The rows of a table at one side: checksums of many rows, keys with checksums, or rows by their keys.
 
-Both sessions print values by the same settings, so that equal rows are equal texts.
+Both sessions print values by the same settings, so that equal rows are equal texts. Values of types that users made go
+only where no function of a user runs: `pipeline/postgres/key_comparison.py` says which comparisons are such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 
 from pipeline.followers.verifying.settling import Key, Row
-from pipeline.followers.verifying.shape import Column
+from pipeline.postgres import key_comparison, reading_session
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.key_comparison import KeyComparison
 
 KEYS_AT_ONCE = 10_000
 """Keys that are read from a server in one go, of however many there are."""
@@ -29,25 +33,27 @@ class Sum:
 
 
 class Side:
-    """Uses its connection, from one thread at a time."""
+    """Uses its connection, from one thread at a time; each question is a transaction that only reads."""
 
     def __init__(
         self,
         connection: Connection,
+        settings: Mapping[str, str],
         relations: Sequence[sql.Composable],
         columns: Sequence[str],
-        key: Sequence[Column],
+        key: KeyComparison | None,
         *,
         portable: bool,
     ) -> None:
         """`relations`: each may have a condition, as it stands behind `from`; their rows together are the table's.
 
-        `portable`: hashes are of UTF-8, since the two servers have other encodings; that takes longer.
+        `settings`: of each transaction. `portable`: hashes are of UTF-8, since the two servers have other encodings;
+        that takes longer.
         """
-        self._connection, self._key, self._portable = connection, key, portable
+        self._connection, self._settings, self._key, self._portable = connection, settings, key, portable
         self._mark = "~" * (1 + max((len(name) for name in columns if not name.strip("~")), default=0))
         self._columns = [sql.Identifier("t", name) for name in columns]
-        self._keys = [sql.Identifier("t", column.name) for column in key]
+        self._keys = [sql.Identifier("t", column.name) for column in key.columns] if key else []
         self._rows = sql.SQL("({}) as t").format(sql.SQL("\nunion all\n").join(map(self._of, relations)))
         self._checksum = self._hash(_row(self._columns))
 
@@ -58,59 +64,81 @@ class Side:
         return sql.SQL("select {} from {}").format(_COMMA.join(chosen), relation)
 
     def sum(self, part: sql.Composable) -> Sum:
-        """The rows of a part."""
-        query = sql.SQL("select count(*), coalesce(sum({}), 0) from {} where {}").format(
-            self._checksum, self._rows, part
-        )
-        rows, checksum = self._connection.execute(query).fetchone() or (0, 0)
+        """Return the sum of the rows of a part."""
+        query = sql.SQL("select pg_catalog.count(*), coalesce(pg_catalog.sum({}), 0) from {} where {}")
+        [(rows, checksum)] = self._asked(query.format(self._checksum, self._rows, part))
         return Sum(rows, int(checksum))
 
     def sums(self, parts: int) -> dict[int, Sum]:
-        """All rows, divided by `bucket`."""
-        query = sql.SQL("select {}, count(*), sum({}) from {} group by 1").format(
-            self._bucket(parts), self._checksum, self._rows
-        )
-        return {bucket: Sum(rows, int(total)) for bucket, rows, total in self._connection.execute(query).fetchall()}
+        """Return the sums of all rows, divided by `bucket`."""
+        query = sql.SQL("select {}, pg_catalog.count(*), pg_catalog.sum({}) from {} group by 1")
+        found = self._asked(query.format(self._bucket(parts), self._checksum, self._rows))
+        return {bucket: Sum(rows, int(total)) for bucket, rows, total in found}
 
     def keys(self, part: sql.Composable) -> Iterator[tuple[Key, int]]:
-        """Key and checksum of each row of a part, in no order."""
+        """Yield key and checksum of each row of a part, in no order."""
         query = sql.SQL("select {}, {} from {} where {}").format(self._texts(), self._checksum, self._rows, part)
-        with self._connection.transaction(), self._connection.cursor("rows of a part") as cursor:
+        with self._transaction(), self._connection.cursor("rows of a part") as cursor:
             cursor.itersize = KEYS_AT_ONCE
             for key, checksum in cursor.execute(query):
                 yield tuple(key), int(checksum)
 
     def by_key(self, keys: Sequence[Key]) -> dict[Key, Row]:
-        """Those of these rows that are there, by the key that was asked for; a table without a key is one row."""
-        if not self._key:
+        """Return the rows that are there, by the key that was asked for; a table without a key is one row."""
+        if self._key is None:
             return {_WHOLE: self._whole()}
         query = sql.SQL("select k.place, {}, t.{}, {} from {} join {} on {}").format(
             self._texts(),
             sql.Identifier(self._mark),
             sql.SQL("array[{}]::bigint[]").format(_COMMA.join(map(self._hash_of, self._columns))),
-            self._asked(keys),
+            self._key.listed(keys),
             self._rows,
-            sql.SQL(" and ").join(map(self._found_by, range(len(self._key)))),
+            self._key.same(),
         )
-        found = self._connection.execute(query).fetchall()
-        return {keys[place - 1]: Row(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
+        found = self._asked(query)
+        return {keys[place]: Row(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
 
     def bound(self, after: Key | None, rows: int) -> Key | None:
-        """The key so many rows after another, None where there are fewer."""
+        """Return the key so many rows after another, None if there are fewer."""
+        assert self._key is not None  # noqa: S101  only ranges of keys have bounds
         query = sql.SQL("select {} from {} where {} order by {} offset {} limit 1").format(
-            self._texts(), self._rows, part_of(self._key, after, None), _COMMA.join(self._keys), sql.Literal(rows - 1)
+            self._texts(), self._rows, self.range(after, None), self._key.order(), sql.Literal(rows - 1)
         )
-        found = self._connection.execute(query).fetchone()
-        return tuple(found[0]) if found else None
+        found = self._asked(query)
+        return tuple(found[0][0]) if found else None
+
+    def require_unambiguous(self) -> None:
+        """Raise NotComparable if a cast of an owner makes comparing keys ambiguous, before any keys differ."""
+        columns = self._key.columns if self._key else ()
+        same = (sql.SQL("{0} {1} {0}").format(each.value("t"), sql.SQL(each.operator("="))) for each in columns)
+        query = sql.SQL("select from {} where {} limit 0")
+        self._asked(query.format(self._rows, sql.SQL(" and ").join(same)))
+
+    def range(self, after: Key | None, upto: Key | None) -> sql.Composable:
+        """The part of the rows with keys after the first one and up to the second one; None: no bound."""
+        assert self._key is not None  # noqa: S101  only ranges of keys have bounds
+        bounds = [] if after is None else [self._key.bounded(">", after)]
+        bounds += [] if upto is None else [self._key.bounded("<=", upto)]
+        return sql.SQL(" and ").join(bounds) if bounds else sql.SQL("true")
 
     def bucket_is(self, parts: int, buckets: Sequence[int]) -> sql.Composable:
         """The part of the rows that are in these buckets."""
-        return sql.SQL("{} = any({}::int[])").format(self._bucket(parts), sql.Literal(list(buckets)))
+        listed = sql.Literal(list(buckets))
+        return sql.SQL("{} operator(pg_catalog.=) any ({}::int[])").format(self._bucket(parts), listed)
 
     def estimate(self) -> int:
         """How many rows there are, without counting them."""
-        found = self._connection.execute(sql.SQL("explain (format json) select from {}").format(self._rows)).fetchone()
-        return int(found[0][0]["Plan"]["Plan Rows"]) if found else 0
+        [(found,)] = self._asked(sql.SQL("explain (format json) select from {}").format(self._rows))
+        return int(found[0]["Plan"]["Plan Rows"])
+
+    def _asked(self, query: sql.Composed) -> list[tuple[Any, ...]]:
+        with self._transaction():
+            return self._connection.execute(query).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with reading_session.transaction(self._connection, self._settings), key_comparison.no_ambiguity():
+            yield
 
     def _whole(self) -> Row:
         found = self.sum(sql.SQL("true"))
@@ -118,57 +146,25 @@ class Side:
 
     def _texts(self) -> sql.Composable:
         texts = (sql.SQL("pg_catalog.concat({})").format(each) for each in self._keys)
-        return sql.SQL("array[{}]::text[]").format(_COMMA.join(texts))
-
-    def _asked(self, keys: Sequence[Key]) -> sql.Composable:
-        """These keys as a table of the texts `key_0`, …, with their place."""
-        names = [sql.Identifier(f"key_{number}") for number in range(len(self._key))]
-        lists = [
-            sql.SQL("{}::text[]").format(sql.Literal([key[number] for key in keys])) for number in range(len(self._key))
-        ]
-        return sql.SQL("unnest({}) with ordinality as k ({}, place)").format(_COMMA.join(lists), _COMMA.join(names))
-
-    def _found_by(self, number: int) -> sql.Composable:
-        column = self._key[number]
-        return sql.SQL("{} {} k.{}::{}").format(
-            self._keys[number],
-            sql.SQL(column.equals),
-            sql.Identifier(f"key_{number}"),
-            sql.SQL(column.type_name),
-        )
+        return sql.SQL("array[{}]::pg_catalog.text[]").format(_COMMA.join(texts))
 
     def _bucket(self, parts: int) -> sql.Composable:
-        return sql.SQL("({} & {})::int").format(self._hash(_row(self._keys)), sql.Literal(parts - 1))
+        return sql.SQL("({} operator(pg_catalog.&) {})::int").format(
+            self._hash(_row(self._keys)), sql.Literal(parts - 1)
+        )
 
     def _hash_of(self, value: sql.Composable) -> sql.Composable:
         """Of a value's text as its type prints it. For SQL a composite is null also where all of its fields are."""
         text = self._hash(sql.SQL("pg_catalog.concat({})").format(value))
-        return sql.SQL("case when pg_catalog.num_nulls({}) = 0 then {} end").format(value, text)
+        return sql.SQL("case when pg_catalog.num_nulls({}) operator(pg_catalog.=) 0 then {} end").format(value, text)
 
     def _hash(self, text: sql.Composable) -> sql.Composable:
         """64 bits, equal for equal texts on every server of one encoding."""
         if self._portable:
-            digest = "('x' || left(pg_catalog.md5(pg_catalog.convert_to(({})::text, 'UTF8')), 16))::bit(64)::bigint"
+            bytes_of = "pg_catalog.md5(pg_catalog.convert_to(({})::pg_catalog.text, 'UTF8'))"
+            digest = f"('x' operator(pg_catalog.||) pg_catalog.left({bytes_of}, 16))::bit(64)::bigint"
             return sql.SQL(digest).format(text)
-        return sql.SQL('pg_catalog.hashtextextended(({})::text collate "C", 0)').format(text)
-
-
-def part_of(key: Sequence[Column], after: Key | None, upto: Key | None) -> sql.Composable:
-    """The part of the rows with keys after the first one and up to the second one; None: no bound."""
-    columns = _COMMA.join(sql.Identifier("t", column.name) for column in key)
-    bounds = [
-        sql.SQL("({}) {} ({})").format(columns, sql.SQL(compared), _values(key, bound))
-        for compared, bound in ((">", after), ("<=", upto))
-        if bound is not None
-    ]
-    return sql.SQL(" and ").join(bounds) if bounds else sql.SQL("true")
-
-
-def _values(columns: Sequence[Column], key: Key) -> sql.Composable:
-    return _COMMA.join(
-        sql.SQL("{}::{}").format(sql.Literal(text), sql.SQL(column.type_name))
-        for text, column in zip(key, columns, strict=True)
-    )
+        return sql.SQL('pg_catalog.hashtextextended(({})::pg_catalog.text collate pg_catalog."C", 0)').format(text)
 
 
 def _row(values: Sequence[sql.Composable]) -> sql.Composable:

@@ -1,0 +1,45 @@
+"""A dump by the real `pg_dump`: what a source's owner writes in names and literals stays in them."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from pipeline.errors import FollowerError
+from pipeline.followers.copying import schema_dump
+from tests.fixtures.followers import run
+
+HEAD = "\n--\n-- Name: x; Type: POLICY; Schema: public; Owner: -\n--\n\n"
+WRITES = "); create table public.written (); --"
+TEXTS = (f"a{HEAD}b", f"'{WRITES}", "\\restrict x\nSET x = ;\n\\", "$a$ -- E'\\' \"")
+COLUMN = f'{HEAD}"'
+
+
+def test_text_that_looks_like_an_entry_of_a_dump_stays_text(source_dsn: str, follower_dsn: str):
+    create = sql.SQL("create table public.{} (id int primary key, {} text default {}, check ({} <> {}))")
+    with psycopg.connect(source_dsn, autocommit=True) as source:
+        for number, text in enumerate(TEXTS):
+            name = sql.Identifier(f"t{number}")
+            source.execute(create.format(name, sql.Identifier(COLUMN), text, sql.Identifier(COLUMN), text))
+        tables = [f"public.t{number}" for number in range(len(TEXTS))]
+        dump = schema_dump.read(source, source_dsn, tables)
+    with psycopg.connect(follower_dsn, autocommit=True) as follower:
+        run(follower_dsn, dump.before + dump.after)
+        assert follower.execute("select to_regclass('public.written')").fetchone() == (None,)
+        for table, text in zip(tables, TEXTS, strict=True):
+            inserted = f"insert into {table} (id) values (1) returning *"
+            assert_refused(follower, inserted, text)
+
+
+def assert_refused(follower: psycopg.Connection, inserted: str, text: str) -> None:
+    """The check of each table refuses the default of its column, if both are as at the source."""
+    with pytest.raises(psycopg.errors.CheckViolation) as raised:
+        follower.execute(inserted.encode())
+    assert text in str(raised.value.diag.message_detail)
+
+
+def test_a_name_that_ends_its_comment_is_refused():
+    head = "--\n-- Name: x\ncreate table public.written ();\n-- ; Type: TABLE; Schema: public; Owner: -\n--\n"
+    with pytest.raises(FollowerError, match="a name at the source has a line break"):
+        schema_dump.parse(head)
