@@ -190,6 +190,8 @@ def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history
     partitions = _names(follower, wanted) if history.partitions else set[tuple[str, str]]()
     if (divided := next_partition(follower, of, history, there)) is not None:
         changes_at = divided.place if changes_at is None else min(changes_at, divided.place)
+    if history.named_later is not None and history.named_later[1] != (wanted.schema, wanted.name):
+        changes_at = min(changes_at or history.named_later[0], history.named_later[0])
     followed = {column.name for column in columns}
     names = [column["name"] for column in there["columns"]]
     keyed = any(column.equals is not None for column in columns)

@@ -109,7 +109,8 @@ class History:
     `known`: False where it was copied in a form that the history does not have. `begun`: False where it has had no
     event by then, so that the history does not have the form that it had.
     `partitions`: names that partitions had, by oid. `later`: places from which on versions hold that come after the
-    position and the form that was given, with the oid of the table or of its partition.
+    position and the form that was given, with the oid of the table or of its partition. `named_later`: the name from
+    the first change after a copy on, if only that change told the form of the copy.
     """
 
     oid: int
@@ -120,6 +121,7 @@ class History:
     begun: bool
     partitions: dict[int, tuple[str, str]]
     later: tuple[tuple[Place, int], ...]
+    named_later: tuple[Place, tuple[str, str]] | None
 
 
 CopiedForm = list[list[Any]]
@@ -154,6 +156,14 @@ class Formed:
             elif same and not known:
                 return version.place, True
         return self.place, known
+
+    def later(self, versions: Sequence[TableVersion]) -> TableVersion | None:
+        """The version by which the history knows the form of a copy, if that came after the copy.
+
+        Its name may be a later one than the name that was copied.
+        """
+        place, known = self.within(versions)
+        return next((each for each in versions if known and each.place == place != self.place), None)
 
 
 AS_OF_POSITION = Formed()
@@ -250,6 +260,7 @@ def _upto(position: Position, formed: Place | None) -> Place:
 
 def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Formed) -> History:
     place, known = formed.within(versions)
+    later = formed.later(versions)
     first, at = _reached(versions, position), _reached(versions, position, place)
     reached = _upto(position, formed.place)
     now = versions[at]
@@ -267,6 +278,7 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
             if each.relation_oid != oid
         },
         tuple((each.place, each.relation_oid) for each in versions if each.place > reached),
+        None if later is None else (later.place, (later.table_schema, later.table_name)),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import Overtaken, Refused, Unavailable
+from pipeline.errors import Overtaken, Refused, SchemaStopped, Unavailable
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
@@ -44,11 +44,24 @@ class Fitting(Protocol):
     """What gives a table the form of its copy, as `pipeline.followers.schema_changes.fitting.Fitting` does."""
 
     @property
+    def called(self) -> tuple[str, str]: ...
+    @property
     def is_needed(self) -> bool: ...
     def applied(self, there: Mapping[str, Any]) -> dict[str, Any]: ...
     def before(self, there: Mapping[str, Any], columns: Collection[str]) -> list[str]: ...
     def alter_empty(self, identifier: sql.Identifier) -> None: ...
     def alter(self, replaced: Callable[[], None]) -> None: ...
+
+
+class Renaming(Protocol):
+    """What renames tables, as `pipeline.followers.schema_changes.renames.Renames` does."""
+
+    def is_called(self, follower: Connection, table: TableName) -> bool: ...
+    def needed(self, follower: Connection, oid: int, target: tuple[str, str]) -> Mapping[int, tuple[str, str]]: ...
+    def require_possible(self, follower: Connection, oid: int, target: tuple[str, str]) -> None: ...
+    def carry_out(
+        self, session: Connection, here: Position, oid: int, names: Mapping[int, tuple[str, str]]
+    ) -> None: ...
 
 
 class Replacements:
@@ -66,6 +79,7 @@ class Replacements:
         say: Callable[[TableName, str | None], None],
         make_missing: Callable[[TableName], None],
         fit: Callable[[TableName, Place, Collection[str]], Fitting],
+        renaming: Renaming,
     ) -> None:
         """`go_on` is asked now and then. `say` is told which table is copied, and why one has to wait.
 
@@ -74,7 +88,7 @@ class Replacements:
         """
         self._log, self._follower, self._source, self._found = log, follower, source, found
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
-        self._fit = fit
+        self._fit, self._renaming = fit, renaming
         self._begins = dict[int, Position]()
 
     def wanted(self) -> list[Anew]:
@@ -103,6 +117,7 @@ class Replacements:
         self._make_missing(table)
         there = described(self._follower, table)
         fitting = self._fit(table, anew.formed, {name for each in relations for name in each.columns or ()})
+        self._renaming.require_possible(self._follower, table.table_oid, fitting.called)
         fitted = fitting.applied(there)
         columns = [columns_of(table, relation, fitted) for relation in relations]
         listed = list(dict.fromkeys(name for names in columns for name in names))
@@ -164,7 +179,7 @@ class Replacements:
             if anew not in self.wanted():
                 raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
             self._put(table, staged, fitting)
-            self._place(table, anew, wanted, begins, rows)
+            self._place(table, anew, wanted, begins, rows, fitting.called)
 
     def _put(self, table: TableName, staged: StagedRows, fitting: Fitting) -> None:
         """The rows in the place of those of before, in the copy's form. Who locks one of them is waited for."""
@@ -172,16 +187,28 @@ class Replacements:
             self._require_wanted()
             try:
                 with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                    self._hold_name(table)
                     if fitting.is_needed:
                         fitting.alter(staged.replace)
                     else:
                         staged.replace()
                     return
-            except psycopg.errors.LockNotAvailable:
+            except (psycopg.errors.LockNotAvailable, SchemaStopped) as error:
+                _require_lock_alone(error)
                 self._say(table, self._waits(table))
 
-    def _place(self, table: TableName, anew: Anew, wanted: Wanted, begins: Position, rows: int) -> None:
-        """Bring it from there to where the follower is, and let it follow the log from then on."""
+    def _hold_name(self, table: TableName) -> None:
+        """Nobody renames the table until the end of the transaction. Raises NotYet if it has another name by now."""
+        lock = sql.SQL("lock table only {} in row exclusive mode")
+        if self._renaming.is_called(self._follower, table):
+            self._follower.execute(lock.format(sql.Identifier(table.table_schema, table.table_name)))
+        if not self._renaming.is_called(self._follower, table):
+            raise NotYet("it was renamed at the follower just now")
+
+    def _place(
+        self, table: TableName, anew: Anew, wanted: Wanted, begins: Position, rows: int, called: tuple[str, str]
+    ) -> None:
+        """Bring it from there to where the follower is, and let it follow the log from then on, under this name."""
         applier, rounds = self._applier(table, wanted, begins), 0
         while True:
             rounds += 1
@@ -198,13 +225,14 @@ class Replacements:
                         raise psycopg.Rollback(last)
                     with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
                         self._bring(applier, here)
+                        if names := self._renaming.needed(self._follower, table.table_oid, called):
+                            self._renaming.carry_out(self._follower, here, table.table_oid, names)
                     assert wanted.copied is not None  # noqa: S101  it was made so
                     self._require_epoch(wanted.copied)
                     copies.place(self._follower, here, anew, wanted.copied, rows)
                     return
-            except Refused as error:
-                if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
-                    raise
+            except (Refused, SchemaStopped) as error:
+                _require_lock_alone(error)
                 self._say(table, self._waits(table))
                 applier = self._applier(table, wanted, reached)
 
@@ -242,3 +270,9 @@ class Replacements:
     def _require_wanted(self) -> None:
         if not self._go_on():
             raise Interrupted
+
+
+def _require_lock_alone(error: Exception) -> None:
+    """Raises the error again, unless it is only a lock of another session that was waited for too long."""
+    if not isinstance(error.__cause__ or error, psycopg.errors.LockNotAvailable):
+        raise error

@@ -22,6 +22,7 @@ from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, TableName
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import fitting, partitions
+from pipeline.followers.schema_changes.renames import Renames
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -123,6 +124,7 @@ class Copier:
                 say=partial(self._say, log),
                 make_missing=make_missing,
                 fit=partial(fitting.find, log, follower, source, found),
+                renaming=Renames(config, found, lambda there: beginning.called(there, found)),
             )
 
             def make(table: TableName, anew: Anew) -> None:

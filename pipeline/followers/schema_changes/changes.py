@@ -93,7 +93,7 @@ class SchemaChanges:
             if not table_versions.is_known(self._log, here, oid, wanted[oid].formed):
                 copies.want(self._follower, here, [oid])
             return
-        if self._divide(here, oid):
+        if self._divide(here, oid) or self._rename_as_copied(self._here(), oid):
             return
         here = self._here()
         found = table_versions.next_change(self._log, here, oid, wanted[oid].formed)
@@ -103,17 +103,38 @@ class SchemaChanges:
         change = difference.between(before, after, numbered=before.is_numbered_like(after))
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            names = table_names.moves(oid, change.name, called, self._at_source) if _is_renamed(before, after) else {}
-            self._run(called[oid], table_names.alterations(self._follower, names, called))
+            names = self._rename(oid, change.name) if _is_renamed(before, after) else {}
             if change.unclear or (change.key is not None and self._is_within(here, changed)):
                 copies.want(self._follower, here, [oid])
             else:
                 name = names.pop(oid, called[oid])
                 self._alter(after, change, name)
                 reached_versions.store(self._follower, here, oid, name, after.place)
-            for other, name in names.items():
-                place = wanted[other].formed.place if other in wanted else None
-                reached_versions.store(self._follower, here, other, name, place or table_versions.BEGINNING)
+            self._store_names(here, names)
+
+    def _rename_as_copied(self, here: Position, oid: int) -> bool:
+        """True if what comes next is a name alone: a copy has the other changes of that place already."""
+        versions = table_versions.all_versions(self._log, here.source, [oid]).get(oid, [])
+        later = self._wanted[oid].formed.later(versions)
+        if later is None or self._called[oid] == (later.table_schema, later.table_name):
+            return False
+        with self._follower.transaction():
+            here = position.change_tables(self._follower, here)
+            names = self._rename(oid, (later.table_schema, later.table_name))
+            reached_versions.store(self._follower, here, oid, names.pop(oid), later.place)
+            self._store_names(here, names)
+        return True
+
+    def _rename(self, oid: int, target: Name) -> dict[int, Name]:
+        """Give a table this name, and others that have it theirs; returns the new names by oid."""
+        names = table_names.moves(oid, target, self._called, self._at_source)
+        self._run(self._called[oid], table_names.alterations(self._follower, names, self._called))
+        return names
+
+    def _store_names(self, here: Position, names: Mapping[int, Name]) -> None:
+        for oid, name in names.items():
+            place = self._wanted[oid].formed.place if oid in self._wanted else None
+            reached_versions.store(self._follower, here, oid, name, place or table_versions.BEGINNING)
 
     def _divide(self, here: Position, oid: int) -> bool:
         """Whether what comes next is a partition alone, which the follower has so now, or does not need."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 
 from pipeline.config.settings import Config
-from pipeline.errors import SchemaStopped
 from pipeline.followers import registry
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.position import Position
@@ -21,9 +19,9 @@ from pipeline.followers.copying import copies, missing_tables
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import fitting, reached_versions, source_tables, table_names
-from pipeline.followers.schema_changes.alterations import run
+from pipeline.followers.schema_changes import fitting, reached_versions, source_tables
 from pipeline.followers.schema_changes.fitting import Fitting
+from pipeline.followers.schema_changes.renames import Renames
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres.connections import Connection
 
@@ -42,7 +40,8 @@ class FirstForms:
         session: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
         """`called`: the follower's tables, over a connection to it. `session`: one of its own, which is changed."""
-        self._config, self._log, self._found, self._called, self._session = config, log, found, called, session
+        self._log, self._found, self._session = log, found, session
+        self._renames = Renames(config, found, called)
 
     def bring(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
@@ -52,7 +51,7 @@ class FirstForms:
         `published`: the columns that are to be copied. Raises SchemaStopped where the follower does not let us, or is
         not to follow.
         """
-        needed, names, called = self._needed(source, follower, table, published)
+        needed, names = self._needed(source, follower, table, published)
         if (form := needed.form) is None:  # dropped at the source
             return table
         if needed.is_needed or names:
@@ -61,28 +60,24 @@ class FirstForms:
                 copies.hold(session, self._here(session), {form.oid, *names})
                 copies.take(session, self._here(session), form.oid)
                 # Somebody else may have done it by now, and done twice an exchange of names is none.
-                needed, now, called = self._needed(source, session, table, published)
+                needed, now = self._needed(source, session, table, published)
                 if (form := needed.form) is None or now != names:
                     raise NotYet("it was renamed just now")
-                self._alter(session, needed, form, names, called)
+                self._alter(session, needed, form, names)
         return TableName(form.oid, *form.called)
 
     def _needed(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
-    ) -> tuple[Fitting, Mapping[int, Name], Mapping[int, Name]]:
-        """What a table needs, which tables get other names, and what all of them are called."""
-        names: Mapping[int, Name] = {}
-        called = {oid: (each.table_schema, each.table_name) for oid, each in self._called(follower).items()}
+    ) -> tuple[Fitting, Mapping[int, Name]]:
+        """What a table needs, and which tables get other names."""
         oid, formed = table.table_oid, _formed(self._here(follower))
-        here = TableName(oid, *called[oid])
+        here = TableName(oid, *self._renames.called(follower)[oid])
         needed = fitting.find(self._log, follower, source, self._found, here, formed, published)
-        if needed.form is not None and needed.form.called != called[oid]:
-            names = table_names.moves(oid, needed.form.called, called, partial(source_tables.read, self._config))
-        return needed, names, called
+        return needed, self._renames.needed(follower, oid, needed.called)
 
     def is_called(self, follower: Connection, table: TableName) -> bool:
-        """Whether it still has that name there: another one may have taken it for itself."""
-        return self._called(follower).get(table.table_oid) == table
+        """True if the table still has that name: another one may have taken it."""
+        return self._renames.is_called(follower, table)
 
     def _alter(
         self,
@@ -90,31 +85,14 @@ class FirstForms:
         needed: Fitting,
         form: SourceForm,
         names: Mapping[int, Name],
-        called: Mapping[int, Name],
     ) -> None:
         here = self._here(session)
         if names or needed.moves_columns:
             # Keys and indexes are kept as statements, for the tables as they were made.
             missing_tables.finish(session, here)
-        self._rename(session, here, form, names, called)
+        self._renames.carry_out(session, here, form.oid, names)
         needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
         copies.store_form(session, here, form)
-
-    def _rename(
-        self,
-        session: Connection,
-        here: Position,
-        form: SourceForm,
-        names: Mapping[int, Name],
-        called: Mapping[int, Name],
-    ) -> None:
-        alterations = table_names.alterations(session, names, called)
-        if alterations and self._found.ddl == "stop":
-            first = alterations[0]
-            raise SchemaStopped(f"{first.what}, and --ddl is stop", f"`{first.as_text(session)}` there")
-        run(session, self._found.name, called[form.oid], alterations)
-        for oid, name in names.items():
-            reached_versions.store(session, here, oid, name, table_versions.BEGINNING)
 
     def _here(self, follower: Connection) -> Position:
         return position.existing(follower, self._found.source_id, self._found.name)

@@ -41,6 +41,11 @@ class Fitting:
         self._called = (table.table_schema, table.table_name)
         self._partitions = partitions
 
+    @property
+    def called(self) -> tuple[str, str]:
+        """What the source calls the table; of a dropped one, what the follower does."""
+        return self.form.called if self.form else self._called
+
     def at(self, follower: Connection, table: TableName) -> Fitting:
         """The same over another session, of the table under another name."""
         return Fitting(follower, self._found, table, self._change, self.form, self._partitions)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
+import psycopg
 import pytest
 
+from pipeline.followers.copying import replacements
 from pipeline.followers.running import following
 from pipeline.operate import resync_follower
 from pipeline.server.schedule import publish_new_tables
@@ -30,6 +33,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
+    monkeypatch.setattr(replacements, "LOCK_TIMEOUT", "200ms")
 
 
 @pytest.fixture
@@ -172,3 +176,85 @@ def test_a_copy_of_which_the_form_is_taken_back(changed: Changed):
         changed.become_equal_in_time()
         changed.run("alter table $t rename c to a", "update $t set a = 'x'")
         changed.become_equal_in_time()
+
+
+REWRITE = "alter table $t alter n type int using length(n)"
+RENAMES = {
+    "a name": ("alter table $t rename to $t_new",),
+    "a schema": ("create schema $t_new", "alter table $t set schema $t_new"),
+    "a column": ("alter table $t rename a to c",),
+    "a dropped column": ("alter table $t drop b",),
+    "a second rewrite and a name": (
+        "alter table $t alter id type bigint",
+        "alter table $t rename to $t_new",
+        "alter table $t_new alter id type numeric",
+    ),
+}
+SOME = [pytest.param(name, marks=() if name.startswith("a second") else pytest.mark.long) for name in RENAMES]
+NEW_NAMES = {"a schema": "$t_new.$t", "a name": "$t_new", "a second rewrite and a name": "$t_new"}
+
+
+@contextmanager
+def copy_held_up(changed: Changed) -> Iterator[None]:
+    """Inside, a copy of the table has been read, and cannot take its place."""
+    with psycopg.connect(changed.made.look.info.dsn) as holder:
+        holder.execute(changed.named("lock table $t in access share mode").encode())
+        changed.run(REWRITE, "insert into $t (id, n) values (2, 2)")
+        changed.stage.arrive()
+
+        def is_held_up() -> None:
+            table = changed.made.table(changed.t)
+            assert "which uses it at the follower" in (table.reason or "")
+
+        eventually(is_held_up, 60)
+        yield
+
+
+@pytest.mark.parametrize("renamed", SOME)
+def test_a_rewritten_table_gets_the_name_and_columns_of_its_copy(changed: Changed, renamed: str) -> None:
+    name = changed.named(NEW_NAMES.get(renamed, "$t"))
+    with changed.made.running():
+        changed.become_equal()
+        changed.run(REWRITE, *RENAMES[renamed], f"insert into {name} (id, n) values (2, 2)")
+        changed.become_equal_in_time(name)
+        changed.run(f"update {name} set n = 3")
+        changed.become_equal_in_time(name)
+
+
+@pytest.mark.long
+def test_a_rewritten_table_gets_the_name_of_the_same_transaction(changed: Changed) -> None:
+    name = changed.named("$t_new")
+    with changed.made.running():
+        changed.become_equal()
+        changed.run(f"{REWRITE}; alter table $t rename to $t_new; insert into $t_new (id, n) values (2, 2)")
+        changed.become_equal_in_time(name)
+
+
+@pytest.mark.parametrize("renamed", SOME)
+def test_a_table_gets_what_changed_while_it_was_copied(changed: Changed, renamed: str) -> None:
+    name = changed.named(NEW_NAMES.get(renamed, "$t"))
+    with changed.made.running():
+        changed.become_equal()
+        with copy_held_up(changed):
+            changed.run(*RENAMES[renamed], f"insert into {name} (id, n) values (3, 3)")
+            changed.stage.arrive()
+        changed.become_equal_in_time(name)
+        changed.run(f"update {name} set n = 4")
+        changed.become_equal_in_time(name)
+
+
+def test_names_that_are_exchanged_while_one_table_is_copied(stage: Stage, cluster: Cluster) -> None:
+    with followed_tables(stage, cluster, 2) as made, made[0].made.running():
+        become_equal(made)
+        one, other = made
+        with copy_held_up(one):
+            one.run(
+                f"alter table $t rename to $t_over; alter table {other.t} rename to $t;"
+                f" alter table $t_over rename to {other.t}",
+                "insert into $t values (7, 'was the other')",
+                f"insert into {other.t} (id, n) values (8, 8)",
+            )
+            stage.arrive()
+        become_equal_in_time(made)
+        one.run("update $t set a = 'a'", f"update {other.t} set a = 'b'")
+        become_equal_in_time(made)
