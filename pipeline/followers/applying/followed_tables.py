@@ -188,10 +188,7 @@ def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history
         # What comes first, or after the copy, has another form: one that the log has not yet, or again one of before.
         changes_at, unknown = wanted.formed.place or history.later[0][0], True
     partitions = _names(follower, wanted) if history.partitions else set[tuple[str, str]]()
-    if (divided := next_partition(follower, of, history, there)) is not None:
-        changes_at = divided.place if changes_at is None else min(changes_at, divided.place)
-    if history.named_later is not None and history.named_later[1] != (wanted.schema, wanted.name):
-        changes_at = min(changes_at or history.named_later[0], history.named_later[0])
+    changes_at = _first(changes_at, next_partition(follower, of, history, there), wanted, history)
     followed = {column.name for column in columns}
     names = [column["name"] for column in there["columns"]]
     keyed = any(column.equals is not None for column in columns)
@@ -212,6 +209,14 @@ def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history
         _uniques(columns, there),
         {oid: sql.Identifier(*name) if name in partitions else None for oid, name in history.partitions.items()},
     )
+
+
+def _first(changes_at: Place | None, divided: Partition | None, wanted: Wanted, history: History) -> Place | None:
+    """The first place at which the follower's table has to become another: in form, in partitions or in name."""
+    named = history.named_later
+    is_named = named is not None and named[1] == (wanted.schema, wanted.name)
+    places = [changes_at, divided and divided.place, named and not is_named and named[0]]
+    return min((place for place in places if place), default=None)
 
 
 def _columns(name: str, wanted: Wanted, history: History, there: Mapping[str, Any]) -> tuple[FollowedColumn, ...]:
