@@ -88,6 +88,10 @@ class Database(StrEnum):
     PIPELINE = "pipeline"
 
 
+Roles = Annotated[
+    str | None,
+    typer.Option(help="With --sql: what these roles at the source lack, REPLICATING,READING or one name for both."),
+]
 At = Annotated[Database | None, typer.Option("--at", help="With --sql: only what is to be run at this database.")]
 
 
@@ -158,18 +162,28 @@ def health(
 
 @app.command()
 def check(
-    context: typer.Context, as_json: Json = False, accept: Accept = None, as_sql: Sql = False, at: At = None
+    context: typer.Context,
+    as_json: Json = False,
+    accept: Accept = None,
+    as_sql: Sql = False,
+    at: At = None,
+    roles: Roles = None,
 ) -> int:
     """Check both databases before the first start: what is wrong, and how to fix it. Changes nothing."""
     from pipeline.cli.render import cures
     from pipeline.cli.render.status import show_findings
     from pipeline.errors import ConfigError
-    from pipeline.operate.preflight import check
+    from pipeline.operate.preflight import check, role_sql
 
     if as_sql and as_json:
         raise ConfigError("--sql and --json exclude each other: use one of them; JSON has the statements as sql")
     if at and not as_sql:
         raise ConfigError("--at selects the statements of --sql: use it with that")
+    if roles and not as_sql:
+        raise ConfigError("--roles names the roles that --sql prints: use it with that")
+    if roles:
+        found = check.missing_roles(load(context, "check"), role_sql.parse(roles))
+        return cures.show(found, at.value if at else None)
     findings = check.run(load(context, "check"), frozenset(accept or ()))
     if as_sql:
         return cures.show(findings, at.value if at else None)

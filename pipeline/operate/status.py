@@ -81,6 +81,8 @@ class Progress:
 class Status:
     """The whole status. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up.
 
+    `warnings`: users that are or can become superusers while they read tables of other roles.
+
     Text, JSON, metrics and exit status all say `replicating`.
     """
 
@@ -114,6 +116,7 @@ class Status:
     walstream: Walstream | None = None
     verification: Verification | None = None
     lag: Lag | None = None
+    warnings: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
     @property

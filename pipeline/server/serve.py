@@ -16,7 +16,7 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
 from pipeline.errors import ConfigError, NotReady, PipelineError
-from pipeline.operate.preflight import check, legacy_log, snapshots
+from pipeline.operate.preflight import check, legacy_log, snapshots, source_roles
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
@@ -81,8 +81,9 @@ def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool =
                 found = check.run(config, accepted)
                 _refuse([finding for finding in found if finding.name == "pooler"])  # behind one, the rest says nothing
                 prepare.refuse_unfit(config, source, pipeline)
+                _log_findings(found, source_roles.SUPERUSER, action="serve.superuser")
                 if sources.find_in_any(pipeline, config.source_id) is None:
-                    _log_snapshot(found)
+                    _log_findings(found, snapshots.NAME, snapshots.RIGHTS, action="serve.snapshot")
         _refuse(found if reads_source else check.run(config, accepted, source_too=False))
         migrations.upgrade(config.database, config.events_table)
         legacy_log.ensure(config, pipeline)
@@ -119,13 +120,13 @@ def _refuse(found: Sequence[Finding]) -> None:
     raise NotReady(f"{said}; fix it, or start with {names}")
 
 
-def _log_snapshot(found: Sequence[Finding]) -> None:
-    """Before the first start: what reading the tables will be."""
+def _log_findings(found: Sequence[Finding], *names: str, action: str) -> None:
+    """Log the findings of these names: before the first start what reading the tables will be, and roles at each."""
     for finding in found:
-        if finding.name in (snapshots.NAME, snapshots.RIGHTS):
+        if finding.name in names:
             level = logging.INFO if finding.level == "ok" else logging.WARNING
             said = f"{finding.text}; {finding.remedy}" if finding.remedy else finding.text
-            logger.log(level, "%s", said, extra={"action": "serve.snapshot"})
+            logger.log(level, "%s", said, extra={"action": action})
 
 
 def _serve_forks(chosen: tuple[str, ...]) -> int:

@@ -55,12 +55,33 @@ def write(source: Connection, pipeline: Connection, publication: str, slot: str)
     for name, comment in _comments(source).items():
         lines = [line for line in comment.split("\n") if comment and not _of(line, slot)]
         if name == publication:
-            lines.append(f'slot "{slot}" is read by pipeline database {ours}')
+            lines.append(_line(slot, ours))
         new = "\n".join(lines)
         if new != comment:
             with suppress(psycopg.errors.InsufficientPrivilege):
                 source.execute(sql.SQL("comment on publication {} is {}").format(sql.Identifier(name), new or None))
     return ours in find(source, slot)
+
+
+def setting(source: Connection, pipeline: Connection, publication: str, slot: str, *, made: bool = False) -> str | None:
+    """The statement that marks the slot as ours, for the owner of the publication; None if there is nothing to mark.
+
+    `made`: the publication will exist by then. Without a slot or an id of our database there is no mark yet.
+    """
+    ours, comments = own(pipeline), _comments(source)
+    if (
+        ours is None
+        or not (made or (publication in comments and slots.find(source, slot)))
+        or ours in find(source, slot)
+    ):
+        return None
+    lines = [line for line in comments.get(publication, "").split("\n") if line and not _of(line, slot)]
+    text = "\n".join([*lines, _line(slot, ours)])
+    return sql.SQL("comment on publication {} is {}").format(sql.Identifier(publication), text).as_string(source)
+
+
+def _line(slot: str, ours: str) -> str:
+    return f'slot "{slot}" is read by pipeline database {ours}'
 
 
 def _of(line: str, slot: str) -> bool:

@@ -38,11 +38,23 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
     if watch:
         return _watch(config, as_json, interval or EVERY)
     with databases.resolved(config, start=False) as config:
-        now = status.collect(config)
+        now = _with_warnings(config, status.collect(config))
         if now.exports:
             now = replace(now, exports=export_status.looked_into(config, now.exports))
     output(now.to_json(), as_json, lambda: show_status(now))
     return 0 if now.replicating else 1
+
+
+def _with_warnings(config: Config, now: Status, known: list[str] | None = None) -> Status:
+    """The status with its warnings; those that are `known` are not looked for again."""
+    from pipeline.operate import superusers
+
+    if known is None and now.source_lsn is None:  # the source does not answer, which the status says
+        return now
+    try:
+        return replace(now, warnings=superusers.warnings(config) if known is None else known)
+    except (PipelineError, psycopg.Error):
+        return now
 
 
 def _watch(config: Config, as_json: bool, seconds: float) -> int:
@@ -52,20 +64,23 @@ def _watch(config: Config, as_json: bool, seconds: float) -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
     with watching.shown(seconds, as_json, sections, Status.to_json) as show:
+        known: list[str] | None = None
         while True:
-            show(_look(config))
+            now = _look(config, known)
+            known = now.warnings if now.source_lsn is not None else known
+            show(now)
             time.sleep(seconds)
 
 
-def _look(config: Config) -> Status:
-    """The status now; where the pipeline database does not give one, a status that says why and nothing else."""
+def _look(config: Config, warnings: list[str] | None) -> Status:
+    """The status now, with these warnings if they are known; if the pipeline database gives none, one that says why."""
     from pipeline.operate import status
     from pipeline.postgres import databases
     from pipeline.readers import refusals
 
     try:
         with databases.resolved(config, start=False) as resolved:
-            return status.collect(resolved, PATIENCE)
+            return _with_warnings(resolved, status.collect(resolved, PATIENCE), warnings)
     except PipelineError as error:
         return status.Status(reasons=[str(error)])
     except psycopg.Error as error:

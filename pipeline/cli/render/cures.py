@@ -21,10 +21,18 @@ def show(found: Sequence[Finding], at: str | None) -> int:
         for place in _PLACES
         if at in (None, place)
     }
+    notes = {
+        place: list(
+            dict.fromkeys(note for each in found if each.cure and each.cure.at == place for note in each.cure.notes)
+        )
+        for place in wanted
+    }
     used = [place for place, statements in wanted.items() if statements]
     for place in used:
         if len(used) > 1:
             print(f"-- at {_PLACES[place]}")
+        for note in notes[place]:
+            print(f"-- {note}")
         for statement in wanted[place]:
             print(f"{statement};")
     if len(used) > 1:

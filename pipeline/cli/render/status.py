@@ -43,6 +43,7 @@ def show_status(now: Status) -> None:
 def sections(now: Status) -> Iterator[RenderableType]:
     """The parts of that, to be printed below each other."""
     yield _headline(now)
+    yield from (Text(f"warning: {each}", "yellow") for each in now.warnings)
     if now.revision is not None:
         yield formatting.facts(_facts(now))
         yield from _of_the_log(now)

@@ -14,8 +14,17 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
 from pipeline.errors import PipelineError, SchemaError
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes, sessions, source_checks
+from pipeline.operate.preflight import (
+    blocked_transactions,
+    exports,
+    legacy_log,
+    routes,
+    sessions,
+    source_checks,
+    source_roles,
+)
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, guarded, of_error
+from pipeline.operate.preflight.role_sql import SourceRoles
 from pipeline.postgres import connections, databases, migrations, poolers, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -58,6 +67,16 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
     found += guarded("export", lambda: exports.run(config))
     found += sessions.open_wires(config)
     return [_accept(finding, accepted) for finding in found]
+
+
+def missing_roles(config: Config, roles: SourceRoles) -> list[Finding]:
+    """What these roles lack at the source, as one finding with its cure; or why that cannot be found out."""
+    with ExitStack() as stack:
+        source, found = _open(stack, config, "source")
+        if source is None:
+            return list(found)
+        pipeline, _ = _open(stack, config, "pipeline database")
+        return list(guarded(source_roles.NAME, lambda: source_roles.missing(config, source, pipeline, roles)))
 
 
 def _accept(finding: Finding, accepted: Collection[str]) -> Finding:

@@ -18,10 +18,14 @@ Place = Literal["source", "pipeline"]
 
 @dataclass(frozen=True)
 class Cure:
-    """Statements by which an administrator of a database cures a finding there. They change no table of a user."""
+    """Statements by which an administrator of a database cures a finding there. They change no table of a user.
+
+    `notes`: what that administrator should know, each on one line; a name in it is JSON.
+    """
 
     at: Place
     statements: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pipeline.capture.source import slot_mark, slots, synchronous_standbys
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.operate import slot_owners
-from pipeline.operate.preflight import catchup, providers, sessions, snapshots, table_checks
+from pipeline.operate.preflight import catchup, providers, sessions, snapshots, source_roles, table_checks
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, guarded
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -46,13 +46,14 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
         sessions.NAME: lambda: sessions.run(config, source, known),
         "tables": lambda: table_checks.run(config, source, pipeline, stored),
         snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
+        source_roles.NAME: lambda: source_roles.run(config, source, pipeline),
     }
     for name, look in parts.items():
         found = list(guarded(name, look))
         yield from found
         if wrong := {finding.name for finding in found if finding.level == "error"} if name == "source" else set():
             if wrong == {"replication right"}:  # so that an administrator learns of all rights at once
-                for later in ("tables", snapshots.NAME):
+                for later in ("tables", snapshots.NAME, source_roles.NAME):
                     yield from guarded(later, parts[later])
             return
 

@@ -54,7 +54,7 @@ def _is_elsewhere(config: Config) -> bool:
 
 def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables: list[Table]) -> Findings:
     """Findings where there is no publication yet; an administrator can make it, or let this user make its own."""
-    create = _create(source, config.publication, tables)
+    create = creating(source, config.publication, tables)
     try:
         publisher.require_possible()
     except PublicationMissing as error:
@@ -133,14 +133,18 @@ def _foreign_publication(
         yield Finding("ok", "tables", f"all {len(matching)} that match are published")
 
 
-def _create(source: Connection, publication: str, tables: Iterable[Table]) -> tuple[str, ...]:
-    """The publication that an administrator makes: of keyed tables only, since updates of others would fail."""
+def publishable(tables: Iterable[Table]) -> list[Table]:
+    """The tables of a publication that an administrator makes: keyed ones only, since updates of others would fail."""
     keyed = {table.oid: table for table in tables if table.keyed}
-    roots = [table for table in keyed.values() if keyed.keys().isdisjoint(table.line[1:])]
+    return [table for table in keyed.values() if keyed.keys().isdisjoint(table.line[1:])]
+
+
+def creating(source: Connection, publication: str, tables: Iterable[Table]) -> tuple[str, ...]:
+    """The publication that an administrator makes; a statement in a tuple, none for no tables."""
     text: LiteralString = "create publication {publication} for table {tables}"
     if source.info.server_version >= 180000:
         text += " with (publish_generated_columns = stored)"
-    return _statement(source, text, publication, roots)
+    return _statement(source, text, publication, publishable(tables))
 
 
 def _statement(source: Connection, text: LiteralString, publication: str, tables: list[Table]) -> tuple[str, ...]:

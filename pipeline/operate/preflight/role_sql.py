@@ -1,0 +1,164 @@
+"""The SQL that makes the smallest roles with which the server works, and the publication that they need.
+
+Only what is missing is printed, so that it may be run again. Names are exact; in comments they are JSON on one line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from psycopg.sql import SQL, Identifier
+
+from pipeline.capture.source import publication_ledger, publishable_tables, slot_mark, sources
+from pipeline.capture.source.publishable_tables import Table
+from pipeline.config.settings import Config
+from pipeline.errors import ConfigError
+from pipeline.operate import superusers
+from pipeline.operate.preflight import providers, table_checks
+from pipeline.operate.preflight.findings import Cure, quoted
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+REPLICATING, READING = "pipeline", "pipeline_reader"
+"""The names of roles that are proposed."""
+
+
+@dataclass(frozen=True)
+class SourceRoles:
+    """The names of the role that replicates and of the one that reads rows; the same name: one role for both."""
+
+    replicating: str
+    reading: str
+
+    @property
+    def one(self) -> bool:
+        """True if one role does both."""
+        return self.replicating == self.reading
+
+
+@dataclass(frozen=True)
+class _Rights:
+    """What a role has, and which schemas and relations it may not use or read. `hidden`: a policy hides rows."""
+
+    present: bool
+    may_login: bool
+    may_replicate: bool
+    may_connect: bool
+    schemas: list[str]
+    tables: list[str]
+    hidden: bool
+
+
+def parse(text: str) -> SourceRoles:
+    """The roles of `--roles`: two names divided by a comma, or one name. Raises ConfigError."""
+    names = text.split(",")
+    if len(names) > 2 or not all(names) or any("\0" in name or len(name.encode()) > 63 for name in names):
+        raise ConfigError("--roles takes one name, or two that are divided by a comma, each of at most 63 bytes")
+    return SourceRoles(names[0], names[-1])
+
+
+def proposed(config: Config, source: Connection, unfit: set[str]) -> SourceRoles:
+    """The users of the settings as roles, with others instead of those that are `unfit`."""
+    user, reader = source.info.user, superusers.reading_user(config, source)
+    first = REPLICATING if user in unfit else user
+    return SourceRoles(first, READING if reader in unfit or reader == user else reader)
+
+
+def cure(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> Cure | None:
+    """The statements that are missing, with what the reader should know; None if nothing is missing."""
+    there = publication_ledger.read(source, [config.publication])
+    tables = superusers.captured(config, source, pipeline)
+    create = () if there else table_checks.creating(source, config.publication, tables)
+    if not there:
+        roots = {table.oid for table in table_checks.publishable(tables)}
+        tables = [table for table in tables if not roots.isdisjoint(table.line)]
+    statements = [*_of_roles(source, roles, tables), *create, *_mark(config, source, pipeline, made=bool(create))]
+    if not statements:
+        return None
+    notes = [*_about_roles(source, roles)]
+    if not there:
+        notes += _about_publications(config, source, pipeline, roles)
+    return Cure("source", tuple(statements), tuple(notes))
+
+
+def _of_roles(source: Connection, roles: SourceRoles, tables: list[Table]) -> Iterator[str]:
+    for name in dict.fromkeys((roles.replicating, roles.reading)):
+        values = {"role": name, "oids": [table.oid for table in tables]}
+        has = queries.one(source, _Rights, statement("operate.preflight", "role_rights"), values)
+        assert has is not None  # noqa: S101  the database we are in
+        replicates, reads = name == roles.replicating, name == roles.reading
+        user, database = Identifier(name), Identifier(source.info.dbname)
+        granting = providers.at(source).granting(name) if replicates and not has.may_replicate else ""
+        by_attribute = granting.startswith("alter role")
+        attributes = [
+            *(["login"] if not has.may_login else []),
+            *(["replication"] if by_attribute else []),
+            *(["bypassrls"] if reads and has.hidden else []),
+        ]
+        if not has.present or attributes:
+            verb = SQL("alter role {} with " if has.present else "create role {} ").format(user)
+            yield verb.as_string(source) + " ".join(attributes)
+        if granting and not by_attribute:
+            yield granting
+        if not has.may_connect:
+            yield quoted(source, "grant connect on database {database} to {user}", database=database, user=user)
+        if has.schemas:
+            yield f"grant usage on schema {', '.join(has.schemas)} to {user.as_string(source)}"
+        if reads and has.tables:
+            yield f"grant select on table {', '.join(has.tables)} to {user.as_string(source)}"
+
+
+def _mark(config: Config, source: Connection, pipeline: Connection | None, *, made: bool) -> Iterator[str]:
+    """The mark of the slot at a publication that the role does not own, and so cannot comment on."""
+    if pipeline is None:
+        return
+    stored = sources.find_in_any(pipeline, config.source_id)
+    if stored is not None and config.publication in stored.publications and not made:
+        return
+    found = slot_mark.setting(source, pipeline, config.publication, config.slot, made=made)
+    if found:
+        yield found
+
+
+def _about_roles(source: Connection, roles: SourceRoles) -> Iterator[str]:
+    first, reader = _shown(roles.replicating), _shown(roles.reading)
+    if roles.one:
+        yield f"{first} replicates and reads: name it in PIPELINE_SOURCE_DSN, and give it a password."
+        yield "The owner of a captured table can then read every change of this database and drop its slots."
+    else:
+        yield f"{first} replicates: name it in PIPELINE_SOURCE_DSN. {reader} reads rows: PIPELINE_SOURCE_READ_DSN."
+        yield "Give both a password."
+    stats = quoted(source, "grant pg_read_all_stats to {user}", user=Identifier(roles.replicating))
+    yield f"If the server should say how old other sessions' transactions are: {_shown(stats)}"
+
+
+def _about_publications(
+    config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles
+) -> Iterator[str]:
+    """How the publication is made, and what each way cannot do."""
+    name, first = Identifier(config.publication), Identifier(roles.replicating)
+    database = Identifier(source.info.dbname)
+    add = quoted(source, "alter publication {name} add table only …", name=name)
+    yield f"The publication below belongs to the role that runs this. It takes no new table by itself: {_shown(add)}"
+    yield "It has the tables with a replica identity: in others, updates and deletes would fail."
+    grant = quoted(source, "grant create on database {database} to {first}", database=database, first=first)
+    yield f"Instead, the role can make its own, which takes new tables by itself: {_shown(grant)}"
+    yield "But that one takes only tables that the role owns, or is granted to own."
+    every = quoted(source, "create publication {name} for all tables", name=name)
+    yield f"Instead, a superuser can make one for all tables, which it owns: {_shown(every)}"
+    mark = slot_mark.setting(source, pipeline, config.publication, config.slot, made=True) if pipeline else None
+    said = _shown(mark) if mark else "`pipeline check --sql` prints the line after the first start"
+    yield f"It has no mark, by which no other server takes the slot over, unless the superuser sets it: {said}"
+    for table in publishable_tables.read(source, config.publication):
+        if not table.refuses_updates:
+            continue
+        text = quoted(source, "alter table {table} replica identity full", table=table.table_name.identifier)
+        yield f"With it, update and delete fail in {_shown(str(table))} until it has a replica identity: {_shown(text)}"
+
+
+def _shown(text: str) -> str:
+    """A name or a statement for a comment: JSON, which has no line break."""
+    return json.dumps(text)

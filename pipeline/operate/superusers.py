@@ -1,0 +1,144 @@
+"""Users of the server that are or can become superusers, while a captured table belongs to another role.
+
+Postgres runs functions of a table's owner in sessions that read the table: see `pipeline.postgres.reading_session`.
+What such a function may do is what the session's user may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import psycopg
+
+from pipeline.capture.replication import prepare
+from pipeline.capture.source import publication_ledger, publishable_tables, sources
+from pipeline.capture.source.publishable_tables import Table, TableName
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError
+from pipeline.followers import connecting, registry
+from pipeline.followers.registry import Follower
+from pipeline.postgres import connections, migrations, queries, reading_session
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+REMEDY = "use a role that can do less: `pipeline check --sql` prints it (docs/how-to/roles-at-the-source.md)"
+FOLLOWER_REMEDY = "use a role that owns the follower's tables and can do little else: docs/followers.md"
+_PROGRAM = "pipeline roles"
+_LOOK_SECONDS = 10.0
+"""How long the source has to answer."""
+_SECONDS = 2.0
+"""How long a follower has to answer; one that does not is left out."""
+
+
+@dataclass(frozen=True)
+class OwnedTable:
+    """A table whose owner is no superuser."""
+
+    name: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class SuperuserRisk:
+    """A user of the server, how it is or becomes a superuser, and a table whose owner could use that.
+
+    `follower`: the name of the follower at which the user is; None: the source.
+    """
+
+    user: str
+    how: str
+    table: OwnedTable
+    follower: str | None = None
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        where = "at the source" if self.follower is None else f'of follower "{self.follower}"'
+        return (
+            f'user "{self.user}" {where} {self.how}, and {self.table.name} belongs to "{self.table.owner}": code of '
+            "that owner may run with the user's rights"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        return REMEDY if self.follower is None else FOLLOWER_REMEDY
+
+
+def warnings(config: Config) -> list[str]:
+    """The risks, each in one line with its remedy; why they are not known if the reading role cannot log in."""
+    with (
+        connections.answering(config.source, "source", _LOOK_SECONDS, name=_PROGRAM) as source,
+        connections.connect(config.database, "pipeline database", name=_PROGRAM) as pipeline,
+    ):
+        try:
+            return [f"{risk.text}; {risk.remedy}" for risk in find(config, source, pipeline)]
+        except PipelineError as error:
+            return [str(error)]
+
+
+def find(config: Config, source: Connection, pipeline: Connection | None) -> list[SuperuserRisk]:
+    """The risks at the source, then at followers that answer. Raises PipelineError if the source does not."""
+    owned = _owned(source, [table.table_name for table in captured(config, source, pipeline)])
+    followers = _followers(pipeline)
+    found = list(_at_source(config, source, owned)) if owned else []
+    if followers:
+        with ThreadPoolExecutor(max_workers=min(len(followers), 16)) as pool:
+            found += [risk for risk in pool.map(lambda each: _at_follower(each, owned), followers) if risk]
+    return found
+
+
+def captured(config: Config, source: Connection, pipeline: Connection | None) -> list[Table]:
+    """The tables that are or will be captured, partitions too."""
+    found = prepare.publisher(config, source, pipeline).tables()
+    published = publication_ledger.read(source, [config.publication])
+    stored = sources.find_in_any(pipeline, config.source_id) if pipeline is not None else None
+    made = stored.publications if stored else {}
+    if config.publication not in published or made.get(config.publication) == published[config.publication].oid:
+        return found
+    return publishable_tables.covered(found, published.values())
+
+
+def _at_source(config: Config, source: Connection, owned: OwnedTable) -> Iterator[SuperuserRisk]:
+    how = reach(source)
+    if how:
+        yield SuperuserRisk(source.info.user, how, owned)
+    with reading_session.catalog_session(config, source, name=_PROGRAM) as reading:
+        if reading.info.user != source.info.user and (how := reach(reading)):
+            yield SuperuserRisk(reading.info.user, how, owned)
+
+
+def _followers(pipeline: Connection | None) -> list[Follower]:
+    if pipeline is None or migrations.current_revision(pipeline) != migrations.head():
+        return []
+    return registry.find(pipeline)
+
+
+def _at_follower(found: Follower, at_source: OwnedTable | None) -> SuperuserRisk | None:
+    tables = [TableName(table.table_schema, table.table_name) for table in found.table_states]
+    try:
+        with connecting.answering(found.name, found.dsn, _SECONDS, program=_PROGRAM) as follower:
+            how = reach(follower)
+            owned = (at_source or _owned(follower, tables)) if how else None
+            return SuperuserRisk(follower.info.user, how, owned, found.name) if how and owned else None
+    except (PipelineError, psycopg.Error):
+        return None  # what is wrong with it is said elsewhere
+
+
+def reading_user(config: Config, source: Connection) -> str:
+    """The name of the role that reads rows. Raises PipelineError if it cannot log in."""
+    with reading_session.catalog_session(config, source, name=_PROGRAM) as reading:
+        return reading.info.user
+
+
+def reach(connection: Connection) -> str | None:
+    """How the session's user is a superuser or can become one, in words; None if it cannot."""
+    row = connection.execute(statement("operate", "superuser_reach")).fetchone()
+    return str(row[0]) if row else None
+
+
+def _owned(connection: Connection, tables: Sequence[TableName]) -> OwnedTable | None:
+    values = {"schemas": [each.schema for each in tables], "names": [each.name for each in tables]}
+    return queries.one(connection, OwnedTable, statement("operate", "owners_of_tables"), values)

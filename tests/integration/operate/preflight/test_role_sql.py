@@ -1,0 +1,80 @@
+"""The SQL of `check --sql --roles`: what it prints, that it can be run as printed, and that nothing is then missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from pipeline.cli.render import cures
+from pipeline.config.settings import Config, load
+from pipeline.errors import ConfigError
+from pipeline.operate.preflight import check, role_sql
+from pipeline.operate.preflight.role_sql import SourceRoles
+from tests.fixtures.postgres import unique
+
+TABLES = (
+    "create schema shop",
+    'create table shop."or\nders" (id int primary key)',
+    "create table shop.parted (id int primary key) partition by range (id)",
+    "create table shop.part partition of shop.parted for values from (0) to (9)",
+    'create table "no\n\\! tes" (text text)',
+    "create table secret (id int primary key)",
+    "alter table secret enable row level security",
+)
+
+
+@pytest.fixture
+def source(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as connection:
+        for statement in TABLES:
+            connection.execute(statement.encode())
+        yield connection
+
+
+@pytest.fixture
+def config(source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path) -> Config:
+    return load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name, data_dir=tmp_path)
+
+
+def printed(config: Config, roles: SourceRoles, capsys: pytest.CaptureFixture[str]) -> str:
+    assert cures.show(check.missing_roles(config, roles), None) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["two", "one"])
+def test_it_is_run_as_printed_and_then_nothing_is_missing(
+    config: Config, source: psycopg.Connection, capsys: pytest.CaptureFixture[str], both: bool
+) -> None:
+    first = unique('wal "x\n\\! x')
+    roles = SourceRoles(first, first if both else unique("reader"))
+    try:
+        text = printed(config, roles, capsys)
+        statements = [line for line in text.splitlines() if not line.startswith("-- ")]
+        comments = [line for line in text.splitlines() if line.startswith("-- ")]
+        name = sql.Identifier(first).as_string(source)
+        attributes = "login replication" + (" bypassrls" if both else "")
+        assert text.index(f"create role {name} {attributes};") < text.index("grant usage on schema shop to")
+        assert "create publication" in text and "for all tables" not in "".join(statements)
+        assert "tes" not in "".join(statements), "its updates would fail"
+        assert any(r'update and delete fail in "public.no\n\\! tes"' in line for line in comments)
+        assert any("every change of this database and drop its slots" in line for line in comments) is both
+        source.execute(text.encode())
+        assert printed(config, roles, capsys) == ""
+        source.execute("create table later (id int primary key); alter publication pipeline add table later")
+        reader = sql.Identifier(roles.reading).as_string(source)
+        assert f"grant select on table public.later to {reader};" in printed(config, roles, capsys)
+    finally:
+        for role in {roles.replicating, roles.reading}:
+            source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
+
+
+def test_names_of_roles() -> None:
+    assert role_sql.parse("a,b") == SourceRoles("a", "b")
+    assert role_sql.parse("a") == SourceRoles("a", "a")
+    for text in ("", "a,", "a,b,c", "x" * 64, "a\0"):
+        with pytest.raises(ConfigError, match="--roles takes one name, or two"):
+            role_sql.parse(text)
