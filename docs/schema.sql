@@ -101,6 +101,18 @@ begin
     return reached;
 end $$;
 
+CREATE FUNCTION pipeline.before_jump(events_table text, seq bigint) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select coalesce((
+        select min(j.before) from pipeline.seq_jumps j
+        where j.events_table = coalesce(before_jump.events_table, pipeline.default_events_table())
+            and j.before < before_jump.seq and before_jump.seq < j.after), before_jump.seq)
+$$;
+
+COMMENT ON FUNCTION pipeline.before_jump(events_table text, seq bigint) IS 'This seq, unless an events table (null: the default one) has skipped it by jumping: then the newest one before that.';
+
 CREATE TABLE public.consumer_records (
     consumer_id integer NOT NULL,
     source_table_oid bigint NOT NULL,
@@ -342,6 +354,20 @@ begin
         order by r.seq, r.record is null, r.record_pk;
 end $$;
 
+CREATE FUNCTION pipeline.default_events_table() RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    AS $$
+    select n.nspname || '.' || t.relname
+    from pg_catalog.pg_rewrite w
+    join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::regclass and d.objid = w.oid
+        and d.refclassid = 'pg_catalog.pg_class'::regclass and d.refobjid <> w.ev_class
+    join pg_catalog.pg_class t on t.oid = d.refobjid
+    join pg_catalog.pg_namespace n on n.oid = t.relnamespace
+    where w.ev_class = 'pipeline.events'::regclass
+    limit 1
+$$;
+
 CREATE FUNCTION pipeline.discard_dead(consumer text, seqs bigint[] DEFAULT NULL::bigint[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -562,7 +588,7 @@ CREATE FUNCTION pipeline.log_floor(events_table text) RETURNS bigint
     SET search_path TO ''
     AS $$
     -- Every event after this seq is kept: retention may have deleted the first rows of the first partition.
-    select greatest(
+    select pipeline.before_jump(log_floor.events_table, greatest(
         coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint) - 1, 0),
         coalesce(max((
             select r.dropped_below - 1
@@ -570,7 +596,7 @@ CREATE FUNCTION pipeline.log_floor(events_table text) RETURNS bigint
             join pg_class t on t.oid = log.oid
             join pg_namespace n on n.oid = t.relnamespace
             where r.events_table = n.nspname || '.' || t.relname
-        )), 0))
+        )), 0)))
     from (
         select d.refobjid as oid
         from pg_rewrite w
@@ -605,6 +631,26 @@ begin
     end if;
     execute format('select coalesce(max(seq), 0) from %s', pipeline.events_relation(events_table)) into head;
     return head;
+end $$;
+
+CREATE FUNCTION pipeline.log_place(OUT system_identifier text, OUT timeline integer, OUT database_oid bigint, OUT table_oid bigint) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $$
+begin
+    database_oid := (select d.oid from pg_catalog.pg_database d where d.datname = current_database());
+    table_oid := 'pipeline.identity'::regclass::oid;
+    begin
+        system_identifier := (select c.system_identifier from pg_catalog.pg_control_system() c);
+    exception when others then
+        null;
+    end;
+    begin
+        -- pg_control_checkpoint has the timeline from before a promotion until the next checkpoint has ended.
+        timeline := ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::integer;
+    exception when others then
+        null;
+    end;
 end $$;
 
 CREATE FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) RETURNS boolean
@@ -819,9 +865,10 @@ begin
                 and pipeline.matches($2, e.source_table_schema, e.source_table_name)
                 and (cardinality($3) = 0 or e.action = any ($3))
             order by e.seq limit 1
-        ), greatest($1, least($1 + 19999, (select e.seq from %1$s e order by e.seq desc limit 1))))$query$,
+        ), greatest($1, pipeline.before_jump($4,
+            least($1 + 19999, (select e.seq from %1$s e order by e.seq desc limit 1)))))$query$,
         pipeline.events_relation(reader.events_table))
-    into upto using reader.position, reader.tables, reader.actions;
+    into upto using reader.position, reader.tables, reader.actions, reader.events_table;
     return upto;
 end $_$;
 
@@ -1146,6 +1193,20 @@ begin
                 and (o.queued_seq < r.queued_seq or o.state in ('available', 'delivered'))));
     return coalesce(cardinality(back), 0);
 end $$;
+
+CREATE FUNCTION pipeline.seqs_between(events_table text, after bigint, upto bigint) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    AS $$
+    -- Two jumps without an event between them begin behind the same event.
+    select greatest(0, seqs_between.upto - seqs_between.after - coalesce((
+        select sum(greatest(0, least(seqs_between.upto, j.after - 1) - greatest(seqs_between.after, j.before)))
+        from (
+            select s.before, max(s.after) as after from pipeline.seq_jumps s
+            where s.events_table = coalesce(seqs_between.events_table, pipeline.default_events_table())
+            group by s.before
+        ) j), 0))::bigint
+$$;
 
 CREATE FUNCTION pipeline.set_consumer_state(consumer text, state text) RETURNS pipeline.consumers
     LANGUAGE plpgsql
@@ -2079,10 +2140,25 @@ COMMENT ON TABLE pipeline.iceberg_tables IS 'The catalog as PyIceberg and Spark 
 CREATE TABLE pipeline.identity (
     only_one boolean DEFAULT true NOT NULL,
     id uuid DEFAULT gen_random_uuid() NOT NULL,
+    system_identifier text,
+    timeline integer,
+    database_oid bigint,
+    table_oid bigint,
+    written_by xid,
     CONSTRAINT identity_only_one_check CHECK (only_one)
 );
 
 COMMENT ON TABLE pipeline.identity IS 'The id of this pipeline database: the slot that it reads carries it as a mark, in the comment of a publication.';
+
+COMMENT ON COLUMN pipeline.identity.system_identifier IS 'The cluster in which the log was last written.';
+
+COMMENT ON COLUMN pipeline.identity.timeline IS 'The timeline of that cluster.';
+
+COMMENT ON COLUMN pipeline.identity.database_oid IS 'The oid of the database.';
+
+COMMENT ON COLUMN pipeline.identity.table_oid IS 'The oid of this table; null: nothing was written since the upgrade. Another one: the database was restored.';
+
+COMMENT ON COLUMN pipeline.identity.written_by IS 'The transaction that has written this row. Another xmin: the data was restored.';
 
 CREATE TABLE pipeline.installed_functions (
     only_one boolean DEFAULT true NOT NULL,
@@ -2247,10 +2323,10 @@ CREATE VIEW pipeline.readers AS
            FROM pipeline.events e
           WHERE ((e.seq > c."position") AND (e.seq < (c."position" + 20000)) AND pipeline.matches(c.tables, e.source_table_schema, e.source_table_name) AND ((cardinality(c.actions) = 0) OR (e.action = ANY (c.actions))))
           ORDER BY e.seq
-         LIMIT 1), GREATEST(c."position", LEAST((c."position" + 19999), ( SELECT e.seq
+         LIMIT 1), GREATEST(c."position", pipeline.before_jump(c.of_table, LEAST((c."position" + 19999), ( SELECT e.seq
            FROM pipeline.events e
           ORDER BY e.seq DESC
-         LIMIT 1)))) AS "position",
+         LIMIT 1))))) AS "position",
     c."position" AS needs_after,
     (c.reader IS NOT NULL) AS active,
     (c.state = 'paused'::text) AS paused,
@@ -2547,6 +2623,20 @@ ALTER TABLE pipeline.segments ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE pipeline.seq_jumps (
+    events_table text NOT NULL,
+    before bigint NOT NULL,
+    after bigint NOT NULL,
+    reason text NOT NULL,
+    jumped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.seq_jumps IS 'Jumps: seqs that an events table skips, because a log that was lost may have had events with them.';
+
+COMMENT ON COLUMN pipeline.seq_jumps.before IS 'The newest event of the table at that time.';
+
+COMMENT ON COLUMN pipeline.seq_jumps.after IS 'The first seq that may follow.';
 
 CREATE TABLE pipeline.sessions (
     id bigint NOT NULL,
@@ -3145,6 +3235,9 @@ ALTER TABLE ONLY pipeline.routes
 ALTER TABLE ONLY pipeline.segments
     ADD CONSTRAINT segments_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.seq_jumps
+    ADD CONSTRAINT seq_jumps_pkey PRIMARY KEY (events_table, after);
+
 ALTER TABLE ONLY pipeline.sessions
     ADD CONSTRAINT sessions_pkey PRIMARY KEY (id);
 
@@ -3412,6 +3505,8 @@ REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, events_table regclass
 
 REVOKE ALL ON FUNCTION pipeline.dead_records(consumer text) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.default_events_table() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.discard_dead(consumer text, seqs bigint[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.drop_consumer(name text) FROM PUBLIC;
@@ -3441,6 +3536,8 @@ REVOKE ALL ON FUNCTION pipeline.log_floor(events_table text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION pipeline.log_head() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.log_head(events_table text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.log_place(OUT system_identifier text, OUT timeline integer, OUT database_oid bigint, OUT table_oid bigint) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) FROM PUBLIC;
 
@@ -3475,6 +3572,8 @@ REVOKE ALL ON FUNCTION pipeline.resume_consumer(name text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION pipeline.retry_dead(consumer text, seqs bigint[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.retry_in_line(me pipeline.consumers, seqs bigint[]) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.seqs_between(events_table text, after bigint, upto bigint) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.set_consumer_state(consumer text, state text) FROM PUBLIC;
 

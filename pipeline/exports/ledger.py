@@ -103,6 +103,7 @@ def window(connection: Connection, config: Config) -> Window:
     query = sql.SQL(statement("exports", "export_window")).format(events=table.identifier)
     parameters = {
         "directory": str(config.exports),
+        "events_table": str(table),
         "iceberg": ICEBERG in config.export_formats,
         "latest_age": config.export_latest_age_seconds,
     }

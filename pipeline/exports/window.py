@@ -12,13 +12,14 @@ from pipeline.config import cron
 class Window:
     """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
 
-    `known`: whether the folder is a lake already. `states_behind`: changes are exported that a table's current state
-    lacks. `iceberg_behind`: Iceberg tables are wanted, and lack changes that are exported. `holder`: which process
-    exports to the lake now.
+    `jumped`: so many of them the log has skipped by jumping. `known`: whether the folder is a lake already.
+    `states_behind`: changes are exported that a table's current state lacks. `iceberg_behind`: Iceberg tables are
+    wanted, and lack changes that are exported. `holder`: which process exports to the lake now.
     """
 
     head: int = 0
     exported_upto: int = 0
+    jumped: int = 0
     known: bool = False
     states_behind: bool = False
     iceberg_behind: bool = False
@@ -27,7 +28,7 @@ class Window:
     @property
     def behind(self) -> int:
         """Seqs from the last exported to the newest; an upper bound of events, since there are gaps."""
-        return max(0, self.head - self.exported_upto)
+        return max(0, self.head - self.exported_upto - self.jumped)
 
     @property
     def anything_new(self) -> bool:

@@ -106,6 +106,7 @@ class Follower:
     reported_at: datetime | None
     lag_seqs: int
     lag_seconds: float
+    passed_seqs: int = 0
     listed_tables: list[dict[str, Any]] = field(default_factory=list)
 
     @property

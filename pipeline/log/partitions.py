@@ -153,9 +153,9 @@ class Partitions:
         """Events a second since the first event of the last partition that has any; None when there are none."""
         query = sql.SQL(statement("log", "recent_start")).format(events=self._table.identifier)
         for start in (self._lower, self._lower_before):
-            found = self._connection.execute(query, {"seq": start}).fetchone()
+            found = self._connection.execute(query, {"seq": start, "upto": seq, "name": str(self._table)}).fetchone()
             if found is not None:
-                return (seq + 1 - int(found[0])) / max(float(found[1]), 0.001)
+                return int(found[0]) / max(float(found[1]), 0.001)
         return None
 
     def _attach(self, rows: int, lock_timeout: str) -> bool:

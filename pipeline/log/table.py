@@ -59,14 +59,9 @@ def point_view(connection: Connection, table: EventsTable) -> None:
 
 
 def last_seq(connection: Connection, table: EventsTable) -> int:
-    """The newest seq handed out; 0 before the first event."""
-    return int(
-        queries.value(
-            connection,
-            sql.SQL("select case when is_called then last_value else 0 end from {}").format(table.sequence),
-            default=0,
-        )
-    )
+    """The newest seq handed out, behind a jump the newest before it; 0 before the first event."""
+    query = sql.SQL(statement("log", "last_seq")).format(sequence=table.sequence)
+    return int(queries.value(connection, query, {"name": str(table)}, default=0))
 
 
 def next_seq(connection: Connection, table: EventsTable) -> int:

@@ -67,3 +67,5 @@ def _create(connection: Connection, table: EventsTable) -> None:
         "sequence_name": sql.Literal(table.sequence.as_string(connection)),
     }
     connection.execute(sql.SQL(statement("log", "create_table")).format(**names))
+    values = {"name": str(table), "sequence": table.sequence.as_string(connection)}
+    connection.execute(statement("log", "jump_of_new_table"), values)

@@ -99,6 +99,11 @@ def newest_seq(pipeline: Connection) -> int:
     return int(queries.value(pipeline, "select pipeline.log_head()"))
 
 
+def passed_seqs(pipeline: Connection, seq: int) -> int:
+    """How many seqs the log has up to one, without those that it has skipped by jumping: for rates."""
+    return int(queries.value(pipeline, "select pipeline.seqs_between(null, 0, %s)", (seq,)))
+
+
 def newest_of_source(pipeline: Connection, stored: Source) -> int:
     """The newest event of this source, beyond which a follower does not come; 0 before the first."""
     return int(queries.value(pipeline, statement("operate", "newest_of_source"), {"source": stored.id}))

@@ -90,17 +90,20 @@ class Watch:
             dsn = self._config.database
             with connections.answering(dsn, "pipeline database", PATIENCE, name=PROGRAM, for_command=True) as pipeline:
                 found, head = registry.find(pipeline), follower_tables.newest_seq(pipeline)
+                passed = follower_tables.passed_seqs(pipeline, head)
                 served = followers.is_served(pipeline)
         except (PipelineError, psycopg.Error) as error:
             return Look(now, connections.one_line(error))
-        return Look(now, databases=[self._source(found, head), *(self._follower(each, served) for each in found)])
+        return Look(
+            now, databases=[self._source(found, head, passed), *(self._follower(each, served) for each in found)]
+        )
 
-    def _source(self, found: Sequence[Follower], head: int) -> Watched:
+    def _source(self, found: Sequence[Follower], head: int, passed: int) -> Watched:
         tables = {table.table_oid: table for each in found for table in each.table_states}
         listed = sorted(tables.values(), key=lambda each: (each.table_schema, each.table_name))
         counting = self._counting(SOURCE, connect=partial(_connect_source, self._config), by_oid=True)
         rows, reason = counting.look(listed)
-        return Watched(SOURCE, None, None, None, head, 0, 0.0, self._rate("", head), reason, _counted(listed, rows))
+        return Watched(SOURCE, None, None, None, head, 0, 0.0, self._rate("", passed), reason, _counted(listed, rows))
 
     def _follower(self, each: Follower, served: bool) -> Watched:
         shown = followers.shown(each, served=served)
@@ -114,7 +117,7 @@ class Watch:
             shown.seq,
             shown.lag_seqs,
             shown.lag_seconds,
-            self._rate(str(each.id), each.seq),
+            self._rate(str(each.id), each.passed_seqs),
             reason,
             _counted(each.table_states, rows),
         )

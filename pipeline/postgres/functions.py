@@ -12,11 +12,12 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 12
+VERSION = 13
 """Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
     ("log", ("matches", "populate", "events_relation", "find_events_table", "name_of_events_table")),
+    ("log", ("log_place", "default_events_table", "before_jump", "seqs_between")),
     ("log", ("log_head", "log_floor", "inserted_at")),
     (
         "readers.queue",

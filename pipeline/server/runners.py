@@ -18,6 +18,8 @@ from psycopg.rows import TupleRow
 from pipeline.capture.source import blocked_transactions, sources
 from pipeline.config.settings import Config
 from pipeline.errors import Undecodable
+from pipeline.log import jumps
+from pipeline.log.jumps import SourceClock
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
@@ -110,7 +112,8 @@ async def _replicate(role: Role) -> None:
                 start = await undecodable.skip_requested(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
-                ways = OtherWays(partial(_other_ways, config, staging), partial(_reserve_seqs, config))
+                clock = jumps.ticking(source)
+                ways = OtherWays(partial(_other_ways, config, staging, clock), partial(_reserve_seqs, config, clock))
                 launch = role.launch(CATCH_UP, catch_up.COMMAND)
                 coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch, ways)
                 stop.then(in_loop(coordinator.stop))
@@ -127,7 +130,11 @@ async def _replicate(role: Role) -> None:
 
 
 def _other_ways(
-    config: Config, staging: AsyncConnection[TupleRow], writer: Writer, behind: Callable[[], int | None]
+    config: Config,
+    staging: AsyncConnection[TupleRow],
+    clock: SourceClock,
+    writer: Writer,
+    behind: Callable[[], int | None],
 ) -> None:
     """Let the writer of staging write otherwise than by staging, as the settings say."""
     from pipeline.shuffle.adoption import backlog_writer
@@ -135,18 +142,22 @@ def _other_ways(
 
     events = EventsTable.parse(config.events_table)
     HeadWriter.attach(staging, events, config.small_batches, writer)
-    backlog_writer.attach(staging, events, None if config.routes else config.adopt_bytes, writer, behind)
+    backlog_writer.attach(staging, events, None if config.routes else config.adopt_bytes, writer, behind, clock)
 
 
 def _reserve_seqs(
-    config: Config, connection: connections.Connection, source: uuid.UUID, spans: Sequence[int]
+    config: Config,
+    clock: SourceClock,
+    connection: connections.Connection,
+    source: uuid.UUID,
+    spans: Sequence[int],
 ) -> Sequence[int | None]:
     """Of the parts of a catch-up, where they may become partitions."""
     from pipeline.shuffle.adoption import part_seqs
 
     if config.adopt_bytes is None or config.routes:
         return [None for _ in spans]
-    return part_seqs.reserve(connection, source, EventsTable.parse(config.events_table), spans)
+    return part_seqs.reserve(connection, source, EventsTable.parse(config.events_table), spans, clock())
 
 
 def _run_shuffle(role: Role) -> None:
@@ -163,6 +174,7 @@ def _run_shuffle(role: Role) -> None:
         source.id,
         table,
         lambda: bool(stop),
+        partial(jumps.clock_at, config.source),
         config.retention_seconds,
         config.routes,
         on_poison=config.on_poison,

@@ -65,7 +65,7 @@ class HeadWriter:
         self._maker = EventMaker(writer.source)
         self._questions = _Questions(connection)
         self._failed_until = self._wait_at = self._warn_at = 0.0
-        self._has_consumers = False
+        self._has_consumers = self._is_continued = False
         self._counted: Counter[tuple[Way, Reason | None]] = Counter()
         self._count_at = 0.0
         self.changes: Counter[tuple[Way, Reason | None]] = Counter()
@@ -99,6 +99,8 @@ class HeadWriter:
             return reason
         if time.monotonic() < self._failed_until:
             return Reason.FAILED
+        if not await self._continues():
+            return Reason.CHANGED
         await self._transaction.prepare()
         found = self._head or await self._look()
         if isinstance(found, Reason):
@@ -106,6 +108,13 @@ class HeadWriter:
         if self._room.lacks(found.seq + len(batch.rows)):
             return Reason.PARTITION
         return await self._write_events(batch, found)
+
+    async def _continues(self) -> bool:
+        """True if the log goes on where it was last written. Otherwise the shuffler, which moves the batch, jumps."""
+        if not self._is_continued:
+            found = await head.ask(self._connection, statement("log", "compare_identity"))
+            self._is_continued = found[0][0] == []
+        return self._is_continued
 
     async def count(self) -> None:
         """Store how many changes went which way since it was last stored; a crash may lose a second of it."""

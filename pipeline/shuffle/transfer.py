@@ -242,7 +242,7 @@ class Transfer:
             "commit_lsn": commit_lsn,
             "newest_seq": newest.seq - 1 if newest.added else None,
             "last_seq": default.seq - 1 if default.added else None,
-            "sequence": default.table.sequence.as_string(self._connection),
+            "default": str(default.table),
             "names": [str(target.table) for target in written],
             "sequences": [target.table.sequence.as_string(self._connection) for target in written],
             "seqs": [target.seq - 1 for target in written],

@@ -11,6 +11,8 @@ import psycopg
 from psycopg import sql
 
 from pipeline.config.routes import Route
+from pipeline.log import jumps
+from pipeline.log.jumps import SourceClock
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -55,9 +57,9 @@ class Shuffler:
     `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else. While it holds the
     watermark's row there is no other writer, so seq becomes visible in order, and readers of `seq > last` miss nothing.
     Routes take effect at the watermark; the first step raises ConfigError for a `table` that cannot be the default.
-    `stopping` is called while a large transaction is awaited. `retention`: seconds that events are kept, for the size
-    of partitions. `on_poison`: what to do with a change that cannot be written; with "stop", `poison` is that change,
-    and it is tried again every PROBE_EVERY.
+    `stopping` is called while a large transaction is awaited; `source_clock` if the log may have gone back.
+    `retention`: seconds that events are kept, for the size of partitions. `on_poison`: what to do with a change that
+    cannot be written; with "stop", `poison` is that change, and it is tried again every PROBE_EVERY.
     """
 
     def __init__(
@@ -66,13 +68,15 @@ class Shuffler:
         source: uuid.UUID,
         table: EventsTable,
         stopping: Callable[[], bool],
+        source_clock: SourceClock,
         retention: float | None = None,
         routes: Sequence[Route] = (),
         on_poison: OnPoison = "stop",
     ) -> None:
         self._connection = connection
         self._source = source
-        self._stopping = stopping
+        self._stopping, self._source_clock = stopping, source_clock
+        self._is_continued = False
         self._table, self._routes, self._retention = table, tuple(routes), retention
         self._opened: Targets | None = None
         self._prepared = Prepared(connection)
@@ -98,6 +102,7 @@ class Shuffler:
         staged, pending = self._look()
         if staged is None:
             return -1
+        self._require_continued()
         started = time.monotonic()
         try:
             moved = self._step(staged, pending)
@@ -109,6 +114,12 @@ class Shuffler:
         if left > 0:
             time.sleep(max(0.0, BUSY_PACE - (time.monotonic() - started)))
         return max(moved, 0) if progress else moved
+
+    def _require_continued(self) -> None:
+        """Before the first event that this session writes."""
+        if not self._is_continued:
+            jumps.require_continued(self._connection, [each.table for each in self._targets], self._source_clock)
+            self._is_continued = True
 
     def _step(self, staged: Staged, pending: list[Segment]) -> int:
         if self.poison is not None and self._is_still_poison(self.poison, staged):

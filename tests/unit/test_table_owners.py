@@ -137,7 +137,7 @@ OWNERS = {
     ),
     "pipeline.iceberg_namespace_properties": Owner("spark/lake"),
     "pipeline.iceberg_tables": Owner("spark/lake"),
-    "pipeline.identity": Owner("pipeline/capture/source"),
+    "pipeline.identity": Owner("pipeline/log", {"pipeline/capture/source": "a slot's mark is its id"}),
     "pipeline.installed_functions": Owner("pipeline/postgres"),
     "pipeline.known_rows": Owner(
         "pipeline/log/retention", {"pipeline/shuffle": "an update takes what it left out from what retention has kept"}
@@ -217,6 +217,7 @@ OWNERS = {
         },
         {"pipeline/capture/catchup": PART},
     ),
+    "pipeline.seq_jumps": Owner("pipeline/log"),
     "pipeline.sessions": Owner("pipeline/capture/sessions"),
     "pipeline.shuffle_progress": Owner(
         "pipeline/shuffle",
@@ -225,6 +226,7 @@ OWNERS = {
             "pipeline/staging": "what is staged waits until it is moved, and is looked for once it is",
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/log/retention": VERSION,
+            "pipeline/log/sql/hold_writers.sql": "nobody writes events while the log jumps",
             "pipeline/operate": REPORT,
         },
     ),

@@ -12,10 +12,13 @@ from pipeline.capture.replication import still_published
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity, application_name
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources, timeline
 from pipeline.capture.source.publications import Publications, Publisher
+from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.config.settings import Config
 from pipeline.errors import SourceChanged, SourceUnfit
+from pipeline.log import jumps
+from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -230,6 +233,8 @@ def _store_unmatched(pipeline: Connection, stored: Source, why: str | None) -> N
 
 def _ensure_slot(config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:
     slot = slots.find(source, config.slot)
+    if writer.stored_position(pipeline, stored.id) is None:
+        _jump_behind_others(config, source, pipeline, slot)
     if slot is None:
         start = slots.create(source, config.slot)
         known = sources.find(pipeline, stored.id) or stored
@@ -251,6 +256,15 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
     if stored.epoch == 0:
         first = Epoch(stored.id, 0, stored.system_identifier, stored.timeline, start, None, 0, "first start")
         sources.begin_epoch(pipeline, first)
+
+
+def _jump_behind_others(config: Config, source: Connection, pipeline: Connection, slot: Slot | None) -> None:
+    """At the first start: readers may know the seqs of another log that the slot was read for."""
+    marks, own = slot_mark.find(source, config.slot), slot_mark.own(pipeline)
+    if any(mark != own for mark in marks) or (slot is not None and not marks):
+        tables = [EventsTable.parse(name) for name in config.events_tables]
+        reason = f'slot "{config.slot}" was read for another log before'
+        jumps.jump(pipeline, tables, partial(jumps.clock, source), reason)
 
 
 def connect(config: Config, *, name: str) -> tuple[Connection, Connection]:

@@ -30,12 +30,17 @@ def sources_list(context: typer.Context, as_json: Json = False) -> int:
 def sources_adopt(
     context: typer.Context,
     reread: Annotated[bool, typer.Option("--reread", help="Compare all tables with the log then.")] = False,
+    restored: Annotated[
+        bool, typer.Option("--restored", help="The log was restored: give no seq again that it may have had.")
+    ] = False,
     yes: Yes = False,
 ) -> int:
     """Begin a new epoch at the source as it is now, if our positions are not valid there. Stop the server first.
 
     Says what the log will lack, and asks for the name of the source's database to be typed. With --reread the next
     server compares all captured tables with the log, and appends what differs.
+    With --restored the log skips all seqs that readers may have seen, also if the positions are valid: run it after
+    pipeline database and source went back together.
     """
     from pipeline.cli.render import losses
     from pipeline.operate.repair.adopt import adopt
@@ -44,9 +49,13 @@ def sources_adopt(
     config = load(context, "sources")
     with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
         adopted = adopt(
-            resolved, lambda gap: confirm.loss(losses.gap(gap, reread=reread), gap.database, yes), reread=reread
+            resolved,
+            lambda gap: confirm.loss(losses.gap(gap, reread=reread), gap.database, yes),
+            reread=reread,
+            restored=restored,
         )
-    unchanged = "the source is the known one; nothing was changed"
+    changed = "the log has jumped, so no seq is given twice" if restored else "nothing was changed"
+    unchanged = f"the source is the known one; {changed}"
     if reread:
         unchanged += ", and nothing is read; `pipeline backfill start TABLE --differences` compares a table"
     print("\n".join(adopted.lines()) if adopted else unchanged)

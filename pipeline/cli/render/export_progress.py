@@ -28,7 +28,7 @@ class Progress:
         self.rows = 0
         self.part = 0.0
         self.headline = ""
-        self._after = self._upto = self._before = 0
+        self._before = 0
         self._began: float | None = None
         self._folding = False
 
@@ -70,11 +70,10 @@ class Progress:
             self.headline = f"writing {event['dataset']} as of seq {event['seq']} to {event['output']}"
             return
         self.doing = "starting Spark"
-        self._after, self._upto = event["after_seq"], event["upto_seq"]
         ranges = formatting.count(event["ranges"], "range")
-        self.headline = f"exporting seq {self._after + 1} to {self._upto} in {ranges}"
+        self.headline = f"exporting seq {event['after_seq'] + 1} to {event['upto_seq']} in {ranges}"
         if not event["ranges"]:
-            self.headline = f"updating current states to what is exported, up to seq {self._after}"
+            self.headline = f"updating current states to what is exported, up to seq {event['after_seq']}"
 
     def _on_spark(self, _event: Event) -> None:
         self._began = time.monotonic()
@@ -83,13 +82,12 @@ class Progress:
     def _on_progress(self, event: Event) -> None:
         self.doing = f"range {event['range']} of {event['ranges']}"
         self.rows = self._before + event["done"]
-        width = (event["upto_seq"] - event["after_seq"]) * event["done"] / max(1, event["rows"])
-        self._reach(event["after_seq"] + width)
+        self._reach(event, event["range"] - 1 + event["done"] / max(1, event["rows"]))
 
     def _on_committed(self, event: Event) -> None:
         self.doing = f"range {event['range']} of {event['ranges']} is in the lake up to seq {event['upto_seq']}"
         self.rows = self._before = event["rows"]
-        self._reach(event["upto_seq"])
+        self._reach(event, event["range"])
 
     def _on_state(self, event: Event) -> None:
         self._folding = True
@@ -108,8 +106,8 @@ class Progress:
     def _on_failed(self, _event: Event) -> None:
         self.doing = "failed"
 
-    def _reach(self, seq: float) -> None:
-        self.part = min(1.0, (seq - self._after) / max(1, self._upto - self._after))
+    def _reach(self, event: Event, ranges: float) -> None:
+        self.part = min(1.0, ranges / max(1, event["ranges"]))
 
 
 @contextmanager

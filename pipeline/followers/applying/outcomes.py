@@ -110,6 +110,12 @@ class Outcomes:
         query = sql.SQL(statement(_ROOM, name)).format(**given)
         return copy_data.read(self._log, sql.SQL("copy ({}) to stdout").format(query))
 
+    def steps(self, after: int, upto: int, events: int) -> list[int]:
+        """Return seqs from `after` to `upto`, with both, that have at most so many events between two of them."""
+        query = sql.SQL(statement(_ROOM, "steps")).format(events=self._events_table.identifier)
+        inside = self._log.execute(query, {"after": after, "upto": upto, "events": events}).fetchall()
+        return [after, *(seq for (seq,) in inside), upto]
+
     def in_order(self, tables: Sequence[FollowedTable], after: int, upto: int) -> list[Ordered]:
         """The events in (after, upto] of all these tables, in the order of the log."""
         if not tables:

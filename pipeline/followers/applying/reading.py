@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pipeline.followers.applying import long_passes
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
@@ -137,8 +138,7 @@ class LogReader:
         touched = {*planned.tables, *emptied}
         if ordered := [table for table in self.tables if table.in_order and table.oid in touched]:
             # What is not relayed is in memory: a few at a time.
-            for after in range(planned.after, planned.upto, self.sizes.events):
-                upto = min(after + self.sizes.events, planned.upto)
+            for after, upto in pairwise(self._outcomes.steps(planned.after, planned.upto, self.sizes.events)):
                 yield InOrder(self._outcomes.in_order(ordered, after, upto))
         self._passes.require_kept(planned.after)
 

@@ -2,7 +2,7 @@
 select f.id, f.source_id, f.name, f.dsn, f.tables, f.copy, f.schema_mode, f.ddl, f.on_rewrite, f.truncates,
     f.system_identifier, f.database_oid::bigint as database_oid, f.database_name, f.wanted, f.made_at, f.made_seq,
     f.seq, f.commit_lsn, f.committed_at, f.state, f.reason, f.remedy, f.reported_at,
-    greatest(h.seq - f.seq, 0) as lag_seqs,
+    pipeline.seqs_between(null, f.seq, h.seq) as lag_seqs, pipeline.seqs_between(null, 0, f.seq) as passed_seqs,
     coalesce(greatest(extract(epoch from clock_timestamp() - first.committed_at), 0), 0)::float8 as lag_seconds,
     coalesce((
         select jsonb_agg(jsonb_build_object(

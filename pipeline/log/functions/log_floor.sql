@@ -3,7 +3,7 @@ create or replace function pipeline.log_floor(events_table text) returns bigint
 language sql stable set search_path = ''
 as $$
     -- Every event after this seq is kept: retention may have deleted the first rows of the first partition.
-    select greatest(
+    select pipeline.before_jump(log_floor.events_table, greatest(
         coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint) - 1, 0),
         coalesce(max((
             select r.dropped_below - 1
@@ -11,7 +11,7 @@ as $$
             join pg_class t on t.oid = log.oid
             join pg_namespace n on n.oid = t.relnamespace
             where r.events_table = n.nspname || '.' || t.relname
-        )), 0))
+        )), 0)))
     from (
         select d.refobjid as oid
         from pg_rewrite w

@@ -27,9 +27,9 @@ select 'consumer' as kind, c.name, c.of_table as events_table,
             and pipeline.matches(c.tables, e.source_table_schema, e.source_table_name)
             and (cardinality(c.actions) = 0 or e.action = any (c.actions))
         order by e.seq limit 1
-    ), greatest(c.position, least(
+    ), greatest(c.position, pipeline.before_jump(c.of_table, least(
         c.position + 19999, (select e.seq from pipeline.events e order by e.seq desc limit 1)
-    ))) as position,
+    )))) as position,
     c.position as needs_after, c.reader is not null as active, c.state = 'paused' as paused, c.remedy
 from consumers c
 where c.kind = 'cursor'

@@ -8,7 +8,7 @@ with head as (
     where coalesce(events_table, %(table)s::text) = %(table)s
     order by kind, name, position desc
 )
-select r.kind, r.name, r.active, r.paused, r.remedy, h.seq - r.position as seqs, first.commit_lsn, first.committed_at,
+select r.kind, r.name, r.active, r.paused, r.remedy, pipeline.seqs_between(%(table)s, r.position, h.seq) as seqs, first.commit_lsn, first.committed_at,
     first.source_epoch as epoch
 from reader r
 cross join head h

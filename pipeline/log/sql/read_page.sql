@@ -3,7 +3,10 @@
 -- never split.
 with bounds as materialized (
     select (select coalesce(max(seq), 0) from {events}) as head,
-        (select min(seq) from {events} where seq > %(after)s::bigint) + %(span)s::bigint as upto
+        -- Behind an event: where the log has jumped, a page that ended between two would end at a seq of events that were lost.
+        (select b.seq + 1 from {events} b
+         where b.seq < (select min(seq) from {events} where seq > %(after)s::bigint) + %(span)s::bigint
+         order by b.seq desc limit 1) as upto
 ), page as materialized (
     select {columns}
     from (

@@ -31,9 +31,9 @@ from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged
-from pipeline.log import recent_transactions, tables
+from pipeline.log import jumps, recent_transactions, tables
 from pipeline.log.table import EventsTable, last_seq
-from pipeline.operate.repair import all_roles, gap
+from pipeline.operate.repair import all_roles, gap, jumping
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
 from pipeline.operate.repair.take_over import take_over
@@ -46,10 +46,13 @@ from pipeline.staging.progress import Staged
 from pipeline.staging.writer import Writer, connect_writer
 
 
-def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None, *, reread: bool = False) -> Adopted | None:
+def adopt(
+    config: Config, agree: Callable[[Gap], None] = lambda _: None, *, reread: bool = False, restored: bool = False
+) -> Adopted | None:
     """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
 
-    `reread`: the next server compares the tables with the log, and appends what differs.
+    `reread`: the next server compares the tables with the log, and appends what differs. `restored`: the log jumps, as
+    it does whenever an epoch begins.
 
     Without positions, a slot that is marked as another's is taken over. `agree` is called before anything is changed,
     and prevents that by raising. Raises PipelineError when a server runs, or when the source cannot be replicated from.
@@ -64,7 +67,10 @@ def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None, *, rere
         with all_roles.held(pipeline):
             if stored is None or staged is None:
                 return take_over(config, source, pipeline, stored, agree)
-            return _Adoption(config, source, pipeline, stored, staged, reread).run(agree)
+            adopted = _Adoption(config, source, pipeline, stored, staged, reread).run(agree)
+            if adopted is None and restored:
+                jumping.jump(config, source, pipeline, jumping.RESTORED)
+            return adopted
 
 
 class _Adoption:
@@ -105,6 +111,7 @@ class _Adoption:
                 self._sessions(),
             )
         )
+        jumping.jump(self._config, self._source, self._pipeline, "; ".join(causes))
         asyncio.run(self._drain_staging())
         ended = self._sessions()
         bounds.end_all(
@@ -157,6 +164,7 @@ class _Adoption:
             self._stored.id,
             self._table,
             stopping=lambda: False,
+            source_clock=lambda: jumps.clock(self._source),
             routes=config.routes,
             on_poison=config.on_poison,
         )

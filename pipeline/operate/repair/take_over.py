@@ -14,6 +14,7 @@ from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import SlotTaken, SourceUnfit
+from pipeline.operate.repair import jumping
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
 from pipeline.postgres import migrations
@@ -36,6 +37,7 @@ def take_over(
     starts_at = slot.confirmed_lsn or 0
     agree(Gap(source.info.dbname, [reason], starts_at, None, None, begins=True))
     migrations.upgrade(config.database, config.events_table)
+    jumping.jump(config, source, pipeline, reason)
     with sources.publishing(pipeline, source):
         _own_publications(config, source, pipeline, stored, slot)
         marked = slot_mark.write(source, pipeline, config.publication, config.slot)

@@ -12,7 +12,9 @@ select c.id, c.name, c.kind, c.tables, c.actions, c.state, c.events_table, c.gro
     c.position, c.reader, c.reader_since, c.created_at, c.updated_at,
     waits.count + blocked.count + expired.count as pending, out.count as in_flight, dead.count as dead,
     round(extract(epoch from clock_timestamp() - oldest.inserted_at), 3)::float8 as oldest_pending_seconds,
-    greatest(case when c.events_table is null then head.seq else pipeline.log_head(c.events_table) end - case c.kind when 'cursor' then c.position else coalesce(p.folded_seq, c.position) end, 0) as lag
+    pipeline.seqs_between(c.events_table,
+        case c.kind when 'cursor' then c.position else coalesce(p.folded_seq, c.position) end,
+        case when c.events_table is null then head.seq else pipeline.log_head(c.events_table) end) as lag
 from pipeline.consumers c
 cross join head
 left join pipeline.consumer_progress p on p.consumer_id = pipeline.progress_id(c)

@@ -82,6 +82,9 @@ class Attacher:
         taken = self._connection.execute(statement("log", "list_partitions"), name).fetchall()
         if any(lower <= tables[-1].last_seq and tables[0].first_seq < upper for *_, lower, upper in taken):
             return "a partition has their seqs"
+        jumped = queries.value(self._connection, statement("log", "newest_jump"), {"name": str(table)})
+        if jumped is not None and tables[0].first_seq < jumped:
+            return "the log has jumped over their seqs"
         newest = sql.SQL(statement("shuffle", "newest_seq")).format(events=table.identifier)
         seq = queries.value(self._connection, newest, {"name": str(table)})
         return "a later seq was handed out" if seq >= tables[0].first_seq else None

@@ -29,7 +29,8 @@ _PACKAGE = "shuffle.adoption"
 class BacklogWriter(SegmentWriter):
     """Takes batches of a backlog, in runs.
 
-    `behind`: bytes of WAL that the source is ahead of the worker, None where that is not known.
+    `behind`: bytes of WAL that the source is ahead of the worker, None where that is not known. `clock`: the source's,
+    microseconds since 1970: no run begins above the seq that a jump would take.
     """
 
     def __init__(
@@ -39,9 +40,10 @@ class BacklogWriter(SegmentWriter):
         table: EventsTable,
         sizes: Sizes,
         behind: Callable[[], int | None],
+        clock: Callable[[], int],
     ) -> None:
         super().__init__(connection, writer, table, sizes)
-        self._behind = behind
+        self._behind, self._clock = behind, clock
         self._not_before: int | None = None
         self._pause = self._pause_until = 0.0
 
@@ -145,7 +147,7 @@ class BacklogWriter(SegmentWriter):
         events = await self._events(batch, 0, session)
         if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
             return None
-        found = await runs.begin_drained(self._connection, self._writer, self._table)
+        found = await runs.begin_drained(self._connection, self._writer, self._table, self._clock)
         if not isinstance(found, Run):
             self._pause = self._sizes.pause(self._pause)
             self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
@@ -183,7 +185,8 @@ def attach(
     threshold: int | None,
     writer: Writer,
     behind: Callable[[], int | None],
+    clock: Callable[[], int],
 ) -> None:
     """Let the writer of staging, on this connection, hand backlogs of so many bytes to one; None: never."""
     if threshold is not None:
-        writer.backlog = BacklogWriter(connection, writer, table, Sizes(threshold), behind)
+        writer.backlog = BacklogWriter(connection, writer, table, Sizes(threshold), behind, clock)

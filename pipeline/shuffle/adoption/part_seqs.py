@@ -17,8 +17,12 @@ BETWEEN = 2 * PARTITION_ROWS
 """Seqs before each part, for what is moved before it, whose partitions are made ahead."""
 
 
-def reserve(connection: Connection, source: uuid.UUID, table: EventsTable, spans: Sequence[int]) -> list[int | None]:
+def reserve(
+    connection: Connection, source: uuid.UUID, table: EventsTable, spans: Sequence[int], now: int
+) -> list[int | None]:
     """The first seq of each part; `spans`: bytes of WAL from where the first worker is to where it begins.
+
+    None for a part whose seqs a jump of the log, which takes the source's clock `now`, might give to other events.
 
     Nobody else is kept from them: whether they are free, and come next, is asked when a part is stored.
     """
@@ -29,4 +33,4 @@ def reserve(connection: Connection, source: uuid.UUID, table: EventsTable, spans
     }
     behind = int(queries.value(connection, statement("shuffle.adoption", "reserve_seqs"), values))
     found = [behind + BETWEEN * number + span // BYTES_OF_CHANGE for number, span in enumerate(spans, 1)]
-    return [first if first + BETWEEN < LAST_SEQ else None for first in found]
+    return [first if first + BETWEEN < min(now, LAST_SEQ) else None for first in found]

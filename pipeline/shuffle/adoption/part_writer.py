@@ -147,7 +147,7 @@ class PartWriter(SegmentWriter):
 
     async def _comes_next(self, segment: Segment) -> bool:
         """Once all before it is in the log; then a run begins with it, and ends with it, and locks the watermark."""
-        values = literals(**runs.values_of(self._writer, self._table), not_before=0)
+        values = literals(**runs.values_of(self._writer, self._table), not_before=0, highest=segment.first_seq)
 
         async def look() -> runs.Progress | None:
             found = await segment.ask(statement(_PACKAGE, "is_drained") % values)
@@ -160,7 +160,7 @@ class PartWriter(SegmentWriter):
             if await segment.ask(statement("log", "adoptable") % values) == [(None,)]:
                 await segment.ask(statement("shuffle", "hold_watermark") % values)
                 found = await segment.ask(statement(_PACKAGE, "begin_run") % values)
-                if found and int(found[0][1] or b"") <= segment.first_seq:
+                if found:
                     segment.run.number = int(found[0][0] or b"")
                     await segment.ask(statement(_PACKAGE, "end_run") % values)
                     return True

@@ -71,12 +71,15 @@ def values_of(writer: Writer, table: EventsTable) -> dict[str, Any]:
     }
 
 
-async def begin(connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> Run | str | None:
-    """Begin one, and make durable all that is staged; None while something staged is not in the log.
+async def begin(
+    connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, highest: int
+) -> Run | str | None:
+    """Begin one, and make durable all that is staged; None while something staged is not in the log,
+    or where its first seq would be above `highest`.
 
     Or why tables cannot become partitions of this one.
     """
-    source, values = writer.source, values_of(writer, table)
+    source, values = writer.source, {**values_of(writer, table), "highest": highest}
     try:
         async with connection.transaction():
             await connection.execute(LOCK_TIMEOUT)
@@ -93,7 +96,9 @@ async def begin(connection: AsyncConnection[TupleRow], writer: Writer, table: Ev
     return None if row is None else Run(source, writer.generation, row[0], row[1], row[2], row[3])
 
 
-async def begin_drained(connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> Run | str | None:
+async def begin_drained(
+    connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, clock: Callable[[], int]
+) -> Run | str | None:
     """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
     query, source = statement("shuffle.adoption", "is_drained"), {"source": writer.source}
 
@@ -101,7 +106,7 @@ async def begin_drained(connection: AsyncConnection[TupleRow], writer: Writer, t
         found = await (await connection.execute(query, source)).fetchone()
         return None if found is None else Progress(*found)
 
-    return await begin(connection, writer, table) if await drained(look) else None
+    return await begin(connection, writer, table, clock()) if await drained(look) else None
 
 
 async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float | None = None) -> bool:

@@ -10,7 +10,8 @@ with written as materialized (
 ), moved as (
     update pipeline.shuffle_progress p
     set commit_lsn = %(commit_lsn)s,
-        last_seq = coalesce(%(last_seq)s::bigint, greatest(p.last_seq, pg_sequence_last_value(%(sequence)s::regclass))),
+        last_seq = coalesce(%(last_seq)s::bigint, greatest(p.last_seq, (
+            select max(t.last_seq) from pipeline.events_tables t where t.name = %(default)s))),
         committed_at = coalesce((select e.committed_at from {newest} e where e.seq = %(newest_seq)s::bigint), p.committed_at),
         events = p.events + %(events)s,
         updated_at = clock_timestamp()

@@ -22,7 +22,7 @@ from pipeline.shuffle.worker import Shuffler
 from pipeline.staging.writer import Writer, connect_writer
 from tests.fixtures.adopting import SIZES, batch, begun
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.shuffling import move
+from tests.fixtures.shuffling import move, now
 from tests.fixtures.staged import Staged, Table, insert, staging_of
 
 BEGINS, ENDS = 50_000, 90_000
@@ -58,7 +58,7 @@ def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
     made.connection.execute("delete from pipeline.catchup_parts")
     made.reset()
     made.moved(insert("orders", id="first"))
-    (first_seq,) = part_seqs.reserve(made.connection, made.source, DEFAULT, [BEGINS])
+    (first_seq,) = part_seqs.reserve(made.connection, made.source, DEFAULT, [BEGINS], now())
     made.connection.execute(PLAN, {"begins": BEGINS, "ends": ENDS, "first_seq": first_seq})
     return made
 
@@ -70,7 +70,7 @@ class Parts:
         self.log, self.first, self.second = log, first, second
         self.stopping, self.given_up = False, 0
         self.shuffler: Shuffler = log.shuffler()
-        first.backlog = self.backlog = BacklogWriter(first._connection, first, DEFAULT, SIZES, lambda: 10**9)
+        first.backlog = self.backlog = BacklogWriter(first._connection, first, DEFAULT, SIZES, lambda: 10**9, now)
         row = log.connection.execute("select first_seq from pipeline.catchup_parts").fetchone()
         assert row is not None
         second.backlog = self.part = PartWriter(
@@ -213,7 +213,7 @@ def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(log: Staged):
 def test_no_part_can_reach_the_seqs_of_the_next_one(log: Staged):
     """However small its changes are, and though what is moved before the next one gets seqs behind it."""
     begins = [0, 0, 5 * 10**9, 5 * 10**9 + 160]
-    seqs = part_seqs.reserve(log.connection, log.source, DEFAULT, begins)
+    seqs = part_seqs.reserve(log.connection, log.source, DEFAULT, begins, now())
     for (one, seq), (other, following) in pairwise(zip(begins, seqs, strict=True)):
         assert seq is not None
         assert following is not None

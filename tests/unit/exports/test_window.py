@@ -18,6 +18,7 @@ NOW = datetime(2026, 11, 21, 12, 3, tzinfo=UTC)
         (Window(head=10, exported_upto=10, known=True), 0, False),
         (Window(head=10, exported_upto=4, known=True), 6, True),
         (Window(head=10), 10, True),
+        (Window(head=10**15, exported_upto=4, jumped=10**15 - 10, known=True), 6, True),
         (Window(head=4, exported_upto=10, known=True), 0, False),
         (Window(head=10, exported_upto=10, known=True, states_behind=True), 0, True),
         (Window(head=10, exported_upto=10, known=True, iceberg_behind=True), 0, True),

@@ -10,7 +10,7 @@ select string_agg(distinct what, ', ') from (
     union all
     select p.oid::regprocedure::text
     from pg_proc p
-    where p.pronamespace = 'pipeline'::regnamespace and p.proname <> 'populate' -- which reads no table
+    where p.pronamespace = 'pipeline'::regnamespace and p.proname not in ('populate', 'before_jump') -- which read no events
         and has_schema_privilege(%(role)s, p.pronamespace, 'usage')
         and has_function_privilege(%(role)s, p.oid, 'execute')
     union all

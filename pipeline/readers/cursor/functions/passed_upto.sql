@@ -16,9 +16,10 @@ begin
                 and pipeline.matches($2, e.source_table_schema, e.source_table_name)
                 and (cardinality($3) = 0 or e.action = any ($3))
             order by e.seq limit 1
-        ), greatest($1, least($1 + 19999, (select e.seq from %1$s e order by e.seq desc limit 1))))$query$,
+        ), greatest($1, pipeline.before_jump($4,
+            least($1 + 19999, (select e.seq from %1$s e order by e.seq desc limit 1)))))$query$,
         pipeline.events_relation(reader.events_table))
-    into upto using reader.position, reader.tables, reader.actions;
+    into upto using reader.position, reader.tables, reader.actions, reader.events_table;
     return upto;
 end $$;
 revoke execute on function pipeline.passed_upto(reader pipeline.consumers) from public;

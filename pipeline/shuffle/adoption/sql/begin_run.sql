@@ -1,5 +1,5 @@
 -- A run begins: from here on nobody else hands out a seq of this events table. No row when something staged is not in the
--- log yet, another source writes the table too, or another worker has taken over. The watermark's row is locked.
+-- log yet, another source writes the table too, the first seq would be too high, or another worker has taken over. The watermark's row is locked.
 with log as (
     select l.id, l.events_table, l.routes from pipeline.routes l where l.source_id = %(source)s order by l.id desc limit 1
 ), ready as (
@@ -24,6 +24,7 @@ with log as (
 )
 insert into pipeline.adoptions as a (source_id, events_table, run, generation, from_seq)
 select %(source)s, %(name)s, 1, %(generation)s, ready.from_seq from ready
+where ready.from_seq <= %(highest)s
 on conflict (source_id) do update
 set events_table = excluded.events_table, run = a.run + 1, generation = excluded.generation, from_seq = excluded.from_seq,
     updated_at = now()

@@ -1,0 +1,78 @@
+"""Jumps: an events table whose log may have gone back skips all seqs that its readers may have seen.
+
+What a restore cannot take along says that it may have: the cluster and its timeline, the oids of the database and of a
+table, and the transaction that has written a row of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from psycopg import sql
+
+from pipeline.log import tables
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+SourceClock = Callable[[], int]
+"""Returns the microseconds since 1970 by the source's clock; raises Unavailable."""
+_CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
+
+
+def clock(source: Connection) -> int:
+    """Return the microseconds since 1970 by the clock of this connection's server."""
+    return int(queries.value(source, _CLOCK))
+
+
+def clock_at(dsn: str) -> int:
+    """Return the same over a connection of its own to the source. Raises Unavailable."""
+    with connections.connect(dsn, "source", name="pipeline clock") as source:
+        return clock(source)
+
+
+def ticking(source: Connection) -> SourceClock:
+    """Return a clock that goes on from that of the source, which is not asked again."""
+    began = clock(source) - time.monotonic_ns() // 1000
+    return lambda: began + time.monotonic_ns() // 1000
+
+
+def require_continued(connection: Connection, named: Sequence[EventsTable], source_clock: SourceClock) -> None:
+    """Let all events tables jump if the log may have gone back since a session last wrote it.
+
+    Each session calls this before it writes its first event, outside of a transaction. `named`: the events tables of
+    the settings.
+    """
+    with connection.transaction():
+        differs = queries.value(connection, statement("log", "compare_identity"))
+        if differs is None:
+            connection.execute(statement("log", "store_identity"))
+        elif differs:
+            _jump(connection, named, source_clock, "; ".join(differs))
+
+
+def jump(connection: Connection, named: Sequence[EventsTable], source_clock: SourceClock, reason: str) -> None:
+    """Let all events tables jump, outside of a transaction. `named`: those of the settings."""
+    with connection.transaction():
+        queries.value(connection, statement("log", "compare_identity"))
+        _jump(connection, named, source_clock, reason)
+
+
+def _jump(connection: Connection, named: Sequence[EventsTable], source_clock: SourceClock, reason: str) -> None:
+    now = source_clock()
+    connection.execute(statement("log", "hold_writers"))
+    for table in tables.with_known(connection, map(str, named)):
+        if queries.value(connection, "select to_regclass(%s) is null", (table.identifier.as_string(connection),)):
+            continue  # it will be created behind this jump
+        values = {"name": str(table), "sequence": table.sequence.as_string(connection), "clock": now, "reason": reason}
+        query = sql.SQL(statement("log", "jump")).format(events=table.identifier)
+        row = connection.execute(query, values).fetchone()
+        assert row is not None  # noqa: S101  an aggregate
+        told = {"action": "log.jumped", "events_table": str(table), "before": row[0], "after": row[1]}
+        logger.warning("the next seq of %s is %s instead of %s: %s", table, row[1], row[0] + 1, reason, extra=told)
+    connection.execute(statement("log", "store_identity"))
