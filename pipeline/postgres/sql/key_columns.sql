@@ -22,6 +22,8 @@ select key.attname as name,
     pg_catalog.format_type(key.atttypid, null) as declared,
     case when found.inner_domain then 'text' when found.domain then 'domain' else 'itself' end as form,
     case when found.arrays > 1 or found.arrays = 1 and t.oid < 16384 and t.typcategory = 'A' then 'is an array of arrays'
+        -- Its values become text and then an array of that type, for which the type's owner may have declared a cast.
+        when found.inner_domain and t.oid >= 16384 then 'is an array of a domain over another type of a user'
         when t.oid < 16384 or t.typtype in ('b', 'e') then ''
         when t.typtype = 'c' then 'is composite' when t.typtype = 'r' then 'is a range'
         when t.typtype = 'm' then 'is a multirange' else 'is of an unknown kind' end as refused,

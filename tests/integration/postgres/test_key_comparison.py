@@ -30,6 +30,9 @@ create type app.span as range (subtype = int);
 create domain app.pairs as app.pair;
 create function app.sums(app.number[]) returns int[] language sql as $$ select array[app.ran('cast')::int] $$;
 create cast (app.number[] as int[]) with function app.sums(app.number[]) as implicit;
+create function app.colors(text) returns app.color[] language sql as
+    $$ select array[app.ran('cast')::text::app.color] $$;
+create cast (text as app.color[]) with function app.colors(text);
 create function app.before(int, int) returns boolean language sql as $$ select app.ran('operator') $$;
 create operator app.< (leftarg = int, rightarg = int, function = app.before);
 create operator app.= (leftarg = int, rightarg = int, function = app.before)
@@ -53,7 +56,13 @@ COMPARED = {
     "app.lists": ("{red}", "{green,red}", "{blue}"),
 }
 """Types, each with values in their order."""
-REFUSED = {"app.pair": "composite", "app.span": "a range", "app.pairs": "composite", "app.list[]": "array of arrays"}
+REFUSED = {
+    "app.pair": "composite",
+    "app.span": "a range",
+    "app.pairs": "composite",
+    "app.list[]": "array of arrays",
+    "app.paint[]": "array of a domain over another type",
+}
 
 
 @pytest.fixture(scope="module")
