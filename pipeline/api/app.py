@@ -27,6 +27,7 @@ from pipeline.config import certificates
 from pipeline.config.settings import Config
 from pipeline.operate import readiness, status
 from pipeline.postgres.pool import Pool
+from pipeline.process import supervised
 from pipeline.process.signals import Stop
 from pipeline.readers.wakeups import Wakeups
 
@@ -128,7 +129,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run the pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
     asyncio.get_running_loop().set_exception_handler(http_protocol.QuietSockets())
     await app.state.database.open()
-    listening = asyncio.create_task(app.state.wakeups.run(), name="wakeups")
+    listening = supervised.start_task("wakeups", app.state.wakeups.run)
     try:
         yield
     finally:

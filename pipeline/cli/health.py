@@ -89,7 +89,7 @@ def _get(host: str, port: int, path: str, *, encrypted: bool) -> tuple[int, str]
 def _said(status: int, text: str) -> str:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.strip() or f"HTTP {status}"
     reasons = found.get("reasons") if isinstance(found, dict) else None
     return "; ".join(map(str, reasons)) if reasons else "ready" if status == 200 else text.strip()

@@ -92,7 +92,7 @@ def parse(value: Any) -> Any:
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(f"expected JSON such as {_EXAMPLE}") from None
     if not isinstance(value, list | tuple) or not all(isinstance(each, dict | Route) for each in value):
         raise ValueError(f"expected a list, [[routes]] in the configuration file or JSON such as {_EXAMPLE}")

@@ -45,7 +45,7 @@ def parse(value: Any) -> dict[str, str]:
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(f"expected JSON such as {_EXAMPLE}") from None
     if not isinstance(value, dict):
         raise ValueError(f"expected names and values, [spark] in the configuration file or JSON such as {_EXAMPLE}")

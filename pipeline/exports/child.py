@@ -254,7 +254,7 @@ def _event(line: bytes) -> Event | None:
     """The event in a line of JSON; None for other output, as Spark or the JVM may print."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and "event" in found else None
 

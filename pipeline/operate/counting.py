@@ -14,6 +14,7 @@ from pipeline.followers.registry import TableName
 from pipeline.followers.row_counts import Rows
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
+from pipeline.process import supervised
 
 EVERY = 1.0
 """Seconds between two counts of a database."""
@@ -35,7 +36,7 @@ class Counting:
         self._ended = threading.Event()
         self._began: float | None = None
         self._connection: Connection | None = None
-        threading.Thread(target=self._run, name=f"counting {name}", daemon=True).start()
+        supervised.start_thread(f"counting {name}", self._run)
 
     def look(self, tables: Sequence[TableName]) -> tuple[dict[int, Rows | None], str | None]:
         """What was found last, by the oid at the source, and why nothing is known; these tables are counted next."""

@@ -17,6 +17,7 @@ from pipeline.errors import Unavailable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.process import supervised
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ def beating(connection: Connection, lost: Callable[[psycopg.Error], None]) -> It
                 if not done.is_set():
                     lost(error)
 
-    threading.Thread(target=beat, name="beat", daemon=True).start()
+    supervised.start_thread("beat", beat)
     try:
         yield
     finally:

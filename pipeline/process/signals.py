@@ -105,9 +105,11 @@ def live_with_parent() -> None:
     line.settimeout(PULSE_SECONDS)
 
     def watch() -> None:
-        while _pulse(line):
-            continue
-        os._exit(1)
+        try:
+            while _pulse(line):
+                continue
+        finally:  # also after an unexpected error: without this thread nothing would end the process
+            os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
 

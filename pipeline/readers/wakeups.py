@@ -135,6 +135,7 @@ def _table(payload: str) -> str | None:
     """The events table that a notification names; None when it names none."""
     try:
         said = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):  # any role that may connect may send what it likes
         return None
-    return str(said["table"]) if isinstance(said, dict) and "table" in said else None
+    table = said.get("table") if isinstance(said, dict) else None
+    return table if isinstance(table, str) else None

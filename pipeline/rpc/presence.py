@@ -15,6 +15,7 @@ from pipeline.errors import PipelineError
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.role_locks import State
+from pipeline.process import supervised
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +41,7 @@ class Presence:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Keep it up from a thread inside of the block; at its end the role is stopped."""
-        thread = threading.Thread(target=self._keep, name="presence", daemon=True)
-        thread.start()
+        thread = supervised.start_thread("presence", self._keep)
         try:
             yield
         finally:

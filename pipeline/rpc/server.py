@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from pipeline.config.settings import Config
 from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
+from pipeline.process import supervised
 from pipeline.process.signals import Stop, in_loop
 from pipeline.readers.cursor.leases import Cursors
 from pipeline.readers.wakeups import Wakeups
@@ -91,7 +92,7 @@ async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundin
     database = Pool(config.database, "pipeline grpc")
     wakeups = Wakeups(config.database, config.events_table)
     await database.open()
-    hearing = asyncio.create_task(wakeups.run(), name="wakeups")
+    hearing = supervised.start_task("wakeups", wakeups.run)
     try:
         yield Surroundings(config, database, wakeups, Cursors(config.database, database.transaction), server)
     finally:

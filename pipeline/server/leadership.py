@@ -15,6 +15,7 @@ import psycopg
 from pipeline.errors import Unavailable
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
+from pipeline.process import supervised
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +44,10 @@ class Leadership:
         self._asked_at: float | None = None
         self._standby_logged = False
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._keep_asking, name="leadership", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Leadership:
-        self._thread.start()
+        self._thread = supervised.start_thread("leadership", self._keep_asking)
         return self
 
     def __exit__(
@@ -55,7 +56,8 @@ class Leadership:
         self._end.set()
         if self._connection is not None:
             connections.hang_up(self._connection)
-        self._thread.join(ANSWER_SECONDS)
+        if self._thread is not None:
+            self._thread.join(ANSWER_SECONDS)
 
     def __call__(self) -> bool:
         """Never raises, never waits; without an answer from the database this server does not lead."""
@@ -73,6 +75,9 @@ class Leadership:
                 self._ask(self._connection or self._connect())
             except (Unavailable, psycopg.Error) as error:
                 self._lose(connections.one_line(error))
+            except Exception as error:
+                logger.exception("unexpected error", extra={"action": "serve.lead_failed"})
+                self._lose(f"unexpected {type(error).__name__}")
             self._asked_at = None
             self._end.wait(ASK_SECONDS)
         if self._connection is not None:

@@ -29,6 +29,7 @@ from pipeline.operate.verify import content, verifications
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.kept_sessions import KeptSessions
+from pipeline.process import supervised
 from pipeline.process.signals import Stop
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,17 @@ INDEX_SECONDS = 3600
 """Between two looks for an index that a legacy events table lacks."""
 RETENTION_SECONDS = 60.0
 """The most seconds between two looks for events that are old enough to be dropped; fewer with a short retention."""
+
+
+class _Scheduler(BackgroundScheduler):  # type: ignore[misc]
+    """APScheduler, whose thread starts again after an unexpected error: the role would hold on without any job."""
+
+    def _main_loop(self) -> None:
+        supervised.run("schedule", self._loop)
+
+    def _loop(self) -> None:
+        self.wakeup()  # else it waits first until something wakes it
+        super()._main_loop()
 
 
 def run(config: Config, connection: Connection, stop: Stop) -> None:
@@ -70,7 +82,7 @@ def planned(
     two exports, if the settings say so; `sessions` those of `publish_new_tables` between two looks.
     """
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
-    scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
+    scheduler = _Scheduler(timezone="UTC", job_defaults=defaults)
     for act, seconds, arguments in (
         (sample, SAMPLE_SECONDS, [config]),
         (publish_new_tables, PUBLISH_SECONDS, [config, sessions]),

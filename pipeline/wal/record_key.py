@@ -37,7 +37,7 @@ def parts(record_pk: str, columns: int) -> tuple[str, ...]:
         return (record_pk,)
     try:
         found = json.loads(record_pk, parse_int=str, parse_float=str)
-    except ValueError:  # somebody has edited it
+    except (ValueError, RecursionError):  # another user has edited it, or a json value in it is nested too deeply
         return ()
     return tuple(value if isinstance(value, str) else json.dumps(value) for value in found)
 

@@ -21,6 +21,7 @@ from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.config.settings import Config
 from pipeline.postgres import connections
 from pipeline.postgres.queries import statement
+from pipeline.process import supervised
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def session_name(source: uuid.UUID) -> str:
 async def sample_lag(config: Config, source: uuid.UUID, worker: Watched) -> AsyncIterator[None]:
     """Sample while the block runs. After an error it tries again; an error never reaches the worker."""
     sampler = _SamplerTask(config, source, worker)
-    task = asyncio.create_task(sampler.run(), name="lag samples")
+    task = supervised.start_task("lag samples", sampler.run)
     try:
         yield
     finally:

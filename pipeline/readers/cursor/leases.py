@@ -244,9 +244,10 @@ class _Session:
             while True:
                 await self._review()
                 await asyncio.sleep(REVIEW_SECONDS)
-        except (psycopg.Error, OSError) as error:
+        except Exception as error:
+            traceback = None if isinstance(error, psycopg.Error | OSError) else error
             self.lost = connections.unavailable(self._dsn, "pipeline database", error)
-            logger.warning("lost all cursors: %s", self.lost, extra={"action": "cursor.lost"})
+            logger.warning("lost all cursors: %s", self.lost, exc_info=traceback, extra={"action": "cursor.lost"})
             for claim in self._own_claims():
                 claim.end(self.lost)
         finally:

@@ -14,6 +14,7 @@ from contextlib import suppress
 import psycopg
 
 from pipeline.errors import ConsumerError, PipelineError
+from pipeline.process import supervised
 from pipeline.rpc.walstream.store import EndedHold, Store
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class Holds:
         """`claim`: returns the claim by which this process reads the cursor now."""
         self._store, self._claim = store, claim
         self._changed = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name="walstream holds")
+        self._task = supervised.start_task("walstream holds", self._run)
 
     def wake(self) -> None:
         """There may be holds from now on."""

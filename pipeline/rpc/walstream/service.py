@@ -12,6 +12,7 @@ import grpc
 import psycopg
 
 from pipeline.errors import PipelineError, Unavailable
+from pipeline.process import supervised
 from pipeline.readers.cursor.feed import Feed
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc import statuses
@@ -43,7 +44,7 @@ class PluginService:
         self._hub = Hub(surroundings.cursors, feed, self._store, surroundings.server)
         self._messages = Messages(lambda: self._hub.later(self._store.count_shortened))
         self._calls = Calls()
-        self._making = asyncio.create_task(self._make_consumer(), name="walstream consumer")
+        self._making = supervised.start_task("walstream consumer", self._make_consumer)
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:

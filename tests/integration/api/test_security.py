@@ -179,6 +179,8 @@ def test_wrong_bodies_are_named(opened: Api, path: str, body: dict[str, Any], sa
         ("[]", "body: input should be a valid dictionary"),
         ('{"name": "\\ud800"}', "name: "),
         ("\0", "the body is not JSON"),
+        pytest.param("[" * 100_000, "the body is not JSON", id="too deep"),
+        pytest.param('{"name": ' + "[" * 900 + "]" * 900 + "}", "name: input should be a valid string", id="deep"),
     ],
 )
 def test_bodies_that_are_no_object(opened: Api, content: str, said: str) -> None:

@@ -68,6 +68,18 @@ def test_another_events_table_is_not_ours(within: Callable[[Test], None]) -> Non
     within(test)
 
 
+def test_a_payload_that_is_nested_too_deeply_ends_no_wakeup(within: Callable[[Test], None]) -> None:
+    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+        with wakeups.for_events() as events, wakeups.for_consumer("after") as after:
+            for payload in ("[" * 7_900, '{"table":' * 800, '{"table": ' + "[" * 900 + "]" * 900 + "}", '{"table": 1}'):
+                log.execute("select pg_notify('sequin_events', %s)", [payload])
+                assert await events.wait(60), "what names no table may concern all"
+            log.execute("notify pipeline_consumers, 'after'")
+            assert await after.wait(60)
+
+    within(test)
+
+
 def test_what_comes_before_the_wait_is_not_missed(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
         with wakeups.for_consumer("a") as early, wakeups.for_consumer("a") as late:

@@ -1,0 +1,53 @@
+"""Tasks and threads that a process cannot do without: after an unexpected error they start again, and the log says so.
+
+Else they would be missing for good in a process that looks healthy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+RESTART_SECONDS = 1.0
+"""How long after an unexpected error a task or thread starts again."""
+
+
+def start_task(name: str, act: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:
+    """Start a task that runs `act` until it returns or is cancelled, again after each unexpected error."""
+
+    async def run() -> None:
+        while True:
+            try:
+                await act()
+                return
+            except Exception:
+                _log_failure(name)
+            await asyncio.sleep(RESTART_SECONDS)
+
+    return asyncio.create_task(run(), name=name)
+
+
+def start_thread(name: str, act: Callable[[], None]) -> threading.Thread:
+    """Start a daemon thread that runs `act` until it returns, again after each unexpected error."""
+    thread = threading.Thread(target=run, args=(name, act), name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def run(name: str, act: Callable[[], None]) -> None:
+    """Run `act` until it returns, again after each unexpected error."""
+    while True:
+        try:
+            return act()
+        except Exception:
+            _log_failure(name)
+        time.sleep(RESTART_SECONDS)
+
+
+def _log_failure(name: str) -> None:
+    logger.exception("unexpected error in %s, which starts again", name, extra={"action": "task.failed"})
