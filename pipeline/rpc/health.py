@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
 
 import grpc
+from grpc.aio import EOF
 from grpc_health.v1 import health_pb2
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, Unavailable
 from pipeline.process.signals import in_thread
 from pipeline.rpc import statuses
+from pipeline.rpc.calls import until_one_ends
 from pipeline.rpc.parsing import parser, require
 
 NAME = "grpc.health.v1.Health"
 LOOK_SECONDS = 2.0
 """How old an answer may be, and how often one who watches is told."""
+MESSAGE_SECONDS = 10.0
+"""How long a call waits for its message: this service needs no token."""
+MOST_CALLS = 1_000
+"""Calls of this service that are kept, each with 8 kB; the oldest ends for a new one."""
+_TOO_MANY = "the health service is asked by too many clients at once; call again"
 
 _Status = health_pb2.HealthCheckResponse
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+_Answer: TypeAlias = "Callable[[_Context], Coroutine[Any, Any, None]]"
 
 
 class Health:
@@ -34,47 +45,60 @@ class Health:
         self._looked: dict[bool, tuple[float, bool]] = {}
         self._looking = asyncio.Lock()
         self._leaving = asyncio.Event()
+        self._calls: dict[asyncio.Future[PipelineError], None] = {}
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Check and Watch."""
-        request = parser(health_pb2.HealthCheckRequest.FromString)
-        return grpc.method_handlers_generic_handler(
-            NAME,
-            {
-                "Check": grpc.unary_unary_rpc_method_handler(self._check, request, _Status.SerializeToString),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch, request, _Status.SerializeToString),
-            },
-        )
+        """Check and Watch, as calls of many messages: grpcio would keep one of a single message that never comes."""
+
+        def handler(answer: _Answer) -> grpc.RpcMethodHandler[Any, Any]:
+            request = parser(health_pb2.HealthCheckRequest.FromString)
+            return grpc.stream_stream_rpc_method_handler(
+                partial(self._keep, answer), request, _Status.SerializeToString
+            )
+
+        answers = {"Check": handler(self._check), "Watch": handler(self._watch)}
+        return grpc.method_handlers_generic_handler(NAME, answers)
 
     async def close(self) -> None:
         """From now on nothing serves; who watches is told, and their calls end."""
         self._leaving.set()
 
-    async def _check(
-        self, request: health_pb2.HealthCheckRequest | None, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> health_pb2.HealthCheckResponse:
-        service = await _service(request, context)
+    async def _keep(self, answer: _Answer, _requests: object, context: _Context) -> None:
+        """Answer a call, which ends without an answer if a new call needs its place."""
+        ended: asyncio.Future[PipelineError] = asyncio.get_running_loop().create_future()
+        if len(self._calls) >= MOST_CALLS:
+            oldest = next(iter(self._calls))
+            del self._calls[oldest]
+            oldest.set_result(Unavailable(_TOO_MANY))
+        self._calls[ended] = None
+        try:
+            await until_one_ends(ended, answer(context))
+        except Unavailable as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        finally:
+            self._calls.pop(ended, None)
+
+    async def _check(self, context: _Context) -> None:
+        service = await _service(context)
         status = await self._status(service)
         if status == _Status.SERVICE_UNKNOWN:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {service[:100]!r} here")
-        return _Status(status=status)
+        await context.write(_Status(status=status))
 
-    async def _watch(
-        self, request: health_pb2.HealthCheckRequest | None, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        service, told = await _service(request, context), None
+    async def _watch(self, context: _Context) -> None:
+        service, told = await _service(context), None
         while True:
             leaving = self._leaving.is_set()  # it may be set while a message is on its way
             status = await self._status(service)
             if status != told:
                 told = status
-                yield _Status(status=status)
+                await context.write(_Status(status=status))
             if leaving:
                 return
-            waiting = asyncio.ensure_future(self._leaving.wait())
-            await asyncio.wait([waiting], timeout=LOOK_SECONDS)
-            waiting.cancel()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._leaving.wait()
 
     async def _status(self, service: str) -> int:
         if service not in ("", NAME, *self._services):
@@ -91,8 +115,15 @@ class Health:
             return found
 
 
-async def _service(request: health_pb2.HealthCheckRequest | None, context: grpc.aio.ServicerContext[Any, Any]) -> str:
+async def _service(context: _Context) -> str:
+    """The service that the call asks about."""
     try:
-        return str(require(request).service)
+        async with asyncio.timeout(MESSAGE_SECONDS):
+            request = await context.read()
+    except TimeoutError:
+        sentence = f"the call's message did not come within {MESSAGE_SECONDS:g} s"
+        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, sentence)
+    try:
+        return str(require(None if request is EOF else request).service)
     except PipelineError as error:
         await statuses.abort(context, error)

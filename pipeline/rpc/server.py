@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from pipeline.config.settings import Config
 from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
-from pipeline.process import supervised
+from pipeline.process import open_files, supervised
 from pipeline.process.signals import Stop, in_loop
 from pipeline.readers.cursor.leases import Cursors
 from pipeline.readers.wakeups import Wakeups
@@ -48,6 +48,12 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_timeout_ms", 40_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
+MOST_CONNECTIONS = 5_000
+"""Connections at a time, if so many files may be open. No fewer: the newest is refused, so silent ones keep out all."""
+HANDSHAKE_SECONDS = 10.0
+"""How long a client has for its first bytes and for TLS."""
+IDLE_SECONDS = 30.0
+"""How long a connection without a call stays: grpcio ends it after one to two times this."""
 
 
 def run(config: Config, server: str, stop: Stop) -> None:
@@ -108,7 +114,7 @@ async def _listening(
     """A server that has the port; None when asked to stop before."""
     told = False
     while not leaving.is_set():
-        server = grpc.aio.server(interceptors=[Guard(config, known.WIRES)], options=_OPTIONS)
+        server = grpc.aio.server(interceptors=[Guard(config, known.WIRES)], options=[*_OPTIONS, *_bounds()])
         server.add_generic_rpc_handlers(tuple(service.handlers for service in services))
         reflection.enable_server_reflection([*(service.name for service in services), reflection.SERVICE_NAME], server)
         if _bind(server, config):
@@ -122,6 +128,15 @@ async def _listening(
             async with asyncio.timeout(AGAIN_SECONDS):
                 await leaving.wait()
     return None
+
+
+def _bounds() -> list[tuple[str, int]]:
+    """Options that bound what clients without a token may hold."""
+    return [
+        ("grpc.max_allowed_incoming_connections", open_files.places(MOST_CONNECTIONS)),
+        ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_SECONDS * 1_000)),
+        ("grpc.max_connection_idle_ms", round(IDLE_SECONDS * 1_000)),
+    ]
 
 
 def _bind(server: grpc.aio.Server, config: Config) -> bool:

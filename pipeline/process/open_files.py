@@ -1,0 +1,18 @@
+"""How many files a process may open: each connection of a client is one."""
+
+from __future__ import annotations
+
+import resource
+
+OTHER_FILES = 100
+"""Files that are open besides connections of clients, at most: logs, sockets of databases, modules that are read."""
+_MOST_FILES = 65_536
+
+
+def places(most: int) -> int:
+    """Raise this process's limit of open files as far as it may; return how many connections fit, at most `most`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(1, min(most, files - OTHER_FILES))
