@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.errors import Unavailable
 from pipeline.postgres import connections
+from tests.fixtures.postgres import free_port
 from tests.fixtures.server import run_command
 
 LOOKS = (
@@ -74,10 +75,12 @@ def test_each_look_says_soon_that_a_database_is_away(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("away", [silent, swallowing])
-def test_each_look_takes_at_most_five_seconds(away: Callable[[], AbstractContextManager[str]], tmp_path: Path) -> None:
+def test_each_look_waits_at_most_five_seconds(away: Callable[[], AbstractContextManager[str]], tmp_path: Path) -> None:
+    """More than where the port is closed, which the machine's load makes long, too."""
     with away() as dsn:
-        taken = {command: seconds for command, (_, _, seconds) in zip(LOOKS, answers(tmp_path, dsn), strict=True)}
-    assert {command: seconds for command, seconds in taken.items() if seconds > SECONDS} == {}
+        taken = [seconds for *_, seconds in answers(tmp_path, dsn)]
+    closed = [seconds for *_, seconds in answers(tmp_path, f"host=127.0.0.1 port={free_port()} user=me dbname=away")]
+    assert max(slow - usual for slow, usual in zip(taken, closed, strict=True)) < SECONDS
 
 
 def test_the_limit_of_a_dsn_holds_for_a_command() -> None:
