@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any
 
+from pipeline import printable
+
 _PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -37,10 +39,10 @@ class _Text(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         extras = _extras(record)
         extras.pop("action", None)
-        fields = "".join(f" {key}={value}" for key, value in extras.items())
+        said = record.getMessage() + "".join(f" {key}={value}" for key, value in extras.items())
         where = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {self._role:11}"
-        line = f"{where} {record.getMessage()}{fields}"
-        return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+        line = f"{where} {printable.escaped(said)}"
+        return line + ("\n" + printable.below(self.formatException(record.exc_info)) if record.exc_info else "")
 
 
 class _Json(logging.Formatter):

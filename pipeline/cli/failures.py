@@ -13,19 +13,23 @@ from pipeline.cli import flags
 from pipeline.config import file as config_file
 from pipeline.config import settings
 from pipeline.errors import ConfigError
+from pipeline.printable import say
 
 logger = logging.getLogger(__name__)
 
 _SETTING = "log_format"
 
 
-def report(text: str, before: Sequence[str], command: Sequence[str]) -> None:
-    """Say why a command failed. `before` and `command`: its arguments as `flags.divided` gives them."""
+def report(text: str, before: Sequence[str], command: Sequence[str], notes: Sequence[str] = ()) -> None:
+    """Say why a command failed. `before` and `command`: its arguments as `flags.divided` gives them.
+
+    `notes`: lines that follow.
+    """
     if _is_server(command) and _format(before) == "json":
         logs.setup("error", "json", "serve")
         logger.error("%s", text, extra={"action": "serve.failed"})
     else:
-        print(f"pipeline: {text}", file=sys.stderr)
+        say(f"pipeline: {text}", *notes, file=sys.stderr)
 
 
 def _is_server(command: Sequence[str]) -> bool:

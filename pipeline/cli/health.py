@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.config import file
 from pipeline.errors import PipelineError
+from pipeline.printable import say
 
 DEFAULTS = {"http_host": "127.0.0.1", "http_port": "12312", "http_certificate": "", "data_dir": ".pipeline"}
 """Of the settings that it needs, as `Config` has them."""
@@ -40,7 +41,7 @@ def fast(arguments: Sequence[str]) -> int | None:
     try:
         return run(_settings(), only, ready=ready)
     except PipelineError as error:
-        print(f"pipeline: {error}", file=sys.stderr)
+        say(f"pipeline: {error}", file=sys.stderr)
         return error.exit_code
 
 
@@ -60,9 +61,9 @@ def run(settings: Mapping[str, Any], only: str | None, *, ready: bool) -> int:
     try:
         status, text = _get(host, int(settings["http_port"]), path, encrypted=encrypted)
     except (OSError, ValueError) as error:
-        print(f"no server answers at {shown}: {error}", file=sys.stderr)
+        say(f"no server answers at {shown}: {error}", file=sys.stderr)
         return 1
-    print(_said(status, text), file=sys.stdout if status == 200 else sys.stderr)
+    say(_said(status, text), file=sys.stdout if status == 200 else sys.stderr)
     return 0 if status == 200 else 1
 
 
@@ -101,12 +102,12 @@ def _alive(data_dir: Path, role: str) -> int:
     path = heartbeat.file(data_dir, role)
     age = heartbeat.age(path)
     if age is None:
-        print(f"no server of {role} alone has left a sign of life in {path}", file=sys.stderr)
+        say(f"no server of {role} alone has left a sign of life in {path}", file=sys.stderr)
         return 1
     if age > heartbeat.STALE_SECONDS:
-        print(f"the server of {role} has left no sign of life in {path} for {age:.0f} s", file=sys.stderr)
+        say(f"the server of {role} has left no sign of life in {path} for {age:.0f} s", file=sys.stderr)
         return 1
-    print("ok")
+    say("ok")
     return 0
 
 

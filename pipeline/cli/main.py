@@ -36,6 +36,7 @@ from pipeline.cli.commands import (
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
 from pipeline.errors import PipelineError
+from pipeline.printable import say
 
 app = typer.Typer(
     name="pipeline",
@@ -97,7 +98,7 @@ At = Annotated[Database | None, typer.Option("--at", help="With --sql: only what
 
 def _show_version(context: typer.Context, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:  # a shell that asks for completions does not want it
-        print(f"pipeline {importlib.metadata.version('wal-pipeline-server')}")
+        say(f"pipeline {importlib.metadata.version('wal-pipeline-server')}")
         raise typer.Exit
 
 
@@ -138,11 +139,11 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
         with connections.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
             legacy_log.ensure(config, connection)
         after = migrations.current(config.database)
-        print(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
+        say(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
         if reader is not None:
             from pipeline.operate.repair import reader_role
 
-            print("\n".join(reader_role.ensure(config, reader)))
+            say(*reader_role.ensure(config, reader))
     return 0
 
 
@@ -228,7 +229,7 @@ def main() -> int:
             sys.stdout.flush()
             return status
     except PipelineError as error:
-        failures.report(str(error), before, command)
+        failures.report(str(error), before, command, getattr(error, "__notes__", ()))
         return error.exit_code
     except typer.TyperException as error:  # without a command, the message is the help
         message = redaction.masked(error.format_message())  # it may repeat an argument that was meant for --dsn

@@ -55,7 +55,10 @@ class ServerProcess:
         code = self._process.poll()
         if code is not None:
             ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
-            raise PipelineError(f"the server {ended}; the end of {self.log}:\n{self._last_lines()}")
+            error = PipelineError(f"the server {ended}; the end of {self.log}:")
+            for line in self._last_lines():
+                error.add_note(line)
+            raise error
 
     def wait_until_ready(self) -> None:
         """Raises PipelineError when it ends instead, or is not ready in time."""
@@ -87,9 +90,9 @@ class ServerProcess:
         finally:
             connection.close()
 
-    def _last_lines(self) -> str:
+    def _last_lines(self) -> list[str]:
         lines = self.log.read_text("utf-8", errors="replace").splitlines()
-        return "\n".join(f"  {line}" for line in lines[-_LAST_LINES:])
+        return [f"  {line}" for line in lines[-_LAST_LINES:]]
 
 
 def _environment(data_dir: Path, port: int) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pipeline.errors import SchemaError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import identifier
 
 if TYPE_CHECKING:
     from pipeline.log.table import EventsTable
@@ -125,12 +126,12 @@ def refuse_unfit(found: Found, table: EventsTable) -> None:
     if not found.is_owner:
         raise SchemaError(
             f'{table} is from an older version and belongs to "{found.owner}", so user "{found.user}" cannot migrate '
-            f'it; run as a superuser or as {found.owner}: grant "{found.owner}" to "{found.user}"'
+            f"it; run as a superuser or as {found.owner}: grant {identifier(found.owner)} to {identifier(found.user)}"
         )
     if not found.may_create:
         raise SchemaError(
             f'user "{found.user}" may not create a sequence in the schema of {table}; run as its owner: '
-            f'grant create on schema "{table.schema}" to "{found.user}"'
+            f"grant create on schema {identifier(table.schema)} to {identifier(found.user)}"
         )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
+import rich.console
+import rich.text
+from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
+from pipeline.printable import escaped
 from pipeline.wal import lsn
 
 _PIPE_WIDTH = 1000
@@ -17,10 +20,33 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
+class Console(rich.console.Console):
+    """A terminal or a pipe for text that names others' tables: without markup, and with `escaped` strings."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> rich.text.Text:
+        """Every string that is printed, and every cell of a table, comes through here."""
+        return super().render_str(escaped(text), **options)
+
+
+class Text(rich.text.Text):
+    """Styled text, `escaped`; only `line` adds a line."""
+
+    def __init__(self, text: str = "", style: str = "", **options: Any) -> None:
+        super().__init__(escaped(text), style, **options)
+
+    def line(self, text: str, style: str = "") -> Text:
+        """Add a line."""
+        self.append("\n").append(escaped(text), style)
+        return self
+
+
 def console() -> Console:
-    """Standard output, without markup: values may contain brackets."""
-    found = Console(markup=False, highlight=False, emoji=False)
-    return found if found.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_PIPE_WIDTH)
+    """Return standard output."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_PIPE_WIDTH)
 
 
 def show(*sections: RenderableType | None) -> None:
@@ -56,9 +82,9 @@ def dim(value: object) -> Text:
     return value if isinstance(value, Text) else Text(str(value), "dim")
 
 
-def cell(value: object) -> str | Text:
+def cell(value: object) -> str | rich.text.Text:
     """A value of a table: None as a dash, a time to the second, anything else as its text."""
-    if isinstance(value, str | Text):
+    if isinstance(value, str | rich.text.Text):
         return value
     if isinstance(value, datetime):
         return moment(value)

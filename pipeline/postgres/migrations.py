@@ -16,6 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from pipeline.errors import SchemaError
 from pipeline.postgres import connections, functions, queries
+from pipeline.printable import sql
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -105,7 +106,7 @@ def refuse_unfit(connection: connections.Connection) -> None:
         user, name = connection.info.user, connection.info.dbname
         raise SchemaError(
             f'user "{user}" may not create tables in the pipeline database {name}; run there as its owner: '
-            + ", and ".join(grants)
+            + sql(", and ".join(grants))
         )
 
 

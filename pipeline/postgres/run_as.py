@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.process import inherited
+
 _FALLBACK_USERS = ("postgres", "nobody")
 
 # A program of its own instead of a preexec_fn: no Python runs between fork and exec of a process that may have threads.
@@ -38,19 +40,20 @@ class Identity:
 
     def run(self, *command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
         """Run a program until it ends, without our terminal and the environment variables that Postgres reads."""
-        return subprocess.run(
-            [*self.prefix, *map(str, command)],
-            cwd=cwd,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
-            user=self.user,
-            group=self.group,
-            extra_groups=None if self.user is None else [],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        with inherited.own_child():
+            return subprocess.run(
+                [*self.prefix, *map(str, command)],
+                cwd=cwd,
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
+                user=self.user,
+                group=self.group,
+                extra_groups=None if self.user is None else [],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
 
     def own(self, directory: Path) -> None:
         """Make this user the owner of what root has created in `directory`."""

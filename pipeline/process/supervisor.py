@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from pipeline.process import inherited
 from pipeline.process.child import DRAIN_SECONDS, POLL, Child
 from pipeline.process.fork_client import ForkServer
 
@@ -54,6 +55,8 @@ class Supervisor:
             self._beat()
             leading = self._leads()
             status = self._supervise(self._fork_server)
+            forker = self._fork_server.process
+            inherited.collect([forker.pid] if forker is not None else [])
             for child in self._children:
                 if leading or child.role in self._always:
                     status = status or self._supervise(child)

@@ -11,6 +11,7 @@ import psutil
 import psycopg
 import pytest
 
+from tests.fixtures.command_server import SUBREAPER
 from tests.fixtures.processes import alive, children
 from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.waiting import eventually
@@ -47,6 +48,11 @@ def all_of_them(server: Serving) -> dict[str, int]:
     return eventually(found)
 
 
+def states(server: Serving) -> list[str]:
+    """Of the children of its supervisor, those that it has inherited, too."""
+    return [child.status() for child in psutil.Process(server.process.pid).children()]
+
+
 def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
     """Who says that it holds a role, and who has a session for it, is the one process that the server has for it."""
     now = server.children()
@@ -66,8 +72,13 @@ def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
     [pytest.param(signal.SIGKILL, id="killed", marks=pytest.mark.long), pytest.param(signal.SIGSTOP, id="frozen")],
 )
 def test_roles_end_with_their_fork_server_and_the_next_forks_them_again(
-    number: int, source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+    number: int,
+    source: psycopg.Connection,
+    log: psycopg.Connection,
+    serve: Callable[..., Serving],
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setenv(SUBREAPER, "yes")
     server = serve()
     arrive(source, log, 1, 2)
     first = all_of_them(server)
@@ -79,6 +90,7 @@ def test_roles_end_with_their_fork_server_and_the_next_forks_them_again(
     arrive(source, log, 5, 6)
     eventually(lambda: one_holder_each(server, log))
     assert "fork server was killed by signal 9; starts again" in server.log()
+    eventually(lambda: [status for status in states(server) if status == psutil.STATUS_ZOMBIE] == [])
     assert server.stop() == 0
 
 

@@ -22,6 +22,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import identifier
 from pipeline.staging import writer
 from pipeline.wal import lsn
 
@@ -51,7 +52,9 @@ def require_fit(source: Connection) -> None:
             f"the source has wal_level = {wal_level}; set wal_level = logical in its configuration and restart it"
         )
     if not may_replicate:
-        raise SourceUnfit(f'user "{user}" may not replicate from the source; run: alter role "{user}" with replication')
+        raise SourceUnfit(
+            f'user "{user}" may not replicate from the source; run: alter role {identifier(user)} with replication'
+        )
 
 
 def settings(source: Connection) -> tuple[int, str, bool, str, bool]:

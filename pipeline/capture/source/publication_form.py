@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pipeline import printable
 from pipeline.errors import PublicationChanged
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -64,7 +65,7 @@ def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
                 for each in statements:
                     source.execute(each)
         except psycopg.Error as error:
-            remedy = "; ".join(each.as_string(source) for each in statements)
+            remedy = printable.sql("; ".join(each.as_string(source) for each in statements))
             raise PublicationChanged(
                 f"{text}, and this user cannot restore it ({connections.one_line(error)}); let its owner run: {remedy}"
             ) from error

@@ -23,6 +23,7 @@ from pipeline.errors import PublicationMissing
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import shortest
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +198,7 @@ class Publisher:
     def _missing(self, cause: str) -> PublicationMissing:
         return PublicationMissing(
             f'publication "{self._name}" does not exist and this user may not create it ({cause}); '
-            f"let an owner of the tables run: create publication {self._name} for table …"
+            f"let an owner of the tables run: create publication {shortest(self._name)} for table …"
         )
 
     def tables(self) -> list[Table]:

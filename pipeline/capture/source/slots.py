@@ -13,6 +13,7 @@ from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMi
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import identifier
 from pipeline.wal import lsn
 
 END_MILLISECONDS = 5_000
@@ -217,4 +218,6 @@ def _missing(name: str) -> SlotMissing:
 
 def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfit:
     user = connection.info.user
-    return SourceUnfit(f'cannot {what}: {connections.one_line(error)}; run: alter role "{user}" with replication')
+    return SourceUnfit(
+        f"cannot {what}: {connections.one_line(error)}; run: alter role {identifier(user)} with replication"
+    )

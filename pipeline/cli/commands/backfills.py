@@ -11,6 +11,7 @@ import typer
 
 from pipeline.cli.commands.context import Json, connected, load, output
 from pipeline.operate import json_values
+from pipeline.printable import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,7 @@ def backfill_start(
             return _wait(config, pipeline, found, as_json)
         served = backfills.is_served(pipeline)
         values = {**json_values.as_json(found), "server_runs": served}
-        output(values, as_json, lambda: print(render.started(found, served=served)))
+        output(values, as_json, lambda: say(render.started(found, served=served)))
     return 0
 
 
@@ -124,7 +125,7 @@ def _change(
 
     with connected(context, "backfill") as (config, connection):
         found = change(config, connection, number)
-    output(found, as_json, lambda: print(render.line(found)))
+    output(found, as_json, lambda: say(render.line(found)))
     return 0
 
 
@@ -144,10 +145,10 @@ def _wait(config: Config, pipeline: Connection, found: Shown, as_json: bool) -> 
                 tell(found, served=backfills.is_served(pipeline))
     except KeyboardInterrupt:
         if not as_json:
-            print(render.left(found))
+            say(render.left(found))
         return 130
     if not as_json:
-        print(render.line(found))
+        say(render.line(found))
     return 0 if found.state == "complete" else 1
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.printable import escaped, say
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
@@ -18,10 +19,11 @@ def loss(lost: Iterable[str], name: str, yes: bool) -> None:
 
     Raises ConfigError where nobody is there to ask, PipelineError when something else is typed.
     """
-    print("\n".join(lost), flush=True)
+    say(*lost)
     if yes:
         return
     if not sys.stdin.isatty():
         raise ConfigError("standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes")
-    if typer.prompt(f"Type {name} to go on", prompt_suffix=": ") != name:
+    typed = typer.prompt(escaped(f"Type {name} to go on"), prompt_suffix=": ")
+    if typed not in (name, escaped(name)):
         raise PipelineError(f"that was not {name}; nothing was changed")

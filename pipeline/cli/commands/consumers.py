@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, LiteralString
 import typer
 
 from pipeline.cli.commands.context import Json, connected, output
+from pipeline.printable import in_json, say
 
 if TYPE_CHECKING:
     from pipeline.errors import PipelineError
@@ -142,11 +143,11 @@ def consumers_dead_letters(
                 connection, "retry_dead" if retry else "discard_dead", name=name, seqs=seqs or None
             )
             done = "put back" if retry else "discarded"
-            output({"count": count}, as_json, lambda: print(f"{count} dead letters of {name} {done}"))
+            output({"count": count}, as_json, lambda: say(f"{count} dead letters of {name} {done}"))
             return 0
         found = consumer_status.dead_letters(connection, name, limit)
     if as_json:  # as Postgres printed them: no digit is lost
-        print(f'{{"data": [{", ".join(letter["letter"] for letter in found)}]}}')
+        print(in_json(f'{{"data": [{", ".join(letter["letter"] for letter in found)}]}}'))
     else:
         show_dead_letters(name, found)
     return 0
@@ -162,7 +163,7 @@ def _change(context: typer.Context, change: LiteralString, done: str, name: str,
             raise _unknown(name)
         consumer_status.call(connection, change, name=name, **given)
         found = (consumer_status.find(connection, name) or before)[0]
-    output(found, as_json, lambda: print(f"consumer {json.dumps(name)} {done}"))
+    output(found, as_json, lambda: say(f"consumer {json.dumps(name)} {done}"))
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.commands.context import Json, connected, output
+from pipeline.printable import say
 
 app = typer.Typer(help="Changes that could not be written to the log, kept with their cause.", no_args_is_help=True)
 
@@ -55,7 +56,7 @@ def dead_letters_discard(
     wanted = _wanted(ids, everything)
     with connected(context, "dead-letters") as (_, connection):
         done = retry_dead_letters.discard(connection, wanted)
-    output({"discarded": done}, as_json, lambda: print(f"{formatting.count(done, 'dead letter')} discarded"))
+    output({"discarded": done}, as_json, lambda: say(f"{formatting.count(done, 'dead letter')} discarded"))
     return 0
 
 

@@ -12,6 +12,7 @@ import typer
 from pipeline.cli.commands.context import Json, connected, load, output
 from pipeline.errors import FollowerError
 from pipeline.operate import json_values
+from pipeline.printable import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,9 +110,9 @@ def followers_add(
     given: dict[str, Any] = {"copy": copy.value, "schema": schema.value, "ddl": ddl.value}
     added = _add(context, name, dsn, Options(patterns, **given, on_rewrite=on_rewrite.value, truncate=truncate))
     for warning in added.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", file=sys.stderr)
     values = {**json_values.as_json(added.follower), "warnings": added.warnings}
-    output(values, as_json, lambda: print(_said(added.follower)))
+    output(values, as_json, lambda: say(_said(added.follower)))
     return 0
 
 
@@ -261,7 +262,7 @@ def _change(
 ) -> int:
     with connected(context, "followers") as (_, connection):
         found = change(connection, name)
-    output(found, as_json, lambda: print(f'follower "{found.name}" {done}'))
+    output(found, as_json, lambda: say(f'follower "{found.name}" {done}'))
     return 0
 
 

@@ -9,6 +9,7 @@ import typer
 
 from pipeline.cli.commands.context import Json, output
 from pipeline.cli.commands.followers import PROGRAM, Name, with_source
+from pipeline.printable import say
 
 WithSequences = Annotated[
     bool, typer.Option("--sequences", help="Set sequences of its tables past the source's, where they are behind.")
@@ -31,6 +32,6 @@ def release(context: typer.Context, name: Name, sequences: WithSequences = False
     ):
         found = release_follower.release(config, source, pipeline, name, sequences=sequences)
     for warning in found.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", file=sys.stderr)
     output(found, as_json, lambda: show_released(found))
     return 0 if found.ok else 1

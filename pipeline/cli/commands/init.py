@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.printable import say
+
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
 
 
@@ -15,5 +17,5 @@ def init(context: typer.Context, force: Force = False) -> int:
 
     path = context.find_root().params["config"] or file.CONFIG_FILE
     template.write(path, replace=force)
-    print(f"wrote {path}: every setting with its default, commented out")
+    say(f"wrote {path}: every setting with its default, commented out")
     return 0

@@ -11,6 +11,7 @@ from pipeline.cli.commands import confirm
 from pipeline.cli.commands.confirm import Yes
 from pipeline.cli.commands.context import Json, connected, output
 from pipeline.operate import json_values
+from pipeline.printable import say
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would be dropped.")]
 Release = Annotated[Path | None, typer.Option("--release-lake", help="No longer wait for exports to this folder.")]
@@ -38,7 +39,7 @@ def retention(
             if lacking := retention.lacking(connection, config, folder):
                 confirm.loss([losses.lake(lacking)], folder, yes)
             retention.release_lake(connection, folder)
-            print(f"retention no longer waits for exports to {release_lake}")
+            say(f"retention no longer waits for exports to {release_lake}")
             return 0
         if config.retention_seconds is None:
             raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")

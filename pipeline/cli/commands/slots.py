@@ -12,6 +12,7 @@ import typer
 from pipeline.cli.commands import confirm
 from pipeline.cli.commands.confirm import Yes
 from pipeline.cli.commands.context import Json, load, output
+from pipeline.printable import say
 
 if TYPE_CHECKING:
     from pipeline.config.settings import Config
@@ -49,7 +50,7 @@ def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argum
         start = _create_ours(context)
     else:
         start = _with_source(context, lambda source: slots.create(source, chosen))
-    print(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
+    say(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
     return 0
 
 
@@ -92,7 +93,7 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
         return f'slot "{name}" deleted'
 
     with _both(context) as (config, source, pipeline):
-        print(act(config, source, pipeline))
+        say(act(config, source, pipeline))
     return 0
 
 
@@ -122,7 +123,7 @@ def _owned(context: typer.Context) -> list[Any]:
         known = None if pipeline is None else slot_owners.sessions(source, pipeline, config.source_id, found)
     listed = slot_owners.owned(found, config.slot, known)
     if any(slot.whose is None for slot in listed):
-        print("the pipeline database does not answer: which slots are of sessions is not known", file=sys.stderr)
+        say("the pipeline database does not answer: which slots are of sessions is not known", file=sys.stderr)
     return listed
 
 

@@ -10,6 +10,7 @@ import typer
 from pipeline.cli.commands import confirm
 from pipeline.cli.commands.confirm import Yes
 from pipeline.cli.commands.context import Json, connected, load, output
+from pipeline.printable import say
 
 app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_help=True)
 
@@ -58,7 +59,7 @@ def sources_adopt(
     unchanged = f"the source is the known one; {changed}"
     if reread:
         unchanged += ", and nothing is read; `pipeline backfill start TABLE --differences` compares a table"
-    print("\n".join(adopted.lines()) if adopted else unchanged)
+    say(*(adopted.lines() if adopted else [unchanged]))
     return 0
 
 
@@ -81,7 +82,7 @@ def sources_rewrites(
         found = rewrites.unsettled(connection)
     unknown = settle is not None and not chosen
     if unknown:
-        print(f"{settle} is not a table that is to be settled", file=sys.stderr)
+        say(f"{settle} is not a table that is to be settled", file=sys.stderr)
     output({"data": found}, as_json, lambda: status.show_rewrites(found))
     return 1 if unknown else 0
 
@@ -98,5 +99,5 @@ def sources_skip_transaction(
     with connected(context, "sources") as (config, connection):
         stop = skip_transaction.find(config, connection, position)
         confirm.loss([skip_transaction.consequence(stop)], position, yes)
-        print(skip_transaction.request(config, connection, stop))
+        say(skip_transaction.request(config, connection, stop))
     return 0

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn
 from rich.progress import Progress as Bar
 
 from pipeline.cli.render import backfills
+from pipeline.cli.render.bars import TextColumn
 from pipeline.operate import formatting
 from pipeline.operate.backfills import NO_SERVER, Shown
+from pipeline.operate.formatting import Console
 
 _PLAIN_EVERY = 2.0
 _RATE_SECONDS = 10.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.operate import formatting
 from pipeline.operate.backfills import NO_SERVER, Shown
+from pipeline.operate.formatting import Text
 from pipeline.operate.snapshot_status import SnapshotStatus
 
 _STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}

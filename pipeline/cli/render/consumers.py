@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.readers.consumer_status import ConsumerStatus
 
 _STYLES = {"active": "green", "paused": "yellow"}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.capture.content.differences import Difference, Value
+from pipeline.cli.render import bars
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.verify.content import Compared, Content
 from pipeline.operate.verify.verifications import Verification
 from pipeline.wal import lsn
@@ -25,8 +24,7 @@ SHOWN_VALUE = 60
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
     """Shows on a terminal how far it is. Standard output stays for the result."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with bars.beside_output() as bar:
         task = bar.add_task("comparing", total=None)
 
         def show(table: str, rows: int, parts: int, parts_of_table: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding
+from pipeline.printable import say, sql
 
 _PLACES = {"source": "the source", "pipeline": "the pipeline database"}
 
@@ -17,7 +18,7 @@ def show(found: Sequence[Finding], at: str | None) -> int:
     Those errors, and what the reader should know, go to standard error.
     """
     wanted = {
-        place: list(dict.fromkeys(sql for each in found if each.cure and each.cure.at == place for sql in each.sql))
+        place: list(dict.fromkeys(text for each in found if each.cure and each.cure.at == place for text in each.sql))
         for place in _PLACES
         if at in (None, place)
     }
@@ -30,16 +31,15 @@ def show(found: Sequence[Finding], at: str | None) -> int:
     used = [place for place, statements in wanted.items() if statements]
     for place in used:
         if len(used) > 1:
-            print(f"-- at {_PLACES[place]}")
-        for note in notes[place]:
-            print(f"-- {note}")
+            say(f"-- at {_PLACES[place]}")
+        say(*(f"-- {note}" for note in notes[place]))  # psql would run what stands behind a line break
         for statement in wanted[place]:
-            print(f"{statement};")
+            print(f"{sql(statement) if sys.stdout.isatty() else statement};")  # who copies from a terminal copies this
     if len(used) > 1:
-        print("these are for two databases: print each with --at source, and --at pipeline", file=sys.stderr)
+        say("these are for two databases: print each with --at source, and --at pipeline", file=sys.stderr)
     left = [each for each in found if each.level == "error" and not each.cure]
     if left:
-        print(f"{formatting.count(len(left), 'error')} that no SQL cures:", file=sys.stderr)
+        say(f"{formatting.count(len(left), 'error')} that no SQL cures:", file=sys.stderr)
     for each in left:
-        print(f"  {each.name}: {each.text}" + (f"; {each.remedy}" if each.remedy else ""), file=sys.stderr)
+        say(f"  {each.name}: {each.text}" + (f"; {each.remedy}" if each.remedy else ""), file=sys.stderr)
     return 1 if left else 0

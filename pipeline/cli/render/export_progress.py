@@ -6,15 +6,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from pipeline.cli.render.bars import TextColumn
 from pipeline.config.bucket import LakeAt
 from pipeline.exports.child import Event, OnEvent
 from pipeline.exports.compaction import Compacted
 from pipeline.exports.job import Outcome
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Console
+from pipeline.printable import say
 
 _PLAIN_EVERY = 2.0
 _NOT_SHOWN = frozenset({"event", "reason"})
@@ -135,25 +137,25 @@ def shown() -> Iterator[OnEvent]:
 def outcome(found: Outcome, lake: LakeAt) -> None:
     """Print the result of a run, and which folder it is about."""
     if found.run is None:
-        print(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")
+        say(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")
         return
     moved = f"{formatting.count(found.rows, 'event')} in {formatting.lasted(found.seconds)}"
-    print(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake {lake}")
+    say(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake {lake}")
 
 
 def compacted(made: Sequence[Compacted]) -> None:
     """Print what has become of the small files of each lake."""
     if not any(each.files_before for each in made):
-        print("nothing is to be merged: no file is small, or none has waited for long enough")
+        say("nothing is to be merged: no file is small, or none has waited for long enough")
     for each in made:
         if each.files_before:
-            print(f"{formatting.count(each.files_before, 'file')} became {each.files_after} in the lake {each.lake}")
+            say(f"{formatting.count(each.files_before, 'file')} became {each.files_after} in the lake {each.lake}")
 
 
 def state(table: str, last: Event) -> None:
     """Print the result of `export state`."""
     rows = formatting.count(int(last.get("rows", 0)), "row")
-    print(f"{table} as of seq {last.get('seq', '-')}: {rows} in {last.get('output', '-')}")
+    say(f"{table} as of seq {last.get('seq', '-')}: {rows} in {last.get('output', '-')}")
 
 
 def _plain(console: Console, progress: Progress) -> OnEvent:

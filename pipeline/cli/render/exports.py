@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.exports.ledger import Export, File, Run
 from pipeline.operate import formatting
 from pipeline.operate.export_status import ExportStatus
+from pipeline.operate.formatting import Text
 
 _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing": "yellow", "publishing": "yellow"}
 
@@ -111,7 +111,7 @@ def _runs(found: Sequence[Run]) -> Table:
 def _last_run(run: Run) -> Text:
     when = f"run {run.id} by {run.trigger}, {formatting.since(run.started_at)} ago"
     text = formatting.dim(when + ("" if run.seconds is None else f", {formatting.lasted(run.seconds)}"))
-    return text.append(f"\n{run.reason}", "not dim") if run.reason else text
+    return text.line(run.reason, "not dim") if run.reason else text
 
 
 def _state(state: str) -> Text:

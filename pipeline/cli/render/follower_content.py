@@ -6,12 +6,11 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
+from pipeline.cli.render import bars
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.verify_follower import Compared, Verified
 from pipeline.wal import lsn
 
@@ -22,8 +21,7 @@ _STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int], None]]:
     """Shows on a terminal how far it is. Standard output stays for the result."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with bars.beside_output() as bar:
         task = bar.add_task("comparing", total=None)
 
         def show(table: str, rows: int) -> None:

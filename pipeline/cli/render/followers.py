@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.operate import formatting
 from pipeline.operate.followers import Shown, ShownTable
+from pipeline.operate.formatting import Text
 from pipeline.operate.release_follower import Released
 from pipeline.operate.resync_follower import Resync
 from pipeline.operate.skip_transaction import Skipped
 from pipeline.operate.wait_for_followers import Waited
+from pipeline.printable import say
 from pipeline.wal import lsn
 
 _STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "paused": "yellow"}
@@ -60,14 +61,14 @@ def show_waited(found: Waited) -> None:
     what = "follower" if len(found.followers) == 1 else "followers"
     has = "has" if len(found.followers) == 1 else "have"
     through = f"{lsn.show(found.committed_lsn)}, seq {found.seq}"
-    print(f"{what} {names} {has} everything that was committed before {through} ({found.seconds:.1f} s)")
+    say(f"{what} {names} {has} everything that was committed before {through} ({found.seconds:.1f} s)")
 
 
 def show_skipped(found: Skipped) -> None:
     """Say what the follower does not have now, and how to see what follows from that."""
     seqs = f"seq {found.first_seq}" + (f" to {found.last_seq}" if found.last_seq > found.first_seq else "")
     tables = f" in {', '.join(found.tables)}" if found.tables else ""
-    print(
+    say(
         f'follower "{found.follower}" goes on without the transaction of {seqs}{tables}; '
         f"`pipeline followers verify {found.follower}` says what differs since"
     )
@@ -76,20 +77,20 @@ def show_skipped(found: Skipped) -> None:
 def show_resync(found: Resync) -> None:
     """Say which tables are copied anew, and which were to be copied anyway."""
     if found.tables:
-        print(
+        say(
             f'follower "{found.follower}" copies {", ".join(found.tables)} anew, and applies nothing to '
             f"{'it' if len(found.tables) == 1 else 'them'} after seq {found.seq} until then; "
             f"`pipeline followers wait {found.follower}` waits for it"
         )
     if found.copying:
         are = "is" if len(found.copying) == 1 else "are"
-        print(f'{", ".join(found.copying)} of follower "{found.follower}" {are} being copied already')
+        say(f'{", ".join(found.copying)} of follower "{found.follower}" {are} being copied already')
 
 
 def show_released(found: Released) -> None:
     """Say up to where it has everything, and which sequences were set."""
     where = f" ({lsn.show(found.commit_lsn)})" if found.commit_lsn is not None else ""
-    print(f'follower "{found.follower}" is released: it has everything up to seq {found.seq}{where}')
+    say(f'follower "{found.follower}" is released: it has everything up to seq {found.seq}{where}')
     if found.sequences:
         rows = ([each.sequence, each.before, each.after] for each in found.sequences)
         formatting.show(formatting.table(("sequence", "gave next", "gives next"), rows))

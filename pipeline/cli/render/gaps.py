@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.capture.source.captured_tables import Gap
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 
 FEW = 5
 """Gaps that the status shows of each kind; `pipeline sources list` shows them all."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.lag.model import Lag, Limit
 
 _BY_NAME = ("consumed", "followed")
@@ -43,4 +43,4 @@ def _amount(size: int, seconds: float | None) -> tuple[str, str]:
 
 def _text(limit: Limit) -> Text:
     text = Text(limit.text, "green" if limit.part == "nothing" else "yellow")
-    return text.append(f"\n→ {limit.remedy}", "") if limit.remedy else text
+    return text.line(f"→ {limit.remedy}") if limit.remedy else text

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.config import durations
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.retention import Outcome, Retention
 
 
@@ -45,7 +46,7 @@ def show_dry_run(now: Retention) -> None:
         line for each in (now, *now.beside) for line in _would_drop(each, f" of {each.events_table}" * bool(now.beside))
     ]
     due = [f"the next events are old enough at {formatting.moment(now.due)}"] if now.due else []
-    formatting.show(summary(now), "\n".join([*(would or ["nothing would be dropped now"]), *due]))
+    formatting.show(summary(now), Group(*(would or ["nothing would be dropped now"]), *due))
 
 
 def _would_drop(now: Retention, of: str) -> Iterator[str]:

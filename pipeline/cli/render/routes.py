@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.log.tables import KnownTable
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.routes import Routes, Routing
 
 

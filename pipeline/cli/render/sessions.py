@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.session_status import Sessions, SessionStatus, State
 
 _STYLES: dict[State, str] = {"streamed": "green", "lost": "bold red"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.text import Text
-
 from pipeline.capture.source.slots import Slot
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.slot_owners import OwnedSlot, Owner
 
 _SAID: dict[Owner, str] = {

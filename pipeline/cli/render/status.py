@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.cli.render import (
@@ -26,6 +25,7 @@ from pipeline.cli.render import (
 )
 from pipeline.operate import formatting
 from pipeline.operate.adoption import Adoption
+from pipeline.operate.formatting import Text
 from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
@@ -98,7 +98,7 @@ def show_findings(found: Sequence[Finding]) -> None:
 def _finding(finding: Finding) -> tuple[Text, str, Text]:
     text = Text(finding.text)
     if finding.remedy:
-        text.append(f"\n→ {finding.remedy}", "bold" if finding.level == "error" else "")
+        text.line(f"→ {finding.remedy}", "bold" if finding.level == "error" else "")
     return Text(finding.level, formatting.LEVEL_STYLES[finding.level]), finding.name, text
 
 
@@ -139,8 +139,10 @@ def _rewritten(found: Sequence[Rewritten]) -> Table:
 def _headline(now: Status) -> Text:
     if now.replicating:
         return Text("replicating", "bold green")
-    reasons = "".join(f"\n  {reason}" for reason in now.reasons)
-    return Text.assemble(("not replicating", "bold red"), reasons)
+    text = Text("not replicating", "bold red")
+    for reason in now.reasons:
+        text.line(f"  {reason}", "not bold default")
+    return text
 
 
 def _facts(now: Status) -> Iterator[tuple[str, object, str]]:

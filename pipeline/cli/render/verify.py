@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group
-from rich.progress import Progress
+from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
+from pipeline.cli.render import bars
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.verify.violations import Check, Verification, Violation
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[int, int, int], None]]:
     """Shows on a terminal how far `verify` has read, until it is done. Standard output stays for the result."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with bars.beside_output() as bar:
         task = bar.add_task("verifying", total=None)
 
         def show(first: int, reached: int, last: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.walstream_status import Walstream, WalstreamSession
 
 

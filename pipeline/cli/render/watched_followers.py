@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from pipeline.cli.render.followers import styled, why
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 from pipeline.operate.watch_followers import Counted, Look, Watched
 
 UNKNOWN = "?"

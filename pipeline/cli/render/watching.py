@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from pipeline.operate import formatting
+from pipeline.operate.formatting import Text
 
 T = TypeVar("T")
 

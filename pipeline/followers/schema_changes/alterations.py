@@ -19,6 +19,7 @@ from pipeline.followers.schema_changes.difference import ColumnForm, Difference
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import shortest
 
 logger = logging.getLogger(__name__)
 _ROOM = "followers.schema_changes"
@@ -53,7 +54,7 @@ class Alterations:
         """
         self._follower, self._called = follower, called
         self._table = identifier or sql.Identifier(*called)
-        self._shown = ".".join(called)
+        self._called, self._shown = called, ".".join(called)
         self._names = {name: column for name, column in _columns(follower, called).items() if name not in without}
 
     def of_columns(self, change: Difference, live: Collection[int]) -> list[Alteration]:
@@ -81,7 +82,7 @@ class Alterations:
             if new in self._names and new not in pending:
                 raise self._stopped(
                     f"column {old} was renamed to {new} at the source, and it has a column {new} of its own",
-                    f"alter table {self._shown} rename column {new} to …",
+                    f"alter table {shortest(*self._called)} rename column {shortest(new)} to …",
                 )
         # Names that are exchanged go over a third one.
         over = {old: f"{new} of pipeline_follower" if new in pending else new for old, new in pending.items()}

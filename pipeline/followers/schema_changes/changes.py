@@ -34,6 +34,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import shortest
 
 
 class SchemaChanges:
@@ -75,10 +76,12 @@ class SchemaChanges:
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:
             diag = cause.diag
             table = f"{diag.schema_name}.{diag.table_name}"
+            there = shortest(diag.schema_name or "", diag.table_name or "")
             raise SchemaStopped(
                 f"table {table} of the follower stops: its column {diag.column_name} takes no null, and the source"
                 " gives it no value",
-                f"`alter table {table} alter column {diag.column_name} drop not null` there, or give it a default",
+                f"`alter table {there} alter column {shortest(diag.column_name or '')} drop not null` there, or give"
+                " it a default",
             ) from error
         return False
 

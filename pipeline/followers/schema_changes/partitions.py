@@ -25,6 +25,7 @@ from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import shortest
 
 logger = logging.getLogger(__name__)
 _ROOM = "followers.schema_changes"
@@ -141,7 +142,7 @@ class Partitions:
     def _require_dispensable(self, new: Partition) -> None:
         """What the source does not have any more is missed by rows that find no place, or as a table of its own."""
         if new.called in self._called:
-            attach = f"alter table {_shown(self._root)} attach partition {_shown(new.called)} for values …"
+            attach = f"alter table {shortest(*self._root)} attach partition {shortest(*new.called)} for values …"
             raise SchemaStopped(
                 f"table {_shown(self._root)} of the follower stops: the source attached {_shown(new.called)} to it, and"
                 " does not say any more for which values",
@@ -188,7 +189,7 @@ def refused(name: Name) -> SchemaStopped:
     """The error for a row for which no partition is known."""
     return SchemaStopped(
         f"table {_shown(name)} of the follower stops: it has no partition for a row, and the source has none any more",
-        f"`create table … partition of {_shown(name)} for values …` there",
+        f"`create table … partition of {shortest(*name)} for values …` there",
     )
 
 

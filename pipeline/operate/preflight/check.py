@@ -28,6 +28,7 @@ from pipeline.operate.preflight.role_sql import SourceRoles
 from pipeline.postgres import connections, databases, migrations, poolers, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import identifier
 
 NEWEST = 18
 """The newest major version that is tested."""
@@ -205,4 +206,4 @@ def _same(config: Config, source: Connection, pipeline: Connection) -> Findings:
             f'"{config.publication}" publishes the server\'s own tables ({first_names(ours)}): what is written to them'
         )
         text += " is sent to it, which costs time, and never captured"
-        yield Finding("warning", "own tables", text, f'alter publication "{config.publication}" set table …')
+        yield Finding("warning", "own tables", text, f"alter publication {identifier(config.publication)} set table …")

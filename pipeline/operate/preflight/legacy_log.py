@@ -11,6 +11,7 @@ from pipeline.log.table import EventsTable
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, quoted
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import shortest, sql
 from pipeline.shuffle import routes
 
 NEARLY = 0.8
@@ -69,7 +70,9 @@ def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: 
             schema=Identifier(table.schema),
             user=Identifier(user),
         )
-        return Finding("error", name, f'user "{user}" may not create {table}', remedy, cure=Cure("pipeline", (remedy,)))
+        return Finding(
+            "error", name, f'user "{user}" may not create {table}', sql(remedy), cure=Cure("pipeline", (remedy,))
+        )
     return Finding("ok", name, f"{table} will be created")
 
 
@@ -89,8 +92,6 @@ def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) 
         if last < NEARLY * most:
             continue
         text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: after that no event can be written"
-        quoted = table.identifier.as_string(connection)
-        remedy = (
-            f"alter table {quoted} alter column {column} type bigint, which rewrites the table, or drop that column"
-        )
+        where = f"alter table {sql(table.identifier.as_string(connection))} alter column {shortest(column)}"
+        remedy = f"{where} type bigint, which rewrites the table, or drop that column"
         yield Finding("warning", name, text, remedy)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import sql
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Provider:
 
     def granting(self, user: str) -> str:
         """The statement that lets this user replicate; any name is quoted."""
-        return self.replication.format(user=user.replace('"', '""'))
+        return sql(self.replication.format(user=user.replace('"', '""')))
 
 
 _PLAIN = Provider("", "", "set wal_level = logical in its configuration and restart the source")

@@ -18,6 +18,7 @@ from pipeline.errors import PublicationMissing
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, of_error, quoted
 from pipeline.postgres import databases
 from pipeline.postgres.connections import Connection
+from pipeline.printable import identifier
 
 _ADD_KEY = "add a primary key, or: alter table … replica identity full"
 
@@ -112,11 +113,11 @@ def _foreign_publication(
     yield Finding("ok", "publication", f'"{name}" was not created by this server, and is used as it is')
     if publication.via_root:
         text = f'"{name}" has publish_via_partition_root: truncates of single partitions are never sent'
-        remedy = f'alter publication "{name}" set (publish_via_partition_root = false)'
+        remedy = f"alter publication {identifier(name)} set (publish_via_partition_root = false)"
         yield Finding("warning", "publication root", text, remedy)
     if left_out:
         text = f'"{name}" does not publish {" and ".join(left_out)}'
-        yield Finding("warning", "publication actions", text, f'alter publication "{name}" set (publish = …)')
+        yield Finding("warning", "publication actions", text, f"alter publication {identifier(name)} set (publish = …)")
     failing = [f"{action}s" for action in ("update", "delete") if action in publication.actions]
     refusing = [table for table in publishable_tables.covered(tables, [publication]) if table.refuses_updates]
     if refusing and failing:
@@ -124,7 +125,7 @@ def _foreign_publication(
         yield Finding("warning", "replica identity", text, _ADD_KEY)
     if missing:
         text = f'{first_names(missing)}: not in "{name}", so not captured'
-        remedy = f'alter publication "{name}" add table …, or correct PIPELINE_TABLES'
+        remedy = f"alter publication {identifier(name)} add table …, or correct PIPELINE_TABLES"
         harmless = [table for table in tables if str(table) in missing and (table.keyed or not failing)]
         add = _statement(source, "alter publication {publication} add table {tables}", name, harmless)
         yield Finding("warning", "tables", text, remedy, cure=_cure(add))

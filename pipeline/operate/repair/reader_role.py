@@ -13,6 +13,7 @@ from pipeline.log import table_setup, tables
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
+from pipeline.printable import identifier
 
 _LONGEST = 63
 _REVOKED = (
@@ -98,7 +99,7 @@ def _report(role: str, readable: str, created: bool, can_login: bool) -> list[st
     state = "was created" if created else "is up to date"
     lines = [f'role "{role}" {state}: it may read {readable} and nothing else of the server']
     if created:
-        lines.append(f'it has no password yet; set one in psql: \\password "{role}"')
+        lines.append(f"it has no password yet; set one in psql: \\password {identifier(role)}")
     if not can_login:
-        lines.append(f'it may not log in; if it should: alter role "{role}" login')
+        lines.append(f"it may not log in; if it should: alter role {identifier(role)} login")
     return lines

@@ -1,0 +1,23 @@
+"""Progress bars, whose texts are escaped as all that commands print."""
+
+from __future__ import annotations
+
+import rich.progress
+from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TimeRemainingColumn
+
+from pipeline.operate.formatting import Console, Text
+
+
+class TextColumn(rich.progress.TextColumn):
+    """A part of a bar with text."""
+
+    def render(self, task: Task) -> Text:
+        """Return what is shown now."""
+        return Text(self.text_format.format(task=task))
+
+
+def beside_output() -> Progress:
+    """Return a bar that a terminal shows on standard error: standard output stays for the result."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
