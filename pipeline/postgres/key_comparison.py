@@ -167,7 +167,22 @@ def read(connection: Connection, relation: int, names: Sequence[str], *, by_text
                 f"the type {column.declared} of its key column {column.name} {column.refusal}, and comparing such"
                 " values may run functions of the type's owner; give the table a key of other types to compare it"
             )
+    if not by_text:
+        _require_unambiguous(connection, found)
     return KeyComparison(tuple(_by_text(column) if column.refusal else column for column in found))
+
+
+def _require_unambiguous(connection: Connection, columns: Sequence[KeyColumn]) -> None:
+    """Compare nulls, which calls no function: a table is refused also if no comparison of its keys is needed now."""
+    compared = [
+        sql.SQL("null::{0} {1} null::{0}").format(sql.SQL(column.type), sql.SQL(column.operator(operator)))
+        for column in columns
+        if not column.type.startswith("pg_catalog.")
+        for operator in _OPERATORS
+    ]
+    if compared:
+        with no_ambiguity():
+            connection.execute(sql.SQL("select {}").format(_COMMA.join(compared)))
 
 
 def _by_text(column: KeyColumn) -> KeyColumn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -16,16 +17,22 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
-from pipeline.postgres import queries
+from pipeline.postgres import copy_data, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 200
-"""Tables that one statement looks into."""
 _PATIENCE = "2s"
+_PIECES = 8
+"""Rows of a table that come in so many pieces are read to their end; to cancel more takes another connection."""
+_NOT_KNOWN = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.DataError,
+)
 
 
 @dataclass(frozen=True)
@@ -167,29 +174,26 @@ def _filled(source: Connection, tables: Mapping[int, str]) -> dict[int, bool | N
     except psycopg.errors.LockNotAvailable:
         return dict.fromkeys(tables)
     found.update(dict.fromkeys(oid for oid, written in rows if written))
-    possibly = [oid for oid, written in rows if not written]
-    for first in range(0, len(possibly), _AT_ONCE):
-        found |= _with_rows(source, possibly[first : first + _AT_ONCE])
-    return found
+    names = _identifiers(source, [oid for oid, written in rows if not written])
+    return found | {oid: _has_row(source, name) for oid, name in names.items()}
 
 
-def _with_rows(source: Connection, oids: Collection[int]) -> dict[int, bool | None]:
-    """A row is found at once; where deleted ones have to be read first it may take too long.
+def _has_row(source: Connection, name: sql.Identifier) -> bool | None:
+    """A row is found at once; if deleted ones have to be read first it may take too long.
 
+    By a plain COPY, because to plan a query of a table may run functions of its owner with the rights of this session.
     Any row counts, however new: it may be an old one that was updated since, whose other values were never sent.
     """
-    try:
-        with source.transaction(), queries.lock_timeout(source, _PATIENCE):
-            source.execute(sql.SQL("set local statement_timeout = {}").format(_PATIENCE))
-            names = _identifiers(source, oids)
-            each = (
-                sql.SQL("select {}::bigint, exists (select from only {})").format(oid, name)
-                for oid, name in names.items()
-            )
-            rows: list[tuple[int, bool]] = source.execute(sql.SQL(" union all ").join(each)).fetchall() if names else []
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.InsufficientPrivilege):
-        return dict.fromkeys(oids)
-    return dict(rows)
+    found = None
+    with suppress(*_NOT_KNOWN), source.transaction(force_rollback=True):
+        source.execute(f"set local lock_timeout = '{_PATIENCE}'; set local statement_timeout = '{_PATIENCE}'".encode())
+        with closing(copy_data.rows(source, sql.SQL("copy {} to stdout").format(name))) as rows:
+            for pieces, _ in enumerate(rows, 1):
+                found = True
+                if pieces == _PIECES:
+                    break
+        found = found or False
+    return found
 
 
 def _identifiers(source: Connection, oids: Collection[int]) -> dict[int, sql.Identifier]:
