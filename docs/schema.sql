@@ -89,7 +89,7 @@ begin
         end if;
     end if;
     update pipeline.consumers c
-    set position = greatest(c.position, advance.seq), updated_at = clock_timestamp()
+    set position = greatest(c.position, pipeline.before_jump(me.events_table, advance.seq)), updated_at = clock_timestamp()
     where c.id = me.id and (advance.session is null or c.reader_session = advance.session)
     returning c.position into reached;
     if not found then
@@ -1255,6 +1255,12 @@ begin
         raise numeric_value_out_of_range using
             message = format('events up to seq %s are no longer kept, so no consumer can begin after %s', lowest, asked),
             hint = format('Begin after %s, or at ''beginning'': the oldest event that is kept.', lowest);
+    end if;
+    if pipeline.before_jump(start_seq.events_table, asked) < asked then
+        raise numeric_value_out_of_range using
+            message = format('seq %s is of an event of a log that was lost, so no consumer can begin after it', asked),
+            hint = format('Begin after %s, the newest event before that.',
+                pipeline.before_jump(start_seq.events_table, asked));
     end if;
     return asked;
 end $_$;

@@ -17,7 +17,7 @@ from pipeline.client import exact_json
 from pipeline.config import patterns
 from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Refused, Unavailable
-from pipeline.log.page import Filter, KeptFrom, NewestSeq, Page, PageRequest, Pages, Shape, beyond, is_expired
+from pipeline.log.page import Filter, KeptFrom, Lost, NewestSeq, Page, PageRequest, Pages, Shape, beyond, is_expired
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
@@ -184,9 +184,11 @@ class _Reader:
         self._newest = NewestSeq(table)
         self._poll = POLL_SECONDS
         self._pages = Pages(table.identifier, _COLUMNS)
-        self._kept = KeptFrom(
-            table, sees_retention=queries.value(connection, queries.statement("log", "sees_retention"))
-        )
+        sees_jumps = bool(queries.value(connection, queries.statement("log", "sees_jumps")))
+        sees_retention = queries.value(connection, queries.statement("log", "sees_retention"))
+        self._kept = KeptFrom(table, sees_retention=sees_retention, sees_jumps=sees_jumps)
+        self._lost = Lost(table, sees_jumps=sees_jumps)
+        self._reached: int | None = None
 
     def listen(self) -> None:
         """Listen for new events from now on, where possible: a standby and some poolers do not support LISTEN."""
@@ -199,6 +201,8 @@ class _Reader:
         """The next events, at most `limit`. Raises CursorExpired, and ConsumerError for a seq that is yet to come."""
         request = PageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
+        if after != self._reached and (lost := self._lost.read(self._connection, after)):
+            raise CursorExpired(f"{lost}; some changes come again", lost.before)
         kept_from = self.kept_from()
         if is_expired(after, kept_from):
             raise CursorExpired(
@@ -208,7 +212,7 @@ class _Reader:
             )
         if page.beyond_head and (wrong := beyond(after, self._newest.read(self._connection), kept_from)):
             raise ConsumerError(f"{wrong}; give a seq of an event that was read from {self._table}")
-        self.rows = min(page.next_rows, _MOST_ROWS)
+        self.rows, self._reached = min(page.next_rows, _MOST_ROWS), page.upto
         return page
 
     def wait(self, seconds: float | None) -> None:

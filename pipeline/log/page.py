@@ -191,12 +191,17 @@ class KeptFrom:
 
     Ask after a read: retention records what it drops before it drops it, so if the events just read are still kept,
     none of them was missed. `sees_retention`: whether this user may read what retention has dropped.
+    `sees_jumps`: whether it may ask for jumps.
     """
 
-    def __init__(self, table: EventsTable, *, sees_retention: bool = True) -> None:
+    def __init__(self, table: EventsTable, *, sees_retention: bool = True, sees_jumps: bool = True) -> None:
         dropped = "(select dropped_below from pipeline.retention where events_table = %(table)s)"
+        # No partition begins with the first seq behind a jump.
+        before_jump = "pipeline.before_jump(%(table)s, {from_seq} - 1) + 1"
+        from_seq = sql.SQL("k.from_seq")
         self._statement = sql.SQL(statement("log", "kept_from")).format(
-            retention=sql.SQL(dropped) if sees_retention else sql.NULL
+            retention=sql.SQL(dropped) if sees_retention else sql.NULL,
+            kept_from=sql.SQL(before_jump).format(from_seq=from_seq) if sees_jumps else from_seq,
         )
         self._values = {"table": str(table), "relation": table.identifier.as_string(None)}
 
@@ -230,6 +235,46 @@ class NewestSeq:
         """The same for asyncio."""
         row = await (await connection.execute(self._statement, self._values)).fetchone()
         return None if row is None or row[0] is None else int(row[0])
+
+
+class Lost:
+    """Says what is wrong with a reader whose seq is of an event that the log lost when it was restored.
+
+    Ask where a reader begins: no page ends there. `sees_jumps`: whether this user may ask for jumps.
+    """
+
+    _QUERY = "select nullif(pipeline.before_jump(%s, %s), %s)"
+
+    def __init__(self, table: EventsTable, *, sees_jumps: bool = True) -> None:
+        self._table, self._sees = str(table), sees_jumps
+
+    def read(self, connection: Connection, after: int) -> LostPlace | None:
+        """Where to go on; None where the log has not lost what this reader has read."""
+        before = queries.value(connection, self._QUERY, (self._table, after, after)) if self._sees else None
+        return None if before is None else LostPlace(after, before)
+
+    async def read_async(self, connection: AsyncConnection, after: int) -> LostPlace | None:
+        """As `read`, for asyncio."""
+        row = (
+            await (await connection.execute(self._QUERY, (self._table, after, after))).fetchone()
+            if self._sees
+            else None
+        )
+        return None if row is None or row[0] is None else LostPlace(after, row[0])
+
+
+@dataclass(frozen=True)
+class LostPlace:
+    """A reader's seq, of an event that the log lost, and the newest seq before it, after which the reader can go on."""
+
+    after: int
+    before: int
+
+    def __str__(self) -> str:
+        return (
+            f"seq {self.after} is of an event of a log that was lost: the log was restored, and skips the seqs behind "
+            f"{self.before}; continue after {self.before}"
+        )
 
 
 def beyond(after: int, newest: int | None, kept_from: int) -> str | None:

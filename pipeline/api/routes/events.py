@@ -16,7 +16,7 @@ from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
-from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, Pages, beyond, is_expired
+from pipeline.log.page import EVERYTHING, Filter, KeptFrom, Lost, NewestSeq, PageRequest, Pages, beyond, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool, rows
@@ -165,11 +165,14 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
         page = await reading.pages.read_async(connection, wanted)
         reading.events += [entry.event for entry in page.entries]
         after, size, rows, full = page.upto, size + page.size, page.next_rows, page.full
-    kept_from = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection)
+    table = EventsTable.parse(reading.table)
+    if lost := await Lost(table).read_async(connection, begun):
+        raise HTTPException(410, str(lost))
+    kept_from = await KeptFrom(table).read_async(connection)
     if is_expired(begun, kept_from):
         raise HTTPException(410, _expired(reading, kept_from))
     if page.beyond_head:
-        newest = await NewestSeq(EventsTable.parse(reading.table)).read_async(connection)
+        newest = await NewestSeq(table).read_async(connection)
         if wrong := beyond(begun, newest, kept_from):
             raise HTTPException(422, wrong)
     reading.after = after

@@ -19,7 +19,7 @@ from pipeline.followers.copying import copies, missing_tables, passed, side_by_s
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.running import epoch_gaps
+from pipeline.followers.running import epoch_gaps, lost_log
 from pipeline.followers.running.epoch_gaps import Compared
 from pipeline.followers.schema_changes import first_forms, reached_versions, rewritten
 from pipeline.followers.schema_changes.first_forms import FirstForms
@@ -225,7 +225,7 @@ def want_unknown(log: Connection, follower: Connection, found: Follower, here: P
 
 
 def skip_expired(log: Connection, follower: Connection, found: Follower, head: int) -> bool:
-    """Let a follower go on from this seq on, where the log no longer reaches back to it; whether it does.
+    """Let a follower go on from this seq, if the log no longer reaches back to it or lost what it has; whether it does.
 
     It may where all of its tables are to be copied anew: their copies lack nothing of before. `head`: an end of the log
     up to which it knows all tables that are new.
@@ -234,7 +234,13 @@ def skip_expired(log: Connection, follower: Connection, found: Follower, head: i
         here = position.existing(follower, found.source_id, found.name, held=True)
         anew = {each.oid for each in copies.wanted(follower, here)}
         place = queries.one(log, Place, statement(_ROOM, "place_of_seq"), {"seq": head})
-        if here.seq >= head or place is None or place.committed_at is None or anew != called(follower, found).keys():
+        is_lost = lost_log.why(log, here) is not None
+        if (
+            (here.seq >= head and not is_lost)
+            or place is None
+            or place.committed_at is None
+            or anew != called(follower, found).keys()
+        ):
             return False
         after = position.advanced(here, place.source_epoch, head, place.commit_lsn, place.committed_at)
         position.move(follower, here, after)

@@ -27,7 +27,7 @@ from pipeline.followers.applying.upcoming import Shared
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
-from pipeline.followers.running import beginning, mending, partition_bounds, remedies
+from pipeline.followers.running import beginning, lost_log, mending, partition_bounds, remedies
 from pipeline.followers.running.copier import ITSELF, Copier
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
@@ -133,6 +133,7 @@ class Following:
         called = beginning.called(follower, found)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
         try:
+            lost_log.require_in_log(self._log, here)
             changes.look()
             self._apply_to(follower, found, here, wanted, changes, stop)
         except TablesChanged:

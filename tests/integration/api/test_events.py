@@ -207,6 +207,15 @@ def test_waiting_has_an_end(reading: Api) -> None:
     assert time.monotonic() - started >= 0.3
 
 
+def test_a_seq_of_a_log_that_was_lost_is_gone(reading: Api, log: psycopg.Connection) -> None:
+    log.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 10, 15, 'test')")
+    for inside in (11, 14):
+        gone = reading.get("/v1/events", after=inside)
+        assert gone.status_code == 410
+        assert "continue after 10" in gone.text
+    assert reading.get("/v1/events", after=10).status_code == reading.get("/v1/events", after=15).status_code == 200
+
+
 def test_what_retention_has_dropped_is_gone(reading: Api, log: psycopg.Connection) -> None:
     log.execute("insert into pipeline.retention (events_table, dropped_below) values ('public.sequin_events', 21)")
     log.execute("delete from sequin_events where seq < 21")

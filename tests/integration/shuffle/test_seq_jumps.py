@@ -10,10 +10,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
-from pipeline.log import jumps, table_setup
+from pipeline.client import EventLog
+from pipeline.errors import CursorExpired
+from pipeline.log import jumps, partitions, table_setup
+from pipeline.log.page import Filter, KeptFrom, PageRequest
+from pipeline.log.retention import policy
 from pipeline.log.table import DEFAULT, EventsTable, next_seq
 from pipeline.postgres import connections, migrations
+from pipeline.readers.cursor import shapes
 from tests.fixtures import followers
 from tests.fixtures.adopting import adopt, batch
 from tests.fixtures.postgres import Cluster
@@ -148,6 +154,51 @@ def test_two_jumps_without_an_event_between_them(log: Staged):
         for after, upto, count in ((0, second[1], 2), (1, second[1] - 1, 0), (5, second[1] + 4, 5), (0, 1, 1)):
             found = connection.execute("select pipeline.seqs_between('public.sequin_events', %s, %s)", [after, upto])
             assert found.fetchone() == (count,)
+
+
+@pytest.fixture
+def jumped(log: Staged) -> tuple[int, int]:
+    """The newest event before a jump and the first one behind it, in another partition."""
+    log.connection.execute("update pipeline.identity set timeline = 99")
+    log.shufflers.close()
+    log.shuffle()
+    ((before, after, _),) = ask(log.dsn, JUMPS)
+    return before, after
+
+
+def test_a_reader_inside_a_jump_is_told_where_to_go_on(log: Staged, jumped: tuple[int, int]):
+    before, after = jumped
+    events = EventLog(log.dsn)
+    for inside in (before + 1, before + 70_000, after - 1):
+        with pytest.raises(CursorExpired, match=f"was lost.*continue after {before}") as refused:
+            events.read(after=inside)
+        assert refused.value.floor == before
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="of a log that was lost"):
+            log.connection.execute("select pipeline.start_seq(%s)", [str(inside)])
+    assert [event.seq for event in events.read(after=before)] == [after]
+    assert list(events.read(after=after)) == []
+
+
+def test_no_page_floor_or_position_ends_inside_a_jump(log: Staged, jumped: tuple[int, int]):
+    before, after = jumped
+    with connections.connect(log.dsn, "pipeline database") as connection:
+        page = shapes.JSON.read(connection, PageRequest(0, 100, 10**6, Filter(("none.*",))))
+        assert page.upto == before
+        consumer = "select position from pipeline.create_consumer('c', kind => 'cursor', start => '1')"
+        connection.execute(consumer)
+        assert connection.execute("select pipeline.advance('c', %s)", [after - 1]).fetchone() == (before,)
+        connection.execute("select pipeline.drop_consumer('c')")
+        first = partitions.attached(connection, DEFAULT)[0]
+        connection.execute(sql.SQL("alter table sequin_events detach partition {}").format(first.identifier))
+        try:
+            assert KeptFrom(DEFAULT).read(connection) == before + 1
+            assert connection.execute("select pipeline.log_floor()").fetchone() == (before,)
+            policy.record(connection, DEFAULT, first.upper)
+            assert policy.dropped(connection, DEFAULT).below == before + 1
+        finally:
+            connection.execute("delete from pipeline.retention")
+            attach = "alter table sequin_events attach partition {} for values from ({}) to ({})"
+            connection.execute(sql.SQL(attach).format(first.identifier, first.lower, first.upper))
 
 
 def test_what_waits_to_become_partitions_is_moved(log: Staged):

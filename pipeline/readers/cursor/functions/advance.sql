@@ -19,7 +19,7 @@ begin
         end if;
     end if;
     update pipeline.consumers c
-    set position = greatest(c.position, advance.seq), updated_at = clock_timestamp()
+    set position = greatest(c.position, pipeline.before_jump(me.events_table, advance.seq)), updated_at = clock_timestamp()
     where c.id = me.id and (advance.session is null or c.reader_session = advance.session)
     returning c.position into reached;
     if not found then

@@ -24,6 +24,12 @@ begin
             message = format('events up to seq %s are no longer kept, so no consumer can begin after %s', lowest, asked),
             hint = format('Begin after %s, or at ''beginning'': the oldest event that is kept.', lowest);
     end if;
+    if pipeline.before_jump(start_seq.events_table, asked) < asked then
+        raise numeric_value_out_of_range using
+            message = format('seq %s is of an event of a log that was lost, so no consumer can begin after it', asked),
+            hint = format('Begin after %s, the newest event before that.',
+                pipeline.before_jump(start_seq.events_table, asked));
+    end if;
     return asked;
 end $$;
 revoke execute on function pipeline.start_seq(start text, events_table text) from public;

@@ -1,0 +1,38 @@
+"""Whether the log lost what a follower has: it was restored, and the follower has applied events that it lacks now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.errors import CursorExpired
+from pipeline.followers.applying.position import Position
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the log says of a position. `jumped` and `ahead`: the seq of the log's last event before it."""
+
+    jumped: int | None
+    ahead: int | None
+    differs: bool
+
+
+def why(log: Connection, here: Position) -> str | None:
+    """Return why a follower at this position may have events that the log lost; None if it goes on from there."""
+    seen = queries.one(log, _Seen, statement("followers.running", "is_in_log"), vars(here))
+    assert seen is not None  # noqa: S101  one row in any case
+    if (before := seen.jumped if seen.jumped is not None else seen.ahead) is not None:
+        return f"the log goes on behind seq {before}"
+    return "the log has another event there" if seen.differs else None
+
+
+def require_in_log(log: Connection, here: Position) -> None:
+    """In each new session with the log. Raises CursorExpired."""
+    if reason := why(log, here):
+        raise CursorExpired(
+            f"the follower is at seq {here.seq}, and {reason}: the log was restored to an earlier state, so the"
+            " follower may have changes that the log lacks"
+        )
