@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Literal
@@ -22,7 +22,7 @@ from pipeline.followers.registry import Follower, FollowerTable
 from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import Comparison, Difference
 from pipeline.followers.verifying.shape import Relation, Table
-from pipeline.operate import follower_tables, followers, start_backfill
+from pipeline.operate import follower_forms, follower_tables, followers, start_backfill
 from pipeline.operate.follower_reach import Reach
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
@@ -40,6 +40,9 @@ _PROGRAM = "pipeline followers verify"
 class Compared:
     """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
 
+    `form`: how its name or its columns differ from those in the newest event of the log. `altered`: what the source has
+    altered since; that comes with the next change, and is no difference.
+
     `unsettled`: rows that were written all the while, and never seen at both sides as of the same commit.
     """
 
@@ -47,6 +50,8 @@ class Compared:
     state: State = "equal"
     reason: str | None = None
     rows: int = 0
+    form: str | None = None
+    altered: str | None = None
     differing: int = 0
     unsettled: int = 0
     seconds: float = 0.0
@@ -95,12 +100,13 @@ def verify(
             chosen = _chosen(source, found, tables, captured)
         reach = Reach(source, pipeline, follower, stored, name)
         reached = reach()
-        run = _Run(source, pipeline, follower, stored, captured, reach, on_step, name)
+        run = _Run(source, pipeline, follower, stored, captured, reach, on_step, found)
         compared = [run.compare(table) for table in chosen]
     differing = sum(table.differing for table in compared)
+    formed = not any(table.form for table in compared)
     refused = sum(table.state == "refused" for table in compared)
     return Verified(
-        ok=not differing and refused < len(compared) and not (tables and refused),
+        ok=not differing and formed and refused < len(compared) and not (tables and refused),
         follower=name,
         started_at=started,
         verified_through=reached.lsn,
@@ -156,10 +162,10 @@ class _Run:
         captured: dict[int, Captured],
         reach: Reach,
         on_step: OnStep,
-        name: str,
+        found: Follower,
     ) -> None:
         self._source, self._pipeline, self._follower = source, pipeline, follower
-        self._stored, self._captured, self._name = stored, captured, name
+        self._stored, self._captured, self._found = stored, captured, found
         self._reach, self._on_step = reach, on_step
 
     def compare(self, table: FollowerTable) -> Compared:
@@ -178,7 +184,8 @@ class _Run:
         return found
 
     def _compare(self, table: FollowerTable, found: Compared) -> None:
-        described = self._described(table)
+        table = self._now(table)
+        described = self._formed(table, self._described(table), found)
         with (
             reading_session.transaction(self._source, comparison.SOURCE),
             reading_session.transaction(self._follower, comparison.FOLLOWER),
@@ -193,17 +200,27 @@ class _Run:
             found.differences += fresh[: SHOWN - len(found.differences)]
             self._on_step(found.table, found.rows)
         found.differing = len(named)
-        if named and self._described(self._now(table)) != described:
+        if named and self._formed(now := self._now(table), self._described(now), found) != described:
             raise NotComparable("it was altered while it was compared; run it again")
         if not described.key and found.unsettled:
             raise NotComparable(
                 "it has no key that tells its rows apart, and was written all the while; run it again when nobody does"
             )
-        found.state = "differs" if named else "equal"
+        found.state = "differs" if named or found.form else "equal"
+
+    def _formed(self, table: FollowerTable, described: Table, found: Compared) -> Table:
+        """Say how the table's form differs, and leave out the columns that the follower lacks by that."""
+        form = follower_forms.compare(self._pipeline, self._follower, self._found, table)
+        found.form = form.differing
+        found.altered = form.altered_since((described.schema, described.name), described.columns)
+        if form.columns is None:
+            return described
+        columns = tuple(each for each in described.columns if each in form.there or each in described.key)
+        return replace(described, columns=columns)
 
     def _now(self, table: FollowerTable) -> FollowerTable:
         """As its follower has it now: somebody may have begun to copy it meanwhile."""
-        found = registry.find(self._pipeline, self._name)
+        found = registry.find(self._pipeline, self._found.name)
         same = (each for follower in found for each in follower.table_states if each.table_oid == table.table_oid)
         if (now := next(same, None)) is None:
             raise NotComparable("the follower does not have it any more")

@@ -10,7 +10,8 @@ from pipeline.capture.content import source_rows
 from pipeline.capture.source import sources
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
-from pipeline.operate import followers
+from pipeline.followers import registry
+from pipeline.operate import follower_forms, followers
 from pipeline.operate.follower_tables import newest_of_source
 from pipeline.operate.followers import Shown, sentence
 from pipeline.postgres.connections import Connection
@@ -42,6 +43,8 @@ def wait(
 ) -> Waited:
     """Until each has it, or one of them will not: it is paused or stopped; at most so many seconds.
 
+    Each must have the names and columns, too, that events of the log give its tables.
+
     A position is seen as its applier reports it, half a second late. Raises UnknownFollower, also where one is removed
     meanwhile, and FollowerError where no source is known.
     """
@@ -57,11 +60,13 @@ def wait(
         found = _look(pipeline, names)
         lacking = [each for each in found if not has_all(each, seq)]
         reason = hindered(lacking if seq is not None else [each for each in lacking if each.lacks])
+        if reason is None and not lacking:
+            reason = _other_form(pipeline, names)
         passed = time.monotonic() - began
         if reason is None and lacking and timeout is not None and passed >= timeout:
             reason = _late(lacking, seq, timeout)
         if reason is not None or not lacking:
-            return Waited(not lacking, reason, committed, seq, round(passed, 3), found)
+            return Waited(reason is None, reason, committed, seq, round(passed, 3), found)
         time.sleep(_POLL if timeout is None else min(_POLL, max(timeout - passed, 0)))
 
 
@@ -83,6 +88,15 @@ def hindered(lacking: Sequence[Shown]) -> str | None:
             if table.state == "stopped":
                 what = f'follower "{each.name}": table {table.table} is stopped'
                 return sentence(what, table.reason, table.remedy)
+    return None
+
+
+def _other_form(pipeline: Connection, names: Sequence[str]) -> str | None:
+    """What a table of one of them is called, or has as columns, that is otherwise in the log; None if nothing is."""
+    for each in registry.find(pipeline):
+        if each.name in names and (said := follower_forms.difference(pipeline, each)):
+            what = f'follower "{each.name}": {said}'
+            return f"{what}; alter it there, or remove the follower and add it again"
     return None
 
 

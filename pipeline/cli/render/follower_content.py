@@ -49,6 +49,10 @@ def _line(table: Compared) -> tuple[object, ...]:
 
 
 def _notes(table: Compared) -> Iterator[str]:
+    if table.form:
+        yield table.form
+    if table.altered:
+        yield table.altered
     if table.differing:
         yield f"{formatting.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
     if table.unsettled:

@@ -32,7 +32,8 @@ class Place:
 
 BEGINNING = Place(0, 0, 0)
 """Before any change."""
-_LAST = 2**31 - 1
+LAST = 2**31 - 1
+"""After every place of a commit."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ def _is_begun(versions: Sequence[TableVersion], position: Position, formed: Plac
 
 
 def _upto(position: Position, formed: Place | None) -> Place:
-    return max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or BEGINNING)
+    return max(Place(position.source_epoch, position.commit_lsn or 0, LAST), formed or BEGINNING)
 
 
 def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Formed) -> History:

@@ -11,6 +11,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
+from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
@@ -23,6 +24,7 @@ from pipeline.followers.running import epoch_gaps, lost_log
 from pipeline.followers.running.epoch_gaps import Compared
 from pipeline.followers.schema_changes import first_forms, reached_versions, rewritten
 from pipeline.followers.schema_changes.first_forms import FirstForms
+from pipeline.followers.schema_changes.reached_versions import StoredForm
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -164,16 +166,23 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower, here: 
         return upto
 
     def wanted(table: TableName) -> Wanted:
-        oid, place = table.table_oid, AS_OF_POSITION
-        stored, copy = formed.get(oid), made.get(oid)
-        if stored is not None:
-            place = Formed(stored.place)
-        if copy is not None and (place.place is None or place.place < copy.place):
-            place = Formed(copy.place, copy.form)
-        filled = filled_upto(oid)
+        oid = table.table_oid
+        place, filled = _formed(formed.get(oid), made.get(oid)), filled_upto(oid)
         return Wanted(table.table_schema, table.table_name, filled_upto=filled, formed=place, copied=copied.get(oid))
 
     return {oid: wanted(table) for oid, table in called(follower, found).items() if oid not in anew}
+
+
+def formed(follower: Connection, here: Position, oid: int) -> Formed:
+    """Which form the follower's table has, which is the source's with this oid."""
+    return _formed(reached_versions.find(follower, here).get(oid), copies.find(follower, here).get(oid))
+
+
+def _formed(stored: StoredForm | None, copy: Copied | None) -> Formed:
+    place = Formed(stored.place) if stored is not None else AS_OF_POSITION
+    if copy is not None and (place.place is None or place.place < copy.place):
+        place = Formed(copy.place, copy.form)
+    return place
 
 
 def called(follower: Connection, found: Follower) -> dict[int, TableName]:

@@ -179,6 +179,38 @@ def test_what_cannot_be_compared_is_said(following: Following) -> None:
     assert "`pipeline followers resume reports`" in refused.stderr
 
 
+def test_names_and_columns_are_compared_with_those_in_the_log(following: Following) -> None:
+    following.add("--tables", "public.lines, public.orders")
+    following.source.execute("insert into orders values (1, 's1'); insert into lines values (1, 1, 1.5)")
+    following.command("wait", "reports")
+    following.source.execute("alter table lines drop column amount; insert into lines values (2, 1)")
+    following.source.execute("alter table orders rename note to remark; alter table orders add more int")
+    following.there.execute("alter table orders add own text")
+    following.command("wait", "reports")
+    found = {each["table"]: each for each in following.command("verify", "reports")["tables"]}
+    assert {name: (each["state"], each["form"]) for name, each in found.items()} == {
+        "public.lines": ("equal", None),
+        "public.orders": ("equal", None),
+    }
+    altered = "altered at the source since its newest event: got column more, got column remark, lost column note"
+    assert found["public.orders"]["altered"] == altered
+
+    def differs(statement: str, back: str, table: str, said: str) -> None:
+        following.there.execute(statement.encode())
+        verified = following.command("verify", "reports", table, status=1)
+        assert (verified["ok"], verified["tables"][0]["form"]) == (False, said)
+        assert f"table {table} {said}; " in following.command("wait", "reports", status=1)["reason"]
+        following.there.execute(back.encode())
+        following.command("wait", "reports")
+
+    dropped = "has a column amount, which was dropped at the source"
+    differs("alter table lines add amount int", "alter table lines drop amount", "public.lines", dropped)
+    lacking = "has no column state, which it has in the log"
+    differs("alter table orders rename state to s", "alter table orders rename s to state", "public.orders", lacking)
+    back = "alter table o rename to orders"
+    differs("alter table orders rename to o", back, "public.orders", "is not there")
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_million_rows_are_compared_in_less_time_than_they_were_copied(

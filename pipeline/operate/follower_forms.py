@@ -1,0 +1,132 @@
+"""Whether a follower's tables have the names and columns that events of the log give them, not only the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pipeline.followers import connecting
+from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import BEGINNING, Formed, Place, TableVersion
+from pipeline.followers.copying import copies
+from pipeline.followers.registry import Follower, FollowerTable
+from pipeline.followers.running import beginning
+from pipeline.postgres import queries, reading_session
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_PROGRAM = "pipeline followers"
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """A table of a follower, compared with the newest form that it has in an event of the log.
+
+    `differing`: what is otherwise there, in one line; None: nothing, or no event says what it has. `name`, `columns`:
+    those of the newest form, None if no event tells them. `there`: the columns at the follower.
+    """
+
+    differing: str | None
+    name: tuple[str, str] | None
+    columns: frozenset[str] | None
+    there: frozenset[str]
+
+    def altered_since(self, name: tuple[str, str], columns: Iterable[str]) -> str | None:
+        """What the source has altered since, with this name and these columns now; it comes with the next change."""
+        if self.name is None or self.columns is None:
+            return None
+        published = set(columns)
+        found = [f"is called {'.'.join(name)}"] if name != self.name else []
+        found += [f"got column {each}" for each in sorted(published - self.columns)]
+        found += [f"lost column {each}" for each in sorted(self.columns - published)]
+        return f"altered at the source since its newest event: {', '.join(found)}" if found else None
+
+
+def difference(log: Connection, found: Follower) -> str | None:
+    """What the first table that differs has otherwise, in one line; None if none does. Raises Unavailable."""
+    if not found.table_states:
+        return None
+    with connecting.connect(found.name, found.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
+        for table in found.table_states:
+            form = compare(log, follower, found, table)
+            if form.differing:
+                return f"table {table.table_schema}.{table.table_name} {form.differing}"
+    return None
+
+
+def compare(log: Connection, follower: Connection, found: Follower, table: FollowerTable) -> TableForm:
+    """Compare one table, as its follower has it at the position that it has now."""
+    with reading_session.transaction(follower, connecting.SETTINGS):
+        here = position.find(follower, found.source_id, found.name)
+        if here is None or _is_to_be_copied(follower, here, table.table_oid):
+            return TableForm(None, None, None, frozenset())
+        formed = beginning.formed(follower, here, table.table_oid)
+        known = _newest(table_versions.all_versions(log, here.source, [table.table_oid]), here, table, formed)
+        called = (table.table_schema, table.table_name)
+        if known is None:
+            return TableForm(None, None, None, _columns(follower, called) or frozenset())
+        name, columns = (known.table_schema, known.table_name), frozenset(each["name"] for each in known.columns)
+        there = _columns(follower, name)
+        if there is None:
+            registered = _columns(follower, called)
+            what = "is not there" if registered is None else f"is called so, and {'.'.join(name)} in the log"
+            return TableForm(what, name, columns, registered or frozenset())
+        dropped = _dropped(log, follower, found, here, known, formed)
+        return TableForm(_said(columns - there, there & dropped) or None, name, columns, there)
+
+
+def _newest(
+    found: dict[int, list[TableVersion]], here: Position, table: FollowerTable, formed: Formed
+) -> TableVersion | None:
+    """The newest form in an event that the follower is past; None if the table was given a form that comes later."""
+    versions = found.get(table.table_oid, [])
+    place, known = formed.within(versions)
+    upto = Place(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
+    reached = [each for each in versions if each.place <= upto]
+    return reached[-1] if reached and known and (place is None or place <= upto) else None
+
+
+def _is_to_be_copied(follower: Connection, here: Position, oid: int) -> bool:
+    """True if the table gets another form together with its rows."""
+    made, anew = copies.find(follower, here), copies.wanted(follower, here)
+    return (oid in made and made[oid] is None) or any(each.oid == oid for each in anew)
+
+
+def _said(lacking: Collection[str], dropped: Collection[str]) -> str:
+    said = [f"has no column {', '.join(sorted(lacking))}, which it has in the log"] if lacking else []
+    said += [f"has a column {', '.join(sorted(dropped))}, which was dropped at the source"] if dropped else []
+    return ", and ".join(said)
+
+
+def _dropped(
+    log: Connection, follower: Connection, found: Follower, here: Position, known: TableVersion, formed: Formed
+) -> frozenset[str]:
+    """Columns that the table has had while it was followed, or copied; the follower's own are none of them."""
+    copied = copies.find(follower, here).get(known.table_oid)
+    since = copied.place if copied is not None else BEGINNING
+    if copied is None and found.copy == "none":
+        values = {"seq": found.made_seq}
+        begins = queries.one(log, beginning.Place, statement("followers.running", "place_of_seq"), values)
+        since = Place(begins.source_epoch, begins.commit_lsn or 0, 0) if begins else BEGINNING
+    earlier = _since(table_versions.all_versions(log, here.source, [known.table_oid])[known.table_oid], since, known)
+    return frozenset(each["name"] for version in earlier for each in version.columns) - {
+        each["name"] for each in known.columns
+    }
+
+
+def _since(versions: list[TableVersion], since: Place, known: TableVersion) -> Iterator[TableVersion]:
+    """Those before `known` that were in force at this place or later."""
+    for each, following in pairwise(versions):
+        if each.id == known.id:
+            return
+        if following.place > since:
+            yield each
+
+
+def _columns(follower: Connection, name: tuple[str, str]) -> frozenset[str] | None:
+    """None if there is no such table."""
+    values = {"schema": name[0], "name": name[1]}
+    found = follower.execute(statement("operate", "columns_of_table"), values).fetchone()
+    return None if found is None else frozenset(found[0])
