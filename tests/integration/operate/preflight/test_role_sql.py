@@ -8,13 +8,15 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 
 from pipeline.cli.render import cures
 from pipeline.config.settings import Config, load
 from pipeline.errors import ConfigError
 from pipeline.operate.preflight import check, role_sql
 from pipeline.operate.preflight.role_sql import SourceRoles
-from tests.fixtures.postgres import unique
+from tests.fixtures.postgres import Cluster, unique
 
 TABLES = (
     "create schema shop",
@@ -25,6 +27,23 @@ TABLES = (
     "create table secret (id int primary key)",
     "alter table secret enable row level security",
 )
+
+
+TAKEN = [
+    ("alter role {first} noreplication", "replication right"),
+    ("revoke usage on schema shop from {reader}", "snapshot rights"),
+    ("revoke select on shop.part from {reader}", "snapshot rights"),
+    ("alter role {reader} nobypassrls", "snapshot rights"),
+    ("alter role {reader} nologin", "snapshot"),
+    ("revoke connect on database {database} from public; grant connect on database {database} to {first}", "snapshot"),
+    ("drop publication pipeline", "tables"),
+]
+"""What takes a right away, and the finding that names it."""
+
+
+@pytest.fixture
+def source_cluster(any_cluster: Cluster) -> Cluster:
+    return any_cluster
 
 
 @pytest.fixture
@@ -45,6 +64,7 @@ def printed(config: Config, roles: SourceRoles, capsys: pytest.CaptureFixture[st
     return capsys.readouterr().out
 
 
+@pytest.mark.parametrize("any_cluster", [18], indirect=True)
 @pytest.mark.parametrize("both", [False, True], ids=["two", "one"])
 def test_it_is_run_as_printed_and_then_nothing_is_missing(
     config: Config, source: psycopg.Connection, capsys: pytest.CaptureFixture[str], both: bool
@@ -69,6 +89,34 @@ def test_it_is_run_as_printed_and_then_nothing_is_missing(
         assert f"grant select on table public.later to {reader};" in printed(config, roles, capsys)
     finally:
         for role in {roles.replicating, roles.reading}:
+            source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
+
+
+@pytest.mark.parametrize("any_cluster", [18, pytest.param(16, marks=pytest.mark.long)], indirect=True)
+def test_each_right_that_is_taken_away_is_named_and_printed(
+    config: Config, source: psycopg.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.execute('drop table "no\n\\! tes"')  # which is not captured
+    roles = SourceRoles(unique("first"), unique("reader"))
+    names = {"first": roles.replicating, "reader": roles.reading, "database": source.info.dbname}
+    dsns = {"source_dsn": roles.replicating, "source_read_dsn": roles.reading}
+    small = config.model_copy(
+        update={name: SecretStr(make_conninfo(config.source, user=user)) for name, user in dsns.items()}
+    )
+
+    def findings() -> list[str]:
+        return [each.name for each in check.run(small) if each.level != "ok"]
+
+    try:
+        source.execute(printed(config, roles, capsys).encode())
+        assert findings() == []
+        for taking, name in TAKEN:
+            source.execute(taking.format(**names).encode())
+            assert name in findings(), taking
+            source.execute(printed(config, roles, capsys).encode())
+            assert findings() == [], taking
+    finally:
+        for role in names["first"], names["reader"]:
             source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
 
 
