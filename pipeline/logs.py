@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
+from contextlib import nullcontext
 from typing import Any
 
 from pipeline import printable
@@ -16,14 +18,55 @@ _PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName
 def setup(level: str, style: str, role: str) -> None:
     """Send every record to standard error: as text, or as one JSON object per line (`auto`: text on a terminal)."""
     handler = logging.StreamHandler(sys.stderr)
-    text = style == "text" or (style == "auto" and sys.stderr.isatty())
-    handler.setFormatter(_Text(role) if text else _Json(role))
+    handler.setFormatter(_Text(role) if chosen(style) == "text" else _Json(role))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("apscheduler.executors").setLevel("CRITICAL")  # the schedule role logs failures itself
     for chatty in ("apscheduler", "uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel("WARNING")
+
+
+def chosen(style: str) -> str:
+    """Return the style that `auto` means here; children, whose standard error is a pipe, are told."""
+    return style if style != "auto" else "text" if sys.stderr.isatty() else "json"
+
+
+def catch() -> None:
+    """Let Python's own reports, of warnings and of threads that fail, be records."""
+    logging.captureWarnings(True)
+    threading.excepthook = _report_thread
+
+
+def relay(line: str) -> None:
+    """Pass on a line that another process has written to its standard error: its log as it is, and what libraries say.
+
+    In a log of JSON that becomes a record, whatever the level is; in a text log it stays a line.
+    """
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _Json) and not _is_record(line):
+            values = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": line}
+            handler.handle(logging.makeLogRecord({**values, "action": "serve.stderr"}))
+        elif isinstance(handler, logging.StreamHandler):
+            with handler.lock or nullcontext():
+                handler.stream.write(printable.escaped(line) + "\n")
+                handler.flush()
+
+
+def _is_record(line: str) -> bool:
+    """True if our own formatter wrote the line."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and {"time", "level", "role", "message"} <= found.keys()
+
+
+def _report_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+        error = args.exc_type, args.exc_value, args.exc_traceback
+        action = {"action": "thread.failed"}
+        logging.getLogger(__name__).error("unexpected error in a thread", exc_info=error, extra=action)
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:

@@ -32,6 +32,14 @@ def report(text: str, before: Sequence[str], command: Sequence[str], notes: Sequ
         say(f"pipeline: {text}", *notes, file=sys.stderr)
 
 
+def logged(before: Sequence[str], command: Sequence[str]) -> bool:
+    """Log the unexpected error that is being handled, if a program reads the log; False if a person does."""
+    if not _is_server(command) or _format(before) != "json":
+        return False
+    logger.exception("unexpected error", extra={"action": "serve.failed"})
+    return True
+
+
 def _is_server(command: Sequence[str]) -> bool:
     """Only its errors are read by programs; other commands are for people."""
     return next((each for each in command if not each.startswith("-")), None) == "serve"

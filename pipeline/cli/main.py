@@ -240,6 +240,10 @@ def main() -> int:
         return 2
     except typer.Abort:
         return 130
+    except Exception:
+        if failures.logged(before, command):
+            return 1
+        raise
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pipeline.process import python_path
+from pipeline.process.child_errors import ChildErrors
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +45,15 @@ Launch = Callable[[socket.socket], Process | None]
 """Starts a process whose standard input is this socket; None when that is not possible now."""
 
 
-def program(command: Sequence[str]) -> Launch:
-    """A Launch that runs this program."""
-    return lambda line: subprocess.Popen(command, stdin=line.fileno(), env=python_path.environment(_HERE))
+def program(command: Sequence[str], errors: ChildErrors | None = None) -> Launch:
+    """A Launch that runs this program; its standard error is `errors`, by default ours."""
+
+    taken = None if errors is None else errors.fileno()
+
+    def launch(line: socket.socket) -> Process:
+        return subprocess.Popen(command, stdin=line.fileno(), stderr=taken, env=python_path.environment(_HERE))
+
+    return launch
 
 
 def be_as_program() -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from pipeline.errors import Unavailable
 from pipeline.process.child import FROZEN_SECONDS, POLL, Child, Process, be_as_program, program
+from pipeline.process.child_errors import ChildErrors
 
 _REAP_SECONDS = 1.0
 """How long to wait for it after killing it, so that its CPU time is counted as the server's."""
@@ -21,11 +22,15 @@ _REAP_SECONDS = 1.0
 class ForkServer(Child):
     """The supervisor's side. When the fork server ends, its forks are killed: nobody would report their end."""
 
-    def __init__(self, run: Callable[[], int], command: Sequence[str]) -> None:
-        """The first is a fork of this process that runs `run`; later ones, when there are threads, run `command`."""
+    def __init__(self, run: Callable[[], int], command: Sequence[str], errors: ChildErrors | None = None) -> None:
+        """The first is a fork of this process that runs `run`; later ones, when there are threads, run `command`.
+
+        `errors`: standard error of the fork server and of what it forks, by default ours.
+        """
         super().__init__("fork server", self._fork_here, "")
         self._run = run
-        self._later = program(command)
+        self._errors = errors
+        self._later = program(command, errors)
         self._forks = _Forks(self.look)
 
     def __enter__(self) -> ForkServer:
@@ -45,6 +50,8 @@ class ForkServer(Child):
             if self._line is not None:
                 self._line.close()
             take_as_standard_input(line.detach())
+            if self._errors is not None:
+                self._errors.take()
             be_as_program()
             sys.exit(self._run())
         return _Own(pid)

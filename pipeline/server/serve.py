@@ -10,6 +10,7 @@ from functools import partial
 
 from setproctitle import setproctitle
 
+from pipeline import logs
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import sources
 from pipeline.config import settings
@@ -21,6 +22,7 @@ from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process import heartbeat
+from pipeline.process.child_errors import ChildErrors
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.heartbeat import Heartbeat
 from pipeline.process.supervisor import Supervisor
@@ -43,9 +45,12 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
     setproctitle("pipeline serve" + (f" --only {only}" if only else ""))
     chosen = _chosen(config, only)
     listeners.require(config, chosen)
+    logs.catch()
     # Before any thread or connection, which a fork does not survive. It imports what roles need while this migrates.
     with (
-        ForkServer(partial(_serve_forks, chosen), _fork_server_command(chosen)) as fork_server,
+        ChildErrors(logs.relay) as errors,
+        ForkServer(partial(_serve_forks, chosen), _fork_server_command(chosen), errors) as fork_server,
+        errors.listening(),
         databases.resolved(config) as resolved,
     ):
         boot(resolved, accepted, reads_source=not set(chosen) <= set(ANYWHERE))
@@ -55,7 +60,7 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
             Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads,
             _beating(config, only) as beat,
         ):
-            settings_line = resolved.to_json()
+            settings_line = resolved.model_copy(update={"log_format": logs.chosen(config.log_format)}).to_json()
             return Supervisor(chosen, fork_server, settings_line, leads=leads, always=ANYWHERE, beat=beat).run()
 
 

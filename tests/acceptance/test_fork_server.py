@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import psycopg
@@ -46,6 +48,18 @@ def all_of_them(server: Serving) -> dict[str, int]:
         return now
 
     return eventually(found)
+
+
+def said_by_a_library(server: Serving, pid: int) -> None:
+    """Whatever is written to its standard error is a record of the log."""
+    Path(f"/proc/{pid}/fd/2").write_text("E0000 tcp_server.cc:1] File descriptor limit reached\n")
+
+    def logged() -> None:
+        records = [json.loads(line) for line in server.log().splitlines()]
+        [found] = [each for each in records if each["action"] == "serve.stderr"]
+        assert found["message"] == "E0000 tcp_server.cc:1] File descriptor limit reached"
+
+    eventually(logged)
 
 
 def states(server: Serving) -> list[str]:
@@ -100,6 +114,7 @@ def test_a_role_comes_back_as_a_fork_of_the_fork_server(
     server = serve()
     arrive(source, log, 1)
     first = all_of_them(server)
+    said_by_a_library(server, first["grpc"])
     os.kill(first["replication"], signal.SIGKILL)
     arrive(source, log, 2)
     again = server.child_pid("replication")

@@ -106,3 +106,9 @@ class TestTerminal:
                     names = {each.name for each in node.names} & {"Text", "Console", "TextColumn"}
                     found += [f"{path.name}: {node.module}.{name}" for name in names]
         assert found == []
+
+
+def test_children_are_told_the_style_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal, style in ((True, "text"), (False, "json")):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        assert (logs.chosen("auto"), logs.chosen("text"), logs.chosen("json")) == (style, "text", "json")

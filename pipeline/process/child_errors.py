@@ -1,0 +1,79 @@
+"""What children write to standard error: a pipe takes it, and this process passes it on to the log, line by line.
+
+Libraries write there as they like, such as gRPC, Python's own warnings, and a program that crashes. What a process has
+written stays in the pipe when it dies. If this process dies, its children end soon after, and what they write is lost.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+_ROOM = 1_000_000
+"""Bytes that wait in the pipe while this process is frozen; then writers wait, too."""
+_LONGEST = 1_000_000
+"""A line that is longer is passed on in pieces."""
+_DRAIN_SECONDS = 2.0
+"""How long to wait for another line at the end: a process that did not end may hold the pipe open."""
+
+
+class ChildErrors:
+    """The pipe. A context manager; `listening` comes after the fork, because it begins a thread."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        """`show` is called with each line, in the thread."""
+        self._show = show
+        self._lines = 0
+        self._read, self._write = os.pipe()
+        with suppress(OSError):  # a lower limit of this machine
+            fcntl.fcntl(self._write, fcntl.F_SETPIPE_SZ, _ROOM)
+        self._thread = threading.Thread(target=self._pass_on, name="errors of children", daemon=True)
+
+    def __enter__(self) -> ChildErrors:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Pass on what children that have ended left behind."""
+        os.close(self._write)
+        before = -1
+        while self._thread.is_alive() and before != self._lines:
+            before = self._lines
+            self._thread.join(_DRAIN_SECONDS)
+
+    def fileno(self) -> int:
+        """Return the end that children write to."""
+        return self._write
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Pass lines on, from the beginning of this block until the children have ended."""
+        self._thread.start()
+        yield
+
+    def take(self) -> None:
+        """In a child: write standard error there."""
+        os.dup2(self._write, 2)
+        for each in (self._read, self._write):
+            os.close(each)
+
+    def _pass_on(self) -> None:
+        rest = b""
+        while received := os.read(self._read, 65536):
+            *lines, rest = (rest + received).split(b"\n")
+            if len(rest) > _LONGEST:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                self._pass(line)
+        self._pass(rest)
+
+    def _pass(self, line: bytes) -> None:
+        self._lines += 1
+        if line.strip():
+            with suppress(OSError, ValueError):  # standard error is gone; children must not wait for it
+                self._show(line.decode("utf-8", "backslashreplace"))
