@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Iterator, MutableSet, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from typing import cast, get_args
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -15,12 +18,15 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import iter_route_contexts
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from uvicorn.config import STARTUP_FAILURE
 
 from pipeline.api import docs, http_protocol, problems, websocket_protocol
+from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
 from pipeline.api.routes import backfills, consumers, events, followers, metrics, stream
+from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.wires import known
 from pipeline.api.wires.wire import Service, Surroundings
 from pipeline.config import certificates
@@ -28,11 +34,12 @@ from pipeline.config.settings import Config
 from pipeline.operate import readiness, status
 from pipeline.postgres.pool import Pool
 from pipeline.process import supervised
+from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
 from pipeline.readers.wakeups import Wakeups
 
-_MAX_HEAD = 65_536
-"""The most bytes of a request's line and headers."""
+READY_SECONDS = 1.0
+"""How long an answer of `/readyz` is given to all who ask: each look opens sessions."""
 
 
 def create(config: Config, server: str) -> FastAPI:
@@ -86,7 +93,7 @@ def run(config: Config, server: str, stop: Stop) -> None:
         host=config.http_host,
         port=config.http_port,
         http=http_protocol.limited(),
-        h11_max_incomplete_event_size=_MAX_HEAD,
+        h11_max_incomplete_event_size=http_protocol.MAX_HEAD,
         ssl_context_factory=(lambda _config, _default: tls) if tls else None,
         log_config=None,
         access_log=False,
@@ -112,6 +119,29 @@ class _Server(uvicorn.Server):
 
     def leave(self) -> None:
         self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but TLS begins behind the listener, so that handshakes have places and a time limit."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(STARTUP_FAILURE)
+        host, port, backlog = self.config.host, self.config.port, self.config.backlog
+        try:
+            listener = await asyncio.get_running_loop().create_server(self._protocol, host, port, backlog=backlog)
+        except OSError as error:
+            logging.getLogger("uvicorn.error").error(error)
+            await self.lifespan.shutdown()
+            sys.exit(STARTUP_FAILURE)
+        self.servers = [listener]
+        self._log_started_message(listener.sockets)
+        self.started = True
+
+    def _protocol(self) -> asyncio.Protocol:
+        kind = cast(type[LimitedHttp], self.config.http_protocol_class)
+        http = kind(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        if self.config.ssl is None:
+            return http
+        return TlsEntrance(http, self.config.ssl, kind.places, cast(MutableSet[object], self.server_state.connections))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._wakeups.close()
@@ -140,6 +170,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _add_health(app: FastAPI, config: Config, server: str) -> None:
+    looks = _looks(config, server)
+
     @app.get("/healthz", response_class=PlainTextResponse, summary="Alive", tags=["health"])
     async def healthz() -> str:
         """This process answers, whatever its threads wait for. Needs no token."""
@@ -155,12 +187,13 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
             503: {"model": Ready, "description": "Not ready, and why."},
         },
     )
-    def readyz(role: readiness.Role | None = None) -> JSONResponse:
+    async def readyz(role: readiness.Role | None = None) -> JSONResponse:
         """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token.
 
         With `role` that role is judged, whichever server runs it; `api` is ready on a server that stands by too.
+        The answer may be a second old.
         """
-        reasons = readiness.why_not(config, server, role)
+        reasons = await looks[role].result()
         return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
 
     @app.get(
@@ -175,6 +208,12 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # the source is asked meanwhile
         reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
         return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
+
+
+def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[list[str]]]:
+    """Why this server, or each role, is not ready."""
+    roles: tuple[readiness.Role | None, ...] = (None, *get_args(readiness.Role))
+    return {role: SharedLook(partial(readiness.why_not, config, server, role), READY_SECONDS) for role in roles}
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:

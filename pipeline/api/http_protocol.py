@@ -1,35 +1,78 @@
-"""uvicorn's HTTP connection with limits for those who send nothing: they need no token, and keep nobody out."""
+"""uvicorn's HTTP connection with limits for clients that send nothing, slowly or too much; most have no token."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import resource
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pipeline.api.connection_places import ConnectionPlaces
+
 logger = logging.getLogger(__name__)
 
 HEAD_SECONDS = 10.0
 """How long a client has to send the line and headers of a request."""
+REFUSED_SECONDS = 10.0
+"""How long after a refusal a client may send the rest of its request and read the answer."""
+MAX_HEAD = 65_536
+"""The most bytes of a request's line and headers."""
+MAX_HEAD_LINES = 256
+"""The most lines of them: each takes a while to read."""
 MOST = 10_000
 """Connections at a time, if so many files may be open."""
+_CHUNKS_A_TURN = 64
+"""At most so many chunks of a body are read before other connections have their turn."""
 _OTHER_FILES = 100
 """Files that are open besides connections, at most: logs, sockets of databases, modules that are being read."""
 _MOST_FILES = 65_536
 _SAY_EVERY = 60.0
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-
-
-_RESET = "pipeline.reset"
+_CLOSING = b"connection: close\r\ncontent-length: 0\r\n\r\n"
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n" + _CLOSING
+_TOO_MANY_LINES = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _CLOSING
+_HEAD_END = re.compile(rb"\n\r?\n")
+_CONNECTION = "pipeline.connection"
 _AT_ONCE = struct.pack("ii", 1, 0)
 """SO_LINGER, on, with no time: what has not been sent is dropped, and the peer gets an RST."""
+
+
+class RequestConnection:
+    """The connection of a request as the guard sees it. This one, of another server than ours, has no limits."""
+
+    is_displaced = False
+    """True if this connection gave way while its body was being read."""
+
+    def admit(self, *, has_token: bool) -> None:
+        """The application answers the request, and may take its time."""
+
+    def refuse(self) -> None:
+        """The guard alone answers: the client has ten seconds to send the rest and to read, and gives way to others."""
+
+    def read_body(self) -> None:
+        """Read the body of the request, or the next chunks of it."""
+
+    def has_room(self) -> bool:
+        """True if there is a place for this request, which is complete."""
+        return True
+
+
+def of(scope: Mapping[str, Any]) -> RequestConnection:
+    """The connection of a request."""
+    return cast(RequestConnection, scope.get(_CONNECTION) or RequestConnection())
+
+
+def is_chunked(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """True if a request with these headers has a body in chunks."""
+    return any(name == b"transfer-encoding" for name, _ in headers)
 
 
 def reset(scope: Mapping[str, Any]) -> None:
@@ -37,61 +80,183 @@ def reset(scope: Mapping[str, Any]) -> None:
 
     Closing it would do over HTTP/1.1 only: in 1.0 the end of the connection is the end of the answer.
     """
-    scope[_RESET]()
+    cast(LimitedHttp, scope[_CONNECTION]).reset()
 
 
-class LimitedHttp(H11Protocol):
-    """Closed when the head of a request does not come in time, the oldest such one when there are too many."""
+class _PacedConnection(h11.Connection):
+    """Reads at most `left` chunks of a body, none at first: a chunk takes as long as a large piece."""
 
-    most: int
-    waiting: dict[LimitedHttp, None]
-    """Those whose request has not come yet, the oldest first."""
+    left = 0
+    _is_chunked = False
+
+    @property
+    def is_held(self) -> bool:
+        """True if the next chunks are not read now."""
+        return self.their_state is h11.SEND_BODY and self._is_chunked and not self.left
+
+    def next_event(self) -> Any:
+        if self.is_held:
+            return h11.NEED_DATA
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._is_chunked, self.left = is_chunked(event.headers), 0
+        elif isinstance(event, h11.Data) and self._is_chunked:
+            self.left -= 1
+        return event
+
+
+class _Phase(Enum):
+    """What a connection waits for: a head, the rest of a body, an answer, or the next request."""
+
+    HEAD, BODY, WORK, IDLE = range(4)
+
+
+class LimitedHttp(H11Protocol, RequestConnection):
+    """A connection whose request must come in time, and which gives way to others until it is complete."""
+
+    places: ConnectionPlaces
+    conn: _PacedConnection
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = _PacedConnection(h11.SERVER, MAX_HEAD)
+        self.has_token = False
+        self.held = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._phase = _Phase.WORK
+        self._is_read = self._is_admitted = self._is_refused = self._is_upgraded = False
+        self._pending = 0
+        self._lines, self._tail = 0, b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._wait_for_head()
-        if len(self.connections) <= self.most:
-            return
-        oldest = next(iter(self.waiting))
-        if oldest is self:  # all others are at work
-            transport.write(_FULL)
-            transport.close()
-        else:
-            oldest._head_has_come()  # it is closed only later, and must not be chosen again until then
-            oldest.transport.abort()
+        self._place(0)
 
     def data_received(self, data: bytes) -> None:
+        if self.conn.is_held and not self._is_read:
+            return  # of a body that no application wants
+        if self.conn.their_state is h11.IDLE and self._has_too_many_lines(data):
+            self.transport.write(_TOO_MANY_LINES)
+            self.transport.close()
+            return
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._head_has_come()
-        elif self._head_timer is None and not self.transport.is_closing():
-            self._wait_for_head()
+        self._place(len(data))
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete:
+            self.refuse()
+        else:
+            self._place(0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.places.leave(self)
+        self._end_within(None)
+        super().connection_lost(exc)
 
     def handle_events(self) -> None:
         before = self.scope
         super().handle_events()
-        if self.scope is not None and self.scope is not before:  # its task has not begun yet
-            cast(dict[str, Any], self.scope)[_RESET] = self._reset
+        if self.scope is not None and self.scope is not before and not self._is_upgraded:
+            cast(dict[str, Any], self.scope)[_CONNECTION] = self  # its task has not begun yet
+            self._lines, self._tail = 0, b""
+            self._is_admitted = self._is_refused = False
+            self._pending = 0
+            self._end_within(REFUSED_SECONDS)  # until the guard admits it
+        if self._is_read and self.conn.is_held:
+            self.transport.pause_reading()
+            self.loop.call_soon(self.read_body)
 
-    def _reset(self) -> None:
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._is_upgraded = True
+        self.places.leave(self)
+        self._end_within(None)
+        if self.places.has_room(self.connections):
+            super().handle_websocket_upgrade(event)
+        else:
+            self.transport.write(_FULL)
+            self.transport.close()
+
+    def reset(self) -> None:
+        """Close the connection with an RST, without sending what is left."""
         if (line := self.transport.get_extra_info("socket")) is not None and not self.transport.is_closing():
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.transport.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._head_has_come()
-        super().connection_lost(exc)
+    def admit(self, *, has_token: bool) -> None:
+        self._is_admitted = True
+        self.has_token |= has_token
+        self._place(self._pending)
 
-    def _wait_for_head(self) -> None:
-        self.waiting[self] = None
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+    def refuse(self) -> None:
+        self._is_admitted = self._is_read = False
+        self._is_refused = True
+        self.places.discard(self)
+        self._end_within(REFUSED_SECONDS)
+        self._place(0)
 
-    def _head_has_come(self) -> None:
-        self.waiting.pop(self, None)
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def read_body(self) -> None:
+        if self.transport.is_closing() or self.is_displaced:
+            return
+        self._is_read = True
+        self.conn.left = _CHUNKS_A_TURN
+        if not self.flow.read_paused:
+            self.transport.resume_reading()
+        self.handle_events()
+        self._place(0)
+
+    def has_room(self) -> bool:
+        return self.places.has_room(self.connections)
+
+    def give_way(self) -> None:
+        """Close the connection; if its body is being read, the reader is told to answer 503."""
+        self.places.leave(self)
+        if self._is_read:
+            self.is_displaced = True
+            self.cycle.message_event.set()
+        else:
+            self.connections.discard(self)
+            self.transport.abort()
+
+    def _place(self, size: int) -> None:
+        """Take the place for what the connection waits for, now that `size` bytes have come or an answer has gone."""
+        if self._is_upgraded or self.is_displaced or self.transport.is_closing():
+            return
+        before, self._phase = self._phase, self._find_phase()
+        is_read = not self.transport.get_write_buffer_size()
+        if self._phase is _Phase.HEAD:
+            if before is not _Phase.HEAD:
+                self._end_within(HEAD_SECONDS)
+        elif self._is_admitted or (self._phase is _Phase.IDLE and is_read):
+            self._end_within(None)
+        if self._phase in (_Phase.HEAD, _Phase.BODY):
+            is_kept = self._is_admitted or self._phase is _Phase.HEAD
+            self._pending += 0 if is_kept else size
+            self.places.wait(self, size if is_kept else 0, len(self.connections))
+            return
+        self._is_read = False
+        if self._is_refused or (self._phase is _Phase.IDLE and is_read):
+            self.places.spare(self)
+        else:
+            self.places.leave(self)
+
+    def _find_phase(self) -> _Phase:
+        state = self.conn.their_state
+        if state is h11.IDLE:
+            return _Phase.HEAD if self.scope is None or self.conn.trailing_data[0] else _Phase.IDLE
+        return _Phase.BODY if state is h11.SEND_BODY else _Phase.WORK
+
+    def _end_within(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
+
+    def _has_too_many_lines(self, data: bytes) -> bool:
+        """True if the head of the request has too many lines with these bytes."""
+        end = _HEAD_END.search(known := self._tail + data)
+        self._lines += known.count(b"\n", len(self._tail), end.start() if end else None)
+        self._tail = known[-2:]
+        return self._lines > MAX_HEAD_LINES
 
 
 def limited() -> type[LimitedHttp]:
@@ -101,7 +266,7 @@ def limited() -> type[LimitedHttp]:
     if soft != resource.RLIM_INFINITY and soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     most = max(1, min(MOST, files - _OTHER_FILES))
-    return type("LimitedHttpOfOneServer", (LimitedHttp,), {"most": most, "waiting": {}})
+    return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(most)})
 
 
 class QuietSockets:

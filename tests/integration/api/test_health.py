@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import httpx
 import psycopg
 import pytest
 
@@ -47,6 +50,27 @@ def test_a_source_that_is_frozen(database_dsn: str, source_dsn: str, silent: str
     with answering(database_dsn, source_dsn=silent) as api, running(database_dsn, "test:1"):
         assert ready(api) == (503, 0.0)
         assert "source" in api.get("/readyz").json()["reasons"][0]
+
+
+def test_clients_of_readyz_share_one_look(database_dsn: str, source_dsn: str) -> None:
+    asked = "select count(*) from pg_stat_activity where application_name = 'pipeline readiness'"
+    most = 0
+    with answering(database_dsn, source_dsn=source_dsn) as api, psycopg.connect(database_dsn, autocommit=True) as watch:
+        api.get("/metrics")
+        threads = workers()
+        with ThreadPoolExecutor(32) as clients:
+            answers = [clients.submit(httpx.get, f"{api.url}/readyz", timeout=60) for _ in range(128)]
+            while not all(answer.done() for answer in answers):
+                (sessions,) = watch.execute(asked).fetchone() or (0,)
+                most = max(most, sessions)
+        assert {answer.result().status_code for answer in answers} == {503}
+        assert most <= 1
+        assert workers() == threads, "those of /metrics"
+
+
+def workers() -> int:
+    """How many threads answer endpoints in this process."""
+    return sum("AnyIO" in thread.name for thread in threading.enumerate())
 
 
 def test_a_standby(database_dsn: str, source_dsn: str) -> None:

@@ -1,0 +1,95 @@
+"""The places of an HTTP server's connections: incomplete requests have a tenth of them, and take no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Set
+from typing import Protocol
+
+WAITING_SHARE = 10
+"""One connection in so many may have a request that is not complete."""
+ARRIVAL_SECONDS = 0.1
+"""How long new connections may have too many places: of many at once, most send a whole request immediately."""
+MAX_INCOMPLETE_BYTES = 32_000_000
+"""The most bytes that all requests that are not complete hold together."""
+
+
+class PlacedConnection(Protocol):
+    """A connection that has a place. `has_token`: one of its requests had the token. `held`: bytes not complete."""
+
+    has_token: bool
+    held: int
+
+    def give_way(self) -> None:
+        """Close this connection, or answer 503 if its body is being read."""
+
+
+class ConnectionPlaces:
+    """Which connections wait for the rest of a request, and which ones may be closed for others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._most_waiting = max(1, most // WAITING_SHARE)
+        self._waiting: dict[PlacedConnection, None] = {}
+        self._spare: dict[PlacedConnection, None] = {}
+        self._held = 0
+        self._is_full = False
+
+    def wait(self, connection: PlacedConnection, size: int, connections: int) -> None:
+        """Its request is not complete, and `size` more bytes of it have come. Others may have to give way.
+
+        `connections`: how many the server has.
+        """
+        if connection not in self._waiting:
+            self.leave(connection)
+            self._waiting[connection] = None
+            if connections > self._most:
+                self._displace()
+            if len(self._waiting) > self._most_waiting and not self._is_full:
+                self._is_full = True
+                asyncio.get_running_loop().call_later(ARRIVAL_SECONDS, self._make_room)
+        connection.held += size
+        self._held += size
+        while self._held > MAX_INCOMPLETE_BYTES:
+            _yielding(each for each in self._waiting if each.held).give_way()
+
+    def _make_room(self) -> None:
+        self._is_full = False
+        while len(self._waiting) > self._most_waiting:
+            self._displace()
+
+    def _displace(self) -> None:
+        """Close the oldest connection but the newest one."""
+        if len(self._waiting) > 1:
+            _yielding(list(self._waiting)[:-1]).give_way()
+
+    def spare(self, connection: PlacedConnection) -> None:
+        """It is idle between requests, or being refused: it gives way if a request finds no place."""
+        self.leave(connection)
+        self._spare[connection] = None
+
+    def discard(self, connection: PlacedConnection) -> None:
+        """What has come of its request is no longer kept."""
+        self._held -= connection.held
+        connection.held = 0
+
+    def leave(self, connection: PlacedConnection) -> None:
+        """It is at work, or closed."""
+        self.discard(connection)
+        self._waiting.pop(connection, None)
+        self._spare.pop(connection, None)
+
+    def has_room(self, connections: Set[object]) -> bool:
+        """True if the newest complete request of these connections has a place; an idle connection may give way."""
+        if len(connections) - len(self._waiting) <= max(1, self._most - self._most_waiting):
+            return True
+        if not self._spare:
+            return False
+        _yielding(self._spare).give_way()
+        return True
+
+
+def _yielding(connections: Iterable[PlacedConnection]) -> PlacedConnection:
+    """The oldest one that has not shown the token; if all have, the oldest."""
+    candidates = list(connections)
+    return next((each for each in candidates if not each.has_token), candidates[0])

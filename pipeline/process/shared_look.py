@@ -1,0 +1,32 @@
+"""An answer that takes a thread and sessions to find, found once for all who ask at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class SharedLook(Generic[T]):
+    """Calls `look` in a thread, one call at a time, and shares each answer for `seconds`."""
+
+    def __init__(self, look: Callable[[], T], seconds: float) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._task: asyncio.Task[T] | None = None
+        self._ended = float("-inf")
+
+    async def result(self) -> T:
+        """Return the answer. A caller that is cancelled ends nothing, since others may wait for it."""
+        if self._task is None or (self._task.done() and time.monotonic() - self._ended >= self._seconds):
+            self._task = asyncio.create_task(self._run())
+        return await asyncio.shield(self._task)
+
+    async def _run(self) -> T:
+        try:
+            return await asyncio.to_thread(self._look)
+        finally:
+            self._ended = time.monotonic()
