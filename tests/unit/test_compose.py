@@ -114,14 +114,20 @@ def test_the_image_exposes_what_compose_opens(services: Any) -> None:
 def test_password_is_in_no_dsn(services: Any) -> None:
     environment = services["server"]["environment"]
     assert environment["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
-    for name in ("PIPELINE_SOURCE_DSN", "PIPELINE_DATABASE_DSN"):
+    for name in ("PIPELINE_SOURCE_DSN", "PIPELINE_SOURCE_READ_DSN", "PIPELINE_DATABASE_DSN"):
         assert "password" not in environment[name]
+
+
+def test_no_superuser_is_in_a_dsn(services: Any, of_followers: Any) -> None:
+    for service in (*services.values(), *of_followers.values()):
+        dsns = [value for name, value in service.get("environment", {}).items() if name.endswith("_DSN")]
+        assert "user=postgres" not in " ".join([*dsns, *service.get("command", [])])
 
 
 def test_both_databases_are_made(compose: Any, services: Any) -> None:
     (config,) = services["postgres"]["configs"]
     assert config["target"].startswith("/docker-entrypoint-initdb.d/")
-    assert compose["configs"][config["source"]]["content"] == "create database pipeline;"
+    assert "create database pipeline owner pipeline;" in compose["configs"][config["source"]]["content"]
     assert services["postgres"]["environment"]["POSTGRES_DB"] == "source"
 
 
