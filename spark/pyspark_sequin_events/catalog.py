@@ -83,6 +83,12 @@ def newest(connection: dbapi.Connection, events_table: str) -> int | None:
     return int(found[0]["seq"]) if found else None
 
 
+def before_jump(connection: dbapi.Connection, events_table: str, seq: int) -> int:
+    """This seq; where the log has skipped it since it was restored, the newest one before that."""
+    found = rows(connection, "select pipeline.before_jump($1, $2) as seq", (events_table, int(seq)))
+    return int(found[0]["seq"])
+
+
 def ranges(
     connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], step: int, most: int
 ) -> Iterator[tuple[int, int]]:

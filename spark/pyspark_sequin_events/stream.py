@@ -39,8 +39,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     - `consumer`: a cursor consumer without filters. Retention keeps what its position is before; that follows the
       query, one batch behind at most. While it is paused, there is nothing new.
 
-    Raises ValueError where retention has dropped what comes next, where another reads the consumer, and where the table
-    gets columns that the query did not begin with: after a batch that ends before them.
+    Raises ValueError where retention has dropped what comes next, where the log was restored and skips the query's seq,
+    where another reads the consumer, and where the table gets columns that the query did not begin with: after a batch
+    that ends before them.
     """
 
     def __init__(self, selection: Selection, options: Options, step: int, most_partitions: int) -> None:
@@ -155,6 +156,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept_after = catalog.dropped_below(connection, table) - 1
         anew = f"begin a new query, with another checkpointLocation and startingSeq {kept_after + 1} or earliest"
         require_kept(table, after, kept_after, f"{anew}, and compare its sink with the source")
+        if not self._linked().known and (before := catalog.before_jump(connection, table, after)) < after:
+            raise ValueError(
+                f"sequin_events: the query is at seq {after} of a log that was lost: {table} was restored, and skips "
+                f"the seqs behind {before}; begin a new query, with another checkpointLocation and startingSeq "
+                f"{before + 1}, and compare its sink with the source"
+            )
         newest = None if self._link is None or self._link.known else catalog.newest(connection, table)
         if newest is not None and after > newest:
             raise ValueError(

@@ -223,6 +223,17 @@ def test_another_log_than_was_read_is_an_error(log: Log, readers: Callable[..., 
     assert readers().latestOffset({"seq": 9}, EVERYTHING) == {"seq": 9}
 
 
+def test_a_checkpoint_of_a_log_that_was_lost_is_an_error(log: Log, readers: Callable[..., StreamReader]) -> None:
+    log.write(5)
+    log.write(1, gap=100)
+    log.connection.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 5, 106, 'test')")
+    for inside in (6, 105):
+        said = f"at seq {inside} of a log that was lost: .* another checkpointLocation and startingSeq 6"
+        with pytest.raises(ValueError, match=said):
+            readers().latestOffset({"seq": inside}, EVERYTHING)
+    assert readers().latestOffset({"seq": 5}, EVERYTHING) == {"seq": 106}
+
+
 def test_a_consumer_follows_the_query_and_nobody_else_reads_it(
     log: Log, readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:

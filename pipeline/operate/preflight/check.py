@@ -18,6 +18,7 @@ from pipeline.operate.preflight import (
     blocked_transactions,
     exports,
     legacy_log,
+    restores,
     routes,
     sessions,
     source_checks,
@@ -65,6 +66,7 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
             found += source_checks.run(config, _dsn(config, "source") or "", source, pipeline, known)
         if source is not None and pipeline is not None:
             found += guarded("same database", lambda: _same(config, source, pipeline))
+            found += guarded("clocks", lambda: restores.clocks(source, pipeline))
     found += guarded("export", lambda: exports.run(config))
     found += sessions.open_wires(config)
     return [_accept(finding, accepted) for finding in found]
@@ -162,6 +164,8 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
         yield Finding("error", "pipeline database", text, "set PIPELINE_DATABASE_DSN to one that can be written")
     yield from guarded("pipeline schema", lambda: _schema(connection))
     yield from guarded("events table", lambda: legacy_log.check(connection, EventsTable.parse(config.events_table)))
+    yield from guarded("standbys", lambda: restores.standbys(connection))
+    yield from guarded("restores", lambda: restores.place(connection))
     yield from guarded("routes", lambda: routes.run(config, connection))
     yield from guarded("dead letters", lambda: blocked_transactions.findings(config, connection))
 

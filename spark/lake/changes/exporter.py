@@ -58,7 +58,11 @@ def open_lake(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
 
 
 def resume(lake: Lake) -> None:
-    """Finish or remove what an earlier exporter left. The lake's lock must be held."""
+    """Finish or remove what an earlier exporter left. The lake's lock must be held.
+
+    Raises TargetUnfit where the log was restored to an earlier state.
+    """
+    Manifest(lake).require_same_log()
     files = ChangeFiles(lake.ledger, lake.id)
     files.take_over()
     for dataset, versions in files.newest_schemas().items():

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lake import layout
+from lake.changes import went_back
 from lake.identity import Lake
 from lake.storage.where import ObjectPath
 
@@ -116,6 +117,10 @@ class Manifest:
         self._lake = lake
         self._id = str(lake.id)
 
+    def require_same_log(self) -> None:
+        """Raises TargetUnfit where it lists what the log lacks."""
+        went_back.require_same_log(self._lake, self._head())
+
     def update(self) -> None:
         """Bring it to what the ledger says is committed."""
         ledger = self._lake.ledger
@@ -132,10 +137,12 @@ class Manifest:
 
     def write_head(self) -> None:
         """Write the head anew, if it says something else by now."""
+        upto = self._lake.ledger.exported_upto(self._lake.id)
         content: dict[str, Any] = {
             "lake": self._id,
             "events_table": self._lake.events_table,
-            "exported_upto": self._lake.ledger.exported_upto(self._lake.id),
+            "exported_upto": upto,
+            "place": next(iter(went_back.places(self._lake, upto)), None),
             "compaction": int(self._lake.ledger.rows(_MERGED, (self._id,))[0]["number"]),
             "datasets": {
                 row["dataset"]: {"part": layout.manifest_part(row["dataset"], row["part"])}

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from adbc_driver_postgresql import dbapi
 
 from lake import replaced
-from lake.changes import manifest
+from lake.changes import exporter, manifest
+from lake.errors import TargetUnfit
 from tests.fixtures.lake_ledger import Ledger, all_files, lake_ledger
+from tests.fixtures.small_log import add_inserts, add_table
 
 
 @pytest.fixture
@@ -82,3 +85,28 @@ def test_a_run_writes_as_much_after_many_runs(book: Ledger, monkeypatch: pytest.
         sizes.append(sum((book.root / path).stat().st_size for path in new))
     assert max(sizes) < 1.2 * max(sizes[:10])
     require_all(book)
+
+
+def test_a_lake_that_is_ahead_of_a_restored_log_takes_no_export(book: Ledger) -> None:
+    for _ in range(2):
+        book.publish("public.a")
+    book.update()
+    manifest.Manifest(book.lake).require_same_log()
+    book.lake.ledger.execute("delete from pipeline.export_files where first_seq > 100")
+    book.lake.ledger.execute("delete from pipeline.exports where upto_seq > 100")
+    with pytest.raises(TargetUnfit, match=r"ahead of the log: it holds events up to seq 200.*begin a new lake"):
+        exporter.resume(book.lake)
+
+
+def test_a_lake_knows_a_log_that_has_another_event_in_its_place(book: Ledger, database_dsn: str) -> None:
+    with psycopg.connect(database_dsn, autocommit=True) as log:
+        add_table(log, "a", 1001)
+        add_inserts(log, 100, "a", 1001)
+        book.publish("public.a")
+        book.update()
+        exporter.resume(book.lake)
+        log.execute("update sequin_events set committed_at = committed_at - interval '1 ms' where seq = 100")
+        with pytest.raises(TargetUnfit, match="the log has another event at seq 100"):
+            exporter.resume(book.lake)
+        log.execute("delete from sequin_events where seq <= 100")  # as retention does
+        manifest.Manifest(book.lake).require_same_log()

@@ -18,7 +18,7 @@ from pipeline.cli.render import cures, status
 from pipeline.config.settings import load
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import catchup, check
+from pipeline.operate.preflight import catchup, check, restores
 from pipeline.operate.preflight.check import pooler
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, poolers
@@ -466,3 +466,32 @@ def test_a_route_to_a_table_of_another_owner(database_dsn: str) -> None:
     found = check.run(load(database_dsn=make_conninfo(database_dsn, options=f"-c role={role}"), routes=routes))
     told = [finding for finding in found if finding.name == "routes"]
     assert [(finding.level, finding.text) for finding in told] == [("error", "this user may not write public.a_events")]
+
+
+@pytest.mark.parametrize(("name", "said"), [("standby", "none of them is synchronous"), ("pg_receivewal", "")])
+def test_standbys_of_the_pipeline_database_are_named(findings: Check, cluster: Cluster, name: str, said: str) -> None:
+    with psycopg.connect(cluster.dsn("postgres"), replication="true", application_name=name) as session:
+        start = session.pgconn.exec_(b"IDENTIFY_SYSTEM").get_value(0, 2) or b""
+        session.pgconn.send_query(b"START_REPLICATION " + start)
+        while not session.pgconn.get_result():
+            continue
+        found = findings().get("standbys")
+        assert (found.level if found else "") == ("warning" if said else "")
+        assert said in (found.text if found else "")
+        session.pgconn.finish()
+
+
+def test_clocks_that_differ_are_named(source_dsn: str, database_dsn: str) -> None:
+    behind = "select pg_catalog.clock_timestamp() - interval '1 minute'"
+    with (
+        connections.connect(database_dsn, "pipeline database") as pipeline,
+        connections.connect(source_dsn, "source") as source,
+    ):
+        assert list(restores.clocks(source, pipeline)) == []
+        source.execute(
+            f"create function public.clock_timestamp() returns timestamptz language sql as $${behind}$$".encode()
+        )
+        source.execute("set search_path = public, pg_catalog")
+        [found] = restores.clocks(source, pipeline)
+        assert (found.level, found.name) == ("warning", "clocks")
+        assert "differ by 60 s" in found.text
