@@ -24,7 +24,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 REMEDY = "use a role that can do less: `pipeline check --sql` prints it (docs/how-to/roles-at-the-source.md)"
-FOLLOWER_REMEDY = "use a role that owns the follower's tables and can do little else: docs/followers.md"
+FOLLOWER_REMEDY = (
+    "use a role that owns the follower's tables and can do little else (docs/how-to/role-of-a-follower.md)"
+)
 _PROGRAM = "pipeline roles"
 _LOOK_SECONDS = 10.0
 """How long the source has to answer."""

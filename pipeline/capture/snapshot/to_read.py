@@ -9,6 +9,7 @@ from pipeline.capture.snapshot.plan import Extent
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import sql
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Relation(Extent):
     @property
     def refused(self) -> str | None:
         """Why it cannot be read, and the remedy; None if it can."""
-        return f"{self.lacking}; run: {'; '.join(self.grants)}" if self.lacking else None
+        return f"{self.lacking}; run: {'; '.join(map(sql, self.grants))}" if self.lacking else None
 
 
 def relations(source: Connection, tables: Iterable[int], *, sized: bool) -> list[Relation]:

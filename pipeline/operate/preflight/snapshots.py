@@ -18,6 +18,7 @@ from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names
 from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
+from pipeline.printable import sql
 
 NAME, RIGHTS = "snapshot", "snapshot rights"
 ROWS_PER_SECOND = 50_000
@@ -95,4 +96,6 @@ def _refused(found: Sequence[Relation]) -> Findings:
     """A warning for each table that cannot be read: the others are."""
     for each in found:
         if each.lacking:
-            yield Finding("warning", RIGHTS, each.lacking, "; ".join(each.grants), cure=Cure("source", each.grants))
+            yield Finding(
+                "warning", RIGHTS, each.lacking, "; ".join(map(sql, each.grants)), cure=Cure("source", each.grants)
+            )

@@ -8,6 +8,7 @@ from pipeline.operate.preflight import role_sql
 from pipeline.operate.preflight.findings import Finding, Findings
 from pipeline.operate.preflight.role_sql import SourceRoles
 from pipeline.postgres.connections import Connection
+from pipeline.printable import sql
 
 NAME, SUPERUSER = "source roles", "superuser"
 
@@ -31,7 +32,9 @@ def missing(config: Config, source: Connection, pipeline: Connection | None, rol
     """A finding with the SQL that these roles lack, if they lack something."""
     if cure := role_sql.cure(config, source, pipeline, roles):
         names = " and ".join(f'"{name}"' for name in dict.fromkeys((roles.replicating, roles.reading)))
-        yield Finding("warning", NAME, f"{names}: some rights are missing", "; ".join(cure.statements), cure=cure)
+        yield Finding(
+            "warning", NAME, f"{names}: some rights are missing", "; ".join(map(sql, cure.statements)), cure=cure
+        )
 
 
 def _superusers(config: Config, source: Connection, pipeline: Connection | None) -> Findings:
