@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 NAME = r"^[A-Za-z0-9_.-]{1,63}$"
 NO_ZERO_BYTE = r"^[^\x00]*$"
 START = r"^(now|beginning|[0-9]{1,18})$"
@@ -14,3 +16,6 @@ SENTENCES = {
     TABLES: "name tables as schema.table, for example public.orders",
 }
 """By pattern: what is expected of a text that does not match it."""
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair: JSON can hold it, UTF-8 and Postgres cannot."""
+NO_SURROGATE = "a text may not hold half of a surrogate pair"

@@ -104,6 +104,8 @@ def _explained(error: Any) -> str:
         return "the body is not JSON"
     if error["type"] == "string_pattern_mismatch":
         return f"{name}: {patterns.SENTENCES.get(error['ctx']['pattern'], 'a character is not allowed here')}"
+    if error["type"] == "string_unicode":
+        return f"{name}: {patterns.NO_SURROGATE}"
     message = str(error["msg"]).removeprefix("Value error, ")
     message = message if message[1:2].isupper() else message[0].lower() + message[1:]
     return f"{name}: {message}"
@@ -136,7 +138,8 @@ def _methods(request: Request) -> list[str]:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  by registration
-    return _answer(request, Failure(422, sentence(error.errors())))
+    status = 400 if any(each["type"] == "string_unicode" for each in error.errors()) else 422
+    return _answer(request, Failure(status, sentence(error.errors())))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -145,5 +148,7 @@ async def _failed(request: Request, error: Exception) -> Response:
         status = refusals.meaning(known).status
         later = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
         return _answer(request, Failure(status, str(known), later))
+    if isinstance(error, UnicodeEncodeError) and patterns.SURROGATE.search(error.object[error.start : error.end]):
+        return _answer(request, Failure(400, patterns.NO_SURROGATE))
     refusals.log_unexpected(error, "api.failed")
     return _answer(request, Failure(500, UNEXPECTED))

@@ -6,7 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from pipeline.api.patterns import SURROGATE
+
 INVALID = "invalid input JSON"
+NOT_UNICODE = "invalid input JSON: a text may not hold half of a surrogate pair"
 NO_COLUMN = "required field 'column' missing in 'order_by'"
 NO_DIRECTION = "order_by order direction can only be either 'ASC' or 'DESC'"
 _MOST = 2**64 - 1
@@ -69,6 +72,8 @@ def _object(value: Any) -> dict[str, Any]:
 def _text(given: dict[str, Any], key: str) -> str:
     """The text, empty when it is absent or null."""
     value = given.get(key)
+    if isinstance(value, str) and SURROGATE.search(value):
+        raise Refused(NOT_UNICODE)
     return value if isinstance(value, str) else "" if value is None else _refuse()
 
 

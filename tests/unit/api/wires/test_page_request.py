@@ -79,6 +79,19 @@ def test_what_is_no_object(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"table": "public.\ud800"}',
+        rb'{"table": "x", "slotName": "\udfff"}',
+        rb'{"table": "x", "limit": 1, "offset": 0, "order_by": {"column": "\ud800", "order": "ASC"}}',
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused(body: bytes) -> None:
+    with pytest.raises(Refused, match="half of a surrogate pair"):
+        PageRequest.parse(body)
+
+
+@pytest.mark.parametrize(
     ("order", "said"),
     [
         ({}, NO_COLUMN),
