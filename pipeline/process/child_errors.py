@@ -28,6 +28,7 @@ class ChildErrors:
         """`show` is called with each line, in the thread."""
         self._show = show
         self._lines = 0
+        self._taken = False
         self._read, self._write = os.pipe()
         with suppress(OSError):  # a lower limit of this machine
             fcntl.fcntl(self._write, fcntl.F_SETPIPE_SZ, _ROOM)
@@ -40,6 +41,8 @@ class ChildErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Pass on what children that have ended left behind."""
+        if self._taken:
+            return
         os.close(self._write)
         before = -1
         while self._thread.is_alive() and before != self._lines:
@@ -58,6 +61,7 @@ class ChildErrors:
 
     def take(self) -> None:
         """In a child: write standard error there."""
+        self._taken = True  # a forked child leaves the block of its parent by SystemExit, with its own status
         os.dup2(self._write, 2)
         for each in (self._read, self._write):
             os.close(each)

@@ -33,7 +33,7 @@ def run():
         case "busy":
             for number in range(10_000):
                 os.write(2, b"%d %s\\n" % (number, b"x" * 90))
-    return 0
+    return 75
 
 logs.setup("info", "json", "serve")
 with ChildErrors(logs.relay) as errors, ForkServer(run, ["false"], errors) as server, errors.listening():
@@ -43,13 +43,13 @@ with ChildErrors(logs.relay) as errors, ForkServer(run, ["false"], errors) as se
         child.start()
         while child.process.poll() is None:
             time.sleep(0.005)
-print("ended")
+print([child.process.poll() for child in children])
 """
 
 
 def test_all_that_children_say_is_json() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "ended\n"
+    assert done.stdout == "[-9, 1, 75, 75]\n", "each ends with its own status"
     found = [json.loads(line) for line in done.stderr.splitlines()]
     said = [each["message"] for each in found if each.get("action") == "serve.stderr"]
     assert "a line, and \\xff" in said
