@@ -2607,6 +2607,17 @@ ALTER TABLE pipeline.routes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE pipeline.seen_tables (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    table_oid bigint NOT NULL,
+    first_seen_at timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.seen_tables IS 'Every table that the source has had in an epoch, captured or not; the row of oid 0 says that a look was stored.';
+
+COMMENT ON COLUMN pipeline.seen_tables.first_seen_at IS 'When it was seen first; null: it existed before the slot, or before the epoch.';
+
 CREATE TABLE pipeline.segments (
     id integer NOT NULL,
     source_id uuid,
@@ -3237,6 +3248,9 @@ ALTER TABLE ONLY pipeline.roles
 
 ALTER TABLE ONLY pipeline.routes
     ADD CONSTRAINT routes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.seen_tables
+    ADD CONSTRAINT seen_tables_pkey PRIMARY KEY (source_id, epoch, table_oid);
 
 ALTER TABLE ONLY pipeline.segments
     ADD CONSTRAINT segments_pkey PRIMARY KEY (id);

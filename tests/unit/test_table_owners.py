@@ -31,6 +31,7 @@ YIELDS_TO_LOG = "queues wait while the log lags"
 GAPS = "a follower asks whether what was changed before an epoch is in the log"
 LAKE = "which changes are of one table, and from where on all of its rows are known, is in the history of its source"
 DIVIDED = "a lake has no current state of a table whose changes go to several events tables"
+FIRST_ROWS = "a client asks which rows are the first ones of a table that is newer than itself"
 NO_HOLDS = "a consumer that was reset or dropped has no session, in one transaction"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
@@ -51,6 +52,7 @@ OWNERS = {
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
+            "pipeline/rpc/walstream": FIRST_ROWS,
             "spark/lake": LAKE,
         },
     ),
@@ -246,6 +248,7 @@ OWNERS = {
             "spark/lake": LAKE,
         },
     ),
+    "pipeline.seen_tables": Owner("pipeline/capture/source", {"pipeline/rpc/walstream": FIRST_ROWS}),
     "pipeline.walstream_sessions": Owner(
         "pipeline/rpc/walstream", {"pipeline/operate": REPORT}, {"pipeline/readers/queue/functions": NO_HOLDS}
     ),

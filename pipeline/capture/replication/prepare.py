@@ -10,7 +10,16 @@ from functools import partial
 
 from pipeline.capture.replication import still_published
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity, application_name
-from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources, timeline
+from pipeline.capture.source import (
+    captured_tables,
+    own_tables,
+    publication_ledger,
+    seen_tables,
+    slot_mark,
+    slots,
+    sources,
+    timeline,
+)
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
@@ -239,6 +248,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
     if writer.stored_position(pipeline, stored.id) is None:
         _jump_behind_others(config, source, pipeline, slot)
     if slot is None:
+        seen_tables.begin(source, pipeline, stored.id, stored.epoch)
         start = slots.create(source, config.slot)
         known = sources.find(pipeline, stored.id) or stored
         named = publication_ledger.named_tables(publication_ledger.from_json(known.published))

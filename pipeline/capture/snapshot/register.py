@@ -13,6 +13,7 @@ from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.known_tables import EMPTY, Known
 from pipeline.capture.source import captured_tables, sources
 from pipeline.capture.source.captured_tables import Joined
+from pipeline.capture.source.seen_tables import SeenTables
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
@@ -59,6 +60,7 @@ class Register:
         self._stored = stored
         self._from_lsn = from_lsn
         self._former = FormerKeys(source, pipeline, stored)
+        self._seen = SeenTables(source, pipeline, stored.id, stored.epoch)
         self._rereads = False
         """Whether this is the first look at an epoch whose tables are compared with the log."""
         self._at = 0
@@ -66,6 +68,7 @@ class Register:
 
     def update(self) -> None:
         """Look once at what is captured."""
+        self._seen.look()
         now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         stored = known_tables.read(self._pipeline, self._stored)
         joined = captured_tables.joined(self._pipeline, self._stored.id)

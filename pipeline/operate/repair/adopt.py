@@ -21,6 +21,7 @@ from pipeline.capture.source import (
     own_tables,
     publication_form,
     publication_ledger,
+    seen_tables,
     slot_mark,
     slots,
     sources,
@@ -266,17 +267,8 @@ class _Adoption:
     def _commit(self, stored: Source, start: int, known: set[tuple[int, int]], reason: str) -> None:
         written = tables.with_known(self._pipeline, self._config.events_tables)
         after = {str(table): last_seq(self._pipeline, table) for table in written}
-        epoch = Epoch(
-            stored.id,
-            stored.epoch,
-            stored.system_identifier,
-            stored.timeline,
-            start,
-            self._staged.position,
-            after[str(self._table)],
-            reason,
-            after,
-        )
+        where = stored.id, stored.epoch, stored.system_identifier, stored.timeline, start
+        epoch = Epoch(*where, self._staged.position, after[str(self._table)], reason, after)
         changed = None
         if stored.system_identifier == self._stored.system_identifier:  # oids of another cluster say nothing
             before = publication_ledger.named_tables(publication_ledger.known(self._stored))
@@ -287,6 +279,7 @@ class _Adoption:
                 captured_tables.record(self._pipeline, stored.id, stored.epoch, changed)
             sources.change(self._pipeline, stored)
             sources.begin_epoch(self._pipeline, epoch)
+            seen_tables.begin(self._source, self._pipeline, stored.id, stored.epoch)
             sources.carry(self._pipeline, stored.id, known)
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)

@@ -38,6 +38,12 @@ class Columns(NamedTuple):
     unchanged_columns: list[str] | None
     annotations: str | None
     metadata: str | None
+    table_oid: int
+
+    @property
+    def source(self) -> str:
+        """The id of the source database."""
+        return self.transaction.partition(" ")[0]
 
     @property
     def table(self) -> str:
@@ -56,7 +62,7 @@ _COLUMNS: Shape[Columns] = Shape(
         e.source_epoch, e.commit_lsn, e.commit_idx, e.xid,
         (extract(epoch from e.committed_at) * 1000000)::bigint as committed_at, e.record_pk,
         e.record::text as record, e.changes::text as changes, e.exact::text as exact, e.unchanged_columns,
-        e.transaction_annotations::text as annotations, e.metadata::text as metadata""",
+        e.transaction_annotations::text as annotations, e.metadata::text as metadata, e.source_table_oid""",
     size="octet_length(concat(record_pk, record, changes, exact, annotations, metadata))",
     make=Columns,
     sized=True,

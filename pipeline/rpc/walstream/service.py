@@ -20,6 +20,7 @@ from pipeline.rpc.calls import Calls, until_one_ends
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import plugin_pb2 as pb
 from pipeline.rpc.service import Surroundings
+from pipeline.rpc.walstream.first_rows import FirstRows
 from pipeline.rpc.walstream.hub import Hub
 from pipeline.rpc.walstream.messages import Messages
 from pipeline.rpc.walstream.session import Session
@@ -40,6 +41,7 @@ class PluginService:
 
     def __init__(self, surroundings: Surroundings, feed: Feed[Columns]) -> None:
         """`feed`: of the default events table."""
+        self._database = surroundings.database
         self._store = Store(surroundings.database, surroundings.server)
         self._hub = Hub(surroundings.cursors, feed, self._store, surroundings.server)
         self._messages = Messages(lambda: self._hub.later(self._store.count_shortened))
@@ -79,9 +81,14 @@ class PluginService:
             await until_one_ends(session.ended, self._send(session, context), self._receive(session, requests))
 
     async def _send(self, session: Session, context: Context) -> NoReturn:
+        first_rows = FirstRows(self._database)
+        reads_all = "read" in session.claim.wanted.actions
         async for batch in session.follower.batches():
             await session.claim.active()
+            await first_rows.learn(batch.entries)
             for event in batch.entries:
+                if event.action == "read" and not (reads_all or first_rows.include(event)):
+                    continue
                 if (message := self._messages.of(event)) is not None:
                     session.begin_to_send(event)
                     await context.write(message)  # waits for a slow client

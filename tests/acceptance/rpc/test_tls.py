@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -36,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, files: Path) -> Iterator[Place]:
     """Its HTTP port speaks TLS too, so that readiness is asked for over gRPC."""
-    given = {"http_certificate": files / "cert.pem", "http_key": files / "key.pem", "api_token": TOKEN}
+    given: dict[str, Any] = {"http_certificate": files / "cert.pem", "http_key": files / "key.pem", "api_token": TOKEN}
     with place_of(cluster, tmp_path_factory.mktemp("rpc"), wait=False, **given) as made:
         with EventLog(f"localhost:{made.port}", None, trusting(files)) as log:
             eventually(lambda: log.health() == "SERVING", errors=(AssertionError, grpc.RpcError))

@@ -118,6 +118,9 @@ def test_a_restored_source_that_has_not_reached_our_position(
     adopted = adopt.adopt(config)
     assert adopted is not None
     assert adopted.kept_slot
+    old = "select count(*) > 1, count(first_seen_at) from pipeline.seen_tables where epoch = 1"
+    with psycopg.connect(config.database) as log:
+        assert log.execute(old).fetchone() == (True, 0), "no table is new in the epoch that begins"
     insert(restored, 4)
     catch_up(config, [*LOST, (1, "3"), (1, "4")])
 
