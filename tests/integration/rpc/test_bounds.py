@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 from grpc_health.v1 import health_pb2
 
@@ -18,6 +19,7 @@ from pipeline.rpc import health, server
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, refused
 from tests.fixtures.small_log import small_log
+from tests.fixtures.waiting import eventually
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"
@@ -29,6 +31,25 @@ EVENT_LOG = "pipeline.v1.EventLog"
 def dsn(cluster: Cluster) -> Iterator[str]:
     with cluster.database("events", cluster.template) as made, small_log(made, 20):
         yield made
+
+
+@contextmanager
+def served(dsn: str, **settings: Any) -> Iterator[Rpc]:
+    """The role from when it has made its sessions, until it has ended those that only calls need.
+
+    A stop before that would leave one half made, or half ended, to the garbage collector, which complains.
+    """
+    made, ended = (
+        f"select count(distinct application_name) from pg_stat_activity where datname = current_database() and {which}"
+        for which in (
+            "application_name in ('pipeline wakeup', 'pipeline grpc', 'pipeline grpc role') and query <> ''",
+            "application_name = 'pipeline feed'",
+        )
+    )
+    with Rpc(dsn, **settings) as rpc, psycopg.connect(dsn, autocommit=True) as log:
+        eventually(lambda: log.execute(made).fetchone() == (3,))
+        yield rpc
+        eventually(lambda: log.execute(ended).fetchone() == (0,))
 
 
 def connected(rpc: Rpc) -> socket.socket:
@@ -57,17 +78,21 @@ def watched(rpc: Rpc) -> Any:
     return call
 
 
-@pytest.mark.parametrize(("setting", "sent"), [("HANDSHAKE_SECONDS", b""), ("IDLE_SECONDS", PREFACE + SETTINGS)])
+@pytest.mark.parametrize(
+    ("setting", "sent"),
+    [("HANDSHAKE_SECONDS", b""), ("IDLE_SECONDS", PREFACE + SETTINGS)],
+    ids=["in its handshake", "without a call"],
+)
 def test_a_connection_that_is_silent_ends(dsn: str, monkeypatch: pytest.MonkeyPatch, setting: str, sent: bytes) -> None:
     monkeypatch.setattr(server, setting, 0.3)
-    with Rpc(dsn) as rpc, connected(rpc) as client:
+    with served(dsn) as rpc, connected(rpc) as client:
         client.sendall(sent)
         read_to_the_end(client)
 
 
 def test_connections_are_bounded_and_the_newest_is_refused(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 4)
-    with Rpc(dsn) as rpc, ExitStack() as stack:
+    with served(dsn) as rpc, ExitStack() as stack:
         older = watched(rpc)
         clients = [stack.enter_context(connected(rpc)) for _ in range(3)]
         for client in clients:
@@ -100,7 +125,7 @@ def test_a_call_of_health_whose_message_does_not_come_ends(
         never.wait(60)
         yield health_pb2.HealthCheckRequest()
 
-    with Rpc(dsn, api_token="geheim") as rpc:
+    with served(dsn, api_token="geheim") as rpc:
         with refused(grpc.StatusCode.DEADLINE_EXCEEDED, "did not come within 0.2 s"):
             next(call_of(rpc, method, requests()))
         never.set()
@@ -110,7 +135,7 @@ def test_a_call_of_health_whose_message_does_not_come_ends(
 
 def test_the_oldest_call_of_health_ends_for_a_new_one(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "MOST_CALLS", 2)
-    with Rpc(dsn) as rpc:
+    with served(dsn) as rpc:
         reading = rpc.read(follow=True)
         assert next(reading).changes[0].seq == 1
         calls = [watched(rpc) for _ in range(3)]
