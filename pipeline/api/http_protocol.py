@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import resource
 import socket
 import struct
 import time
@@ -17,6 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.api.connection_places import ConnectionPlaces
+from pipeline.process import open_files
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +32,6 @@ MOST = 10_000
 """Connections at a time, if so many files may be open."""
 _CHUNKS_A_TURN = 64
 """At most so many chunks of a body are read before other connections have their turn."""
-_OTHER_FILES = 100
-"""Files that are open besides connections, at most: logs, sockets of databases, modules that are being read."""
-_MOST_FILES = 65_536
 _SAY_EVERY = 60.0
 _CLOSING = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n" + _CLOSING
@@ -261,12 +258,7 @@ class LimitedHttp(H11Protocol, RequestConnection):
 
 def limited() -> type[LimitedHttp]:
     """The protocol of one server, for uvicorn.Config. Raises this process's limit of open files as far as it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    most = max(1, min(MOST, files - _OTHER_FILES))
-    return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(most)})
+    return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(open_files.places(MOST))})
 
 
 class QuietSockets:
