@@ -14,13 +14,14 @@ from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import HistoryDiverged, PipelineError, SlotLost, SourceChanged
-from pipeline.operate.repair import adopt
+from pipeline.operate.repair import adopt, jumping
 from pipeline.postgres import role_locks
 from pipeline.postgres.embedded import Server
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, free_port
 from tests.fixtures.replicating import Replicating, catch_up, events, refuse, replicate_first, run
 from tests.fixtures.server import run_at_terminal, run_command
+from tests.fixtures.shuffling import jumps
 
 GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` goes on"
 
@@ -64,6 +65,7 @@ def test_a_slot_that_was_lost(config: Config, lose: Callable[[Config], None], sa
     assert adopted.starts_at > adopted.left_at
     run(config, "insert into t values (3)")
     catch_up(config, [(0, "1"), (1, "3")])
+    assert ["but we have stored up to" in reason for reason in jumps(config.database)] == [True]
 
 
 def test_a_slot_that_lost_its_wal(database_dsn: str, slot_name: str, server_directory: Path):
@@ -111,6 +113,13 @@ def test_settings_that_are_not_those_of_the_positions(config: Config, setting: s
 def test_nothing_is_adopted_where_positions_can_go_on(config: Config):
     assert adopt.adopt(config) is None
     catch_up(config, [(0, "1"), (0, "2")])
+    assert jumps(config.database) == []
+
+
+def test_a_log_that_was_restored_jumps_on_request(config: Config):
+    assert adopt.adopt(config, restored=True) is None
+    catch_up(config, [(0, "1"), (0, "2")])
+    assert jumps(config.database) == [jumping.RESTORED]
 
 
 def test_nothing_is_adopted_while_a_server_runs(config: Config):

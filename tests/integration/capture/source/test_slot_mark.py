@@ -23,6 +23,7 @@ from pipeline.server import serve
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.replicating import catch_up, refuse, replicate_first, run
 from tests.fixtures.server import run_command
+from tests.fixtures.shuffling import jumps
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def test_an_emptied_pipeline_database_does_not_begin_anew_at_its_slot(replicated
     assert adopted is not None and asked == [True] and "streams from" in adopted.lines()[0]
     assert marks(other) == [own(other)]
     catch_up(other, [(0, "2")])
+    assert ["is read by another pipeline database" in reason for reason in jumps(other.database)] == [True]
     with pytest.raises(SlotTaken):
         refuse(replicated)
     assert adopt.adopt(replicated) is not None
@@ -112,6 +114,7 @@ def test_a_slot_without_mark_and_position_is_taken_with_a_warning(config: Config
     run(config, f"select pg_create_logical_replication_slot('{config.slot}', 'pgoutput')", "insert into t values (1)")
     catch_up(config, [(0, "1")])
     assert [record.levelname for record in caplog.records if "is taken over" in record.message] == ["WARNING"]
+    assert jumps(config.database) == [f'slot "{config.slot}" was read for another log before']
     assert marks(config) == [own(config)]
 
 
