@@ -40,6 +40,7 @@ HEAD_TRANSACTION = "pipeline/shuffle/head_transaction.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
 ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adopted_segments.py"
 RUNS = "tests/integration/shuffle/test_adoption_runs.py"
+JUMPS = "tests/integration/shuffle/test_seq_jumps.py"
 PARTS = "tests/integration/shuffle/test_adopted_parts.py"
 ROUTED = "tests/integration/shuffle/test_adoption_routes.py"
 MIGRATION = "alembic/versions/0031_adoption.py"
@@ -439,13 +440,29 @@ MUTATIONS = (
     Mutation(
         "a part is attached though its seqs are not the next ones",
         (
-            Edit(
-                f"{ADOPTION}/part_writer.py", 'if found and int(found[0][1] or b"") <= segment.first_seq:', "if found:"
-            ),
+            Edit(f"{ADOPTION}/part_writer.py", "highest=segment.first_seq", "highest=2**62"),
             Edit(f"{ADOPTION}/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),
         ),
         (),
         test=f"{PARTS}::test_what_is_not_next_any_more_is_moved",
+    ),
+    Mutation(
+        "the log does not jump after a restore",
+        (Edit("pipeline/log/sql/jump.sql", "j.after - 1) from jump j", "j.before) from jump j"),),
+        (),
+        test=f"{JUMPS}::test_a_dump_jumps_each_time_it_is_restored",
+    ),
+    Mutation(
+        "each jump is as wide as the last",
+        (Edit("pipeline/log/sql/jump.sql", "n.seq + 1, %(clock)s::bigint,", "n.seq + 1000000,"),),
+        (),
+        test=f"{JUMPS}::test_a_dump_jumps_each_time_it_is_restored",
+    ),
+    Mutation(
+        "a session does not ask whether the log was restored",
+        (Edit(SHUFFLER, "if not self._is_continued:", "if self._stopping():"),),
+        (),
+        test=f"{JUMPS}::test_a_copied_database_jumps",
     ),
     Mutation(
         "a run begins inside of a partition that is there",
