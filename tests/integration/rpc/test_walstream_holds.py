@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -80,9 +81,20 @@ def acknowledge(log: psycopg.Connection, client: Client, taken: int, acknowledge
     eventually(lambda: log.execute(query).fetchone() == (head(log), taken - acknowledged))
 
 
+@contextmanager
+def session(log: psycopg.Connection, rpc: Rpc) -> Iterator[Client]:
+    """A client whose session has begun, and is the newest."""
+    newest = "select coalesce(max(id), 0) from pipeline.walstream_sessions"
+    before = log.execute(newest).fetchone()
+    assert before
+    with Client(rpc.address) as client:
+        eventually(lambda: (log.execute(newest).fetchone() or before)[0] > before[0])
+        yield client
+
+
 def visit(log: psycopg.Connection, rpc: Rpc, taken: int, acknowledged: int) -> None:
     """A session that does the same, and ends."""
-    with Client(rpc.address).connected() as client:
+    with session(log, rpc) as client:
         acknowledge(log, client, taken, acknowledged)
 
 
@@ -99,7 +111,7 @@ def dead_session(log: psycopg.Connection, **values: object) -> None:
 def test_a_client_that_owed_nothing_gets_what_came_while_it_was_away(log: psycopg.Connection, rpc: Rpc) -> None:
     """Also over a restart: what the others acknowledge meanwhile does not move the position past it."""
     before = head(log)
-    with Client(rpc.address).connected() as stays:
+    with session(log, rpc) as stays:
         commits(log, 2)
         visit(log, rpc, 2, 2)
         held(log, before + 2)
@@ -108,7 +120,7 @@ def test_a_client_that_owed_nothing_gets_what_came_while_it_was_away(log: psycop
         own = "select acknowledged_seq from pipeline.walstream_sessions where ended_at is null"
         eventually(lambda: log.execute(own).fetchone() == (before + 5,))
         stored(log, before + 2)
-        with Client(rpc.address).connected() as back:
+        with session(log, rpc) as back:
             acknowledge(log, back, 3, 3)
     held(log, before + 2, before + 5, before + 5)
     assert position(log, "walstream") == before + 2
@@ -117,17 +129,17 @@ def test_a_client_that_owed_nothing_gets_what_came_while_it_was_away(log: psycop
 def test_all_sessions_of_a_server_that_stops_leave_holds(log: psycopg.Connection, dsn: str) -> None:
     before = head(log)
     commits(log, 5)
-    with Rpc(dsn, wires="walstream") as first, Client(first.address).connected() as slow:
+    with Rpc(dsn, wires="walstream") as first, session(log, first) as slow:
         acknowledge(log, slow, 5, 2)
         stored(log, before + 2)
-        with Client(first.address).connected() as quick:
+        with session(log, first) as quick:
             acknowledge(log, quick, 3, 3)
             first.stop()
     left = "select acknowledged_seq from pipeline.walstream_sessions where ended_at is not null order by 1"
     assert log.execute(left).fetchall() == [(before + 2,), (before + 5,)]
     with Rpc(dsn, wires="walstream") as second:
         visit(log, second, 3, 3)
-        with Client(second.address).connected() as back:
+        with session(log, second) as back:
             assert len(back.take(3)) == 3, "though another one has acknowledged them"
 
 
@@ -142,14 +154,14 @@ def test_what_was_acknowledged_while_an_earlier_hold_lasts_is_not_forgotten(log:
     stored(log, before + 10)
     end_hold(log, before + 10)
     held(log)
-    with Client(rpc.address).connected() as client:
+    with session(log, rpc) as client:
         assert client.nothing()
 
 
 def test_after_the_last_hold_the_position_is_at_the_highest_of_its_time(log: psycopg.Connection, rpc: Rpc) -> None:
     before = head(log)
     commits(log, 10)
-    with Client(rpc.address).connected() as slow:
+    with session(log, rpc) as slow:
         acknowledge(log, slow, 10, 4)
         stored(log, before + 4)
         visit(log, rpc, 6, 6)
@@ -164,7 +176,7 @@ def test_after_the_last_hold_the_position_is_at_the_highest_of_its_time(log: psy
 def test_what_was_acknowledged_before_a_hold_began_does_not_count(log: psycopg.Connection, rpc: Rpc) -> None:
     before = head(log)
     commits(log, 10)
-    with Client(rpc.address).connected() as slow:
+    with session(log, rpc) as slow:
         acknowledge(log, slow, 10, 4)
         visit(log, rpc, 6, 6)
         held(log, before + 10)
@@ -173,7 +185,7 @@ def test_what_was_acknowledged_before_a_hold_began_does_not_count(log: psycopg.C
     end_hold(log, before + 4)
     held(log)
     assert position(log, "walstream") == before + 4
-    with Client(rpc.address).connected() as back:
+    with session(log, rpc) as back:
         assert len(back.take(6)) == 6
 
 
@@ -198,7 +210,7 @@ def test_a_start_goes_on_with_the_seconds_that_remain(log: psycopg.Connection, d
 def test_sessions_of_a_version_without_holds_keep_the_position(log: psycopg.Connection, rpc: Rpc) -> None:
     before = head(log)
     dead_session(log)
-    with Client(rpc.address).connected() as client:
+    with session(log, rpc) as client:
         commits(log, 5)
         client.take(5, ack=True)
         held(log, before)
@@ -213,12 +225,12 @@ def test_a_reset_or_deleted_consumer_has_no_holds(log: psycopg.Connection, rpc: 
     commits(log, 5)
     visit(log, rpc, 5, 0)
     held(log, before)
-    with Client(rpc.address).connected() as client:
+    with session(log, rpc) as client:
         client.take(5)
         log.execute(f"select pipeline.{end}".encode())
         client.ended()
     held(log)
-    with Client(rpc.address).connected() as client:
+    with session(log, rpc) as client:
         eventually(lambda: position(log, "walstream") == before + 5, errors=(TypeError,))
         commits(log, 1)
         assert client.next().values == {"id": 0}, "from the head on"
