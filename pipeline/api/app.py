@@ -193,8 +193,9 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         With `role` that role is judged, whichever server runs it; `api` is ready on a server that stands by too.
         The answer may be a second old.
         """
-        reasons = await looks[role].result()
-        return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
+        found = await looks[role].result()
+        answer = {"ready": not found.reasons, "reasons": found.reasons, "followers": found.followers}
+        return JSONResponse(answer, status_code=503 if found.reasons else 200)
 
     @app.get(
         "/metrics",
@@ -210,10 +211,10 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
 
 
-def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[list[str]]]:
-    """Why this server, or each role, is not ready."""
+def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[readiness.Readiness]]:
+    """Judge this server, or each role."""
     roles: tuple[readiness.Role | None, ...] = (None, *get_args(readiness.Role))
-    return {role: SharedLook(partial(readiness.why_not, config, server, role), READY_SECONDS) for role in roles}
+    return {role: SharedLook(partial(readiness.look, config, server, role), READY_SECONDS) for role in roles}
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:

@@ -268,3 +268,4 @@ class Ready(BaseModel):
 
     ready: bool
     reasons: list[str]
+    followers: list[str] = Field(description="what each follower lacks that does not follow all its tables")

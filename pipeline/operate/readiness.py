@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
-from pipeline.operate import status
+from pipeline.operate import followers, status
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.role_locks import RoleState
 
@@ -18,8 +19,19 @@ LOOK_SECONDS = 2.0
 """How long a database has to accept a connection, and then to answer what health asks."""
 
 
-def why_not(config: Config, server: str, role: Role | None = None) -> list[str]:
-    """Why this server is not ready, or that role of any server; empty when it is.
+@dataclass(frozen=True)
+class Readiness:
+    """`reasons`: why a server or role is not ready, empty when it is. `followers`: what followers lack, one line each.
+
+    A server is ready whatever its followers lack.
+    """
+
+    reasons: list[str]
+    followers: list[str] = field(default_factory=list)
+
+
+def look(config: Config, server: str, role: Role | None = None) -> Readiness:
+    """Judge this server, or that role of any server.
 
     The api role is ready when it can read the log: also that of a server that stands by.
     """
@@ -27,15 +39,18 @@ def why_not(config: Config, server: str, role: Role | None = None) -> list[str]:
     try:
         with asks as connection:
             held = list(role_locks.states(connection).values())
+            if role is not None and role != "followers":
+                return Readiness([] if role == "api" else status.role_reasons(held, (role,)))
+            lacking = [f'follower "{each.name}": {each.lacks}' for each in followers.listed(connection) if each.lacks]
             if role is not None:
-                return [] if role == "api" else status.role_reasons(held, (role,))
+                return Readiness(status.role_reasons(held, (role,)), lacking)
             reasons = [*elsewhere(held, server), *status.why_not(config, connection, held)]
         # What the worker does not notice for a while yet: a source that is frozen.
-        return reasons or _silent_source(config)
+        return Readiness(reasons or _silent_source(config), lacking)
     except PipelineError as error:
-        return [str(error)]
+        return Readiness([str(error)])
     except psycopg.errors.UndefinedTable:
-        return ["the pipeline database is not migrated"]
+        return Readiness(["the pipeline database is not migrated"])
 
 
 def elsewhere(held: Sequence[RoleState], server: str) -> list[str]:

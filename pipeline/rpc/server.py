@@ -71,7 +71,7 @@ async def _serve(config: Config, server: str, stop: Stop) -> None:
         names = tuple(service.name for service in services)
 
         def judge(whole: bool) -> bool:
-            return not readiness.why_not(config, server, None if whole else "api")
+            return not readiness.look(config, server, None if whole else "api").reasons
 
         services.append(Health(judge, names))
         with presence.kept():

@@ -27,7 +27,10 @@ def test_listed_and_shown(adding: Adding, served: Api, follower_dsn: str) -> Non
     assert (found["seq"], found["commit_lsn"], found["commit_lsn_bytes"], found["lag_seqs"]) == (0, None, None, 0)
     assert (found["copy"], found["schema"], found["ddl"], found["on_rewrite"]) == ("source", "create", "follow", "copy")
     assert found["tables"] == [{"table": "public.orders", "state": "waiting", "reason": None, "remedy": None}]
+    assert (found["lacks"] or "").startswith("table public.orders is waiting: ")
+    assert served.get("/readyz").json()["followers"] == [f'follower "reports": {found["lacks"]}']
     exposed = served.get("/metrics").text
+    assert 'pipeline_follower_lacks_tables{follower="reports"} 1.0' in exposed
     assert 'pipeline_follower_state{follower="reports",state="waiting"} 1.0' in exposed
 
 
