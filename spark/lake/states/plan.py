@@ -205,9 +205,15 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
     return foldings
 
 
+_JUMPED = 10**12
+"""Only where the log has jumped are there so many seqs in a file: they say nothing of its rows."""
+
+
 def _rows_after(file: ChangeFile, after: int) -> int:
     """Changes after a seq, about: what a compaction has made of several files may begin long before."""
     span = file.last_seq - file.first_seq + 1
+    if span > _JUMPED:
+        return file.rows
     return ceil(file.rows * min(span, file.last_seq - after) / span)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,13 @@ def test_a_fold_reads_what_its_base_lacks_and_nothing_younger_than_its_seq() -> 
     [found] = folds(PLAIN, FILES, [version(4, 1), version(9, 1), version(25, 1)], 19)
     assert (found.base.seq, found.after) == (9, 9)
     assert [source.paths for source in found.sources] == [["10.parquet"]]
+
+
+def test_a_file_over_a_jump_of_the_log_counts_with_all_its_rows() -> None:
+    """The seqs that were skipped say nothing of where its rows are."""
+    jumped = replace(file(1, 10**15 + 1000, id="int", v="int"), rows=1000)
+    [found] = folds(PLAIN, [jumped], [version(10**15, 1)], 10**15 + 1000)
+    assert found.rows == 1000
 
 
 def test_files_with_the_same_columns_are_read_together() -> None:
