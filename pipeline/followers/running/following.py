@@ -63,7 +63,7 @@ class Following:
         self._shared = shared
         self._said: Report | None = None
         self._said_at = 0.0
-        self._delay = FIRST_DELAY
+        self._delay, self._is_in_log = FIRST_DELAY, False
         self._said_tables = dict[int, FollowerTable]()
         self._copier = Copier(config, follower, name)
 
@@ -133,7 +133,9 @@ class Following:
         called = beginning.called(follower, found)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
         try:
-            lost_log.require_in_log(self._log, here)
+            if not self._is_in_log:  # once for this session with the log
+                lost_log.require_in_log(self._log, here)
+                self._is_in_log = True
             changes.look()
             self._apply_to(follower, found, here, wanted, changes, stop)
         except TablesChanged:
