@@ -28,6 +28,7 @@ from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
+_ALTERED = "it was altered while it was compared; run it again"
 SHOWN = 100
 """How many differing rows of a table are named; all are counted."""
 OnStep = Callable[[str, int], None]
@@ -191,6 +192,8 @@ class _Run:
             reading_session.transaction(self._follower, comparison.FOLLOWER),
         ):
             columns = shape.read(self._source, self._follower, described)
+        if self._described(table).relations != described.relations:  # their conditions are of the shape that was read
+            raise NotComparable(_ALTERED)
         named = set[tuple[str, ...]]()
         for step in Comparison(self._source, self._follower, described, columns, self._reach).run():
             found.rows += step.rows
@@ -201,7 +204,7 @@ class _Run:
             self._on_step(found.table, found.rows)
         found.differing = len(named)
         if named and self._formed(now := self._now(table), self._described(now), found) != described:
-            raise NotComparable("it was altered while it was compared; run it again")
+            raise NotComparable(_ALTERED)
         if not described.key and found.unsettled:
             raise NotComparable(
                 "it has no key that tells its rows apart, and was written all the while; run it again when nobody does"

@@ -22,6 +22,7 @@ from pipeline.postgres.queries import statement
 from pipeline.postgres.session_settings import SNAPSHOT
 
 LOCK_TIMEOUT = "2s"
+_ALTERED = "it was altered while it was compared; run it again"
 Bounds = tuple[Key | None, Key | None]
 """Keys after the first one and up to the second one; None: no bound."""
 
@@ -47,6 +48,7 @@ class SourceRows:
         )
         try:
             with reading_session.transaction(self._source, SNAPSHOT), key_comparison.no_ambiguity():
+                self._require_same_key()
                 found = self._source.execute(query).fetchall()
         except psycopg.DataError as error:
             raise NotComparable(
@@ -110,9 +112,15 @@ class SourceRows:
             found = self._source.execute(statement("capture.content", "begin_look"), values).fetchone()
             snapshot, unaltered = found or ("", False)
             if not unaltered:
-                raise NotComparable("it was altered while it was compared; run it again")
+                raise NotComparable(_ALTERED)
+            self._require_same_key()
             with key_comparison.no_ambiguity():
                 yield snapshot
+
+    def _require_same_key(self) -> None:
+        """An owner who renames a type, or adds a cast, alters no table of it."""
+        if compared.comparison(self._source, self._table) != self._key:
+            raise NotComparable(_ALTERED)
 
     def _where(self, bounds: Bounds) -> sql.Composable:
         after, upto = bounds

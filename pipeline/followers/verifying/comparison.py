@@ -73,18 +73,17 @@ class Comparison:
         portable = len(encodings) > 1
         self._ranged = shape.ranged and not portable  # the order of bytes is another one, too
         at_source, columns = _at_source(table), shape.columns
-        self._source = Side(source, SOURCE, at_source, columns, shape.source_key, portable=portable)
+        self._source = Side(source, SOURCE, at_source, columns, shape.source, portable=portable)
         there = sql.Identifier(table.follower_schema, table.follower_name)
         only = sql.SQL("{} as t" if shape.partitioned else "only {} as t").format(there)
-        self._follower = Side(follower, FOLLOWER, [only], columns, shape.follower_key, portable=portable)
+        self._follower = Side(follower, FOLLOWER, [only], columns, shape.follower, portable=portable)
 
     def run(self) -> Iterator[Found]:
         """Compare, step by step. Raises psycopg.Error of either database, and what `reach` raises."""
         with ThreadPoolExecutor(1, thread_name_prefix="follower") as self._beside:
-            if self._shape.source_key is None:
+            if self._shape.source.key is None:
                 yield from self._whole()
                 return
-            self._both(Side.require_unambiguous)
             candidates: list[Key] = []
             for rows, keys in self._ranges() if self._ranged else self._buckets():
                 yield Found(rows)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from psycopg import sql
 
 from pipeline.errors import NotComparable
 from pipeline.postgres import key_comparison, queries
@@ -53,15 +55,34 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Form:
+    """What must stay as it is at one side while rows are compared; an owner may alter all of it at any time.
+
+    `names`: relations, as SQL, with their `forms`. `key`: None if there is none.
+    """
+
+    names: tuple[str, ...]
+    forms: tuple[str | None, ...]
+    relation: int
+    key: KeyComparison | None
+
+    def require_unaltered(self, connection: Connection) -> None:
+        """Raise NotComparable if something was altered. The relations are locked in the transaction."""
+        key = [each.name for each in self.key.columns] if self.key else []
+        if _form(connection, self.names, self.relation, key) != self:
+            raise NotComparable("it was altered while it was compared; run it again")
+
+
+@dataclass(frozen=True)
 class Shape:
-    """The columns that both sides have, in one order; `source_key`, `follower_key`: the key's, None if there is none.
+    """The columns that both sides have, in one order.
 
     `ranged`: both sides sort keys in the same order, so that their ranges hold the same rows.
     """
 
     columns: tuple[str, ...]
-    source_key: KeyComparison | None
-    follower_key: KeyComparison | None
+    source: Form
+    follower: Form
     ranged: bool
     partitioned: bool
 
@@ -80,15 +101,17 @@ def read(source: Connection, follower: Connection, table: Table) -> Shape:
     if any(name not in here for name in table.columns):
         raise NotComparable("it was altered just now; run it again")
     compared = tuple(name for name in table.columns if not there[name].generated or name in table.key)
-    source_key = _key(source, here, table.key)
+    names = [each.name for each in table.relations] or [_quoted(source, table.schema, table.name)]
+    at_source = _form(source, names, here[table.key[0]].relation if table.key else 0, table.key)
     try:
-        follower_key = _key(follower, there, table.key)
+        copied = [_quoted(follower, table.follower_schema, table.follower_name)]
+        at_follower = _form(follower, copied, there[table.key[0]].relation if table.key else 0, table.key)
     except NotComparable as error:
         raise NotComparable(f"at the follower, {error}") from error
     sorted_alike = all(here[name].sorts_alike and there[name].sorts_alike for name in table.key)
     partitioned = any(column.partitioned for column in there.values())
-    ranged = sorted_alike and _are_of_one_type(source_key, follower_key)
-    return Shape(compared, source_key, follower_key, ranged, partitioned)
+    ranged = sorted_alike and _are_of_one_type(at_source.key, at_follower.key)
+    return Shape(compared, at_source, at_follower, ranged, partitioned)
 
 
 def _is_there(connection: Connection, schema: str, name: str) -> bool:
@@ -105,8 +128,14 @@ def _columns(connection: Connection, schema: str, name: str) -> dict[str, Column
     return {column.name: column for column in found}
 
 
-def _key(connection: Connection, columns: Mapping[str, Column], key: Sequence[str]) -> KeyComparison | None:
-    return key_comparison.read(connection, columns[key[0]].relation, key) if key else None
+def _form(connection: Connection, names: Sequence[str], relation: int, key: Sequence[str]) -> Form:
+    query = statement("followers.verifying", "forms")
+    found = queries.value(connection, query, {"names": list(names)})
+    return Form(tuple(names), tuple(found), relation, key_comparison.read(connection, relation, key) if key else None)
+
+
+def _quoted(connection: Connection, *name: str) -> str:
+    return sql.Identifier(*name).as_string(connection)
 
 
 def _are_of_one_type(source: KeyComparison | None, follower: KeyComparison | None) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 from psycopg import sql
 
 from pipeline.followers.verifying.settling import Key, Row
+from pipeline.followers.verifying.shape import Form
 from pipeline.postgres import key_comparison, reading_session
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.key_comparison import KeyComparison
 
 KEYS_AT_ONCE = 10_000
 """Keys that are read from a server in one go, of however many there are."""
@@ -41,16 +41,20 @@ class Side:
         settings: Mapping[str, str],
         relations: Sequence[sql.Composable],
         columns: Sequence[str],
-        key: KeyComparison | None,
+        form: Form,
         *,
         portable: bool,
     ) -> None:
         """`relations`: each may have a condition, as it stands behind `from`; their rows together are the table's.
 
+        `form`: is asked for again in each transaction, because what is harmless now may not be so after an alteration.
         `settings`: of each transaction. `portable`: hashes are of UTF-8, since the two servers have other encodings;
         that takes longer.
         """
-        self._connection, self._settings, self._key, self._portable = connection, settings, key, portable
+        self._connection, self._settings, self._form, self._portable = connection, settings, form, portable
+        self._key = key = form.key
+        locked = sql.SQL(", only ").join(map(sql.SQL, form.names))
+        self._lock = sql.SQL("lock table only {} in access share mode").format(locked)
         self._mark = "~" * (1 + max((len(name) for name in columns if not name.strip("~")), default=0))
         self._columns = [sql.Identifier("t", name) for name in columns]
         self._keys = [sql.Identifier("t", column.name) for column in key.columns] if key else []
@@ -107,13 +111,6 @@ class Side:
         found = self._asked(query)
         return tuple(found[0][0]) if found else None
 
-    def require_unambiguous(self) -> None:
-        """Raise NotComparable if a cast of an owner makes comparing keys ambiguous, before any keys differ."""
-        columns = self._key.columns if self._key else ()
-        same = (sql.SQL("{0} {1} {0}").format(each.value("t"), sql.SQL(each.operator("="))) for each in columns)
-        query = sql.SQL("select from {} where {} limit 0")
-        self._asked(query.format(self._rows, sql.SQL(" and ").join(same)))
-
     def range(self, after: Key | None, upto: Key | None) -> sql.Composable:
         """The part of the rows with keys after the first one and up to the second one; None: no bound."""
         assert self._key is not None  # noqa: S101  only ranges of keys have bounds
@@ -138,6 +135,8 @@ class Side:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with reading_session.transaction(self._connection, self._settings), key_comparison.no_ambiguity():
+            self._connection.execute(self._lock)
+            self._form.require_unaltered(self._connection)
             yield
 
     def _whole(self) -> Row:

@@ -321,3 +321,25 @@ def test_a_table_that_is_truncated_meanwhile_is_begun_again(stage: Stage):
         with pytest.raises(NotComparable, match="truncated meanwhile"):
             list(looks)
         assert differing(made_of_it) == (1, [])
+
+
+def test_what_an_owner_alters_meanwhile_runs_none_of_his_code(stage: Stage):
+    stage.run(
+        "create schema renaming",
+        "create type renaming.color as enum ('a', 'b')",
+        "create domain renaming.hue as renaming.color",
+    )
+    made(stage, "colored", "id renaming.hue primary key, n int", "insert into colored values ('a', 1), ('b', 2)")
+    with comparing(stage, "colored") as comparison:
+        key = ("a",)
+        assert list(comparison.rows.by_key([key])[1]) == comparison.rows.in_order([key]) == [key]
+        stage.run(
+            "alter type renaming.color rename to other",
+            """create function renaming.run(value text) returns boolean language plpgsql as
+                $$ begin raise exception 'code of the owner ran'; end $$""",
+            "create domain renaming.color as renaming.other check (renaming.run(value::text))",
+        )
+        for ask in (comparison.rows.in_order, comparison.rows.by_key):
+            with pytest.raises(NotComparable, match="it was altered while it was compared; run it again"):
+                ask([key])
+    stage.run("drop table colored", "drop schema renaming cascade")
