@@ -94,7 +94,8 @@ def place(source_dsn: str, database_dsn: str, follower_dsn: str, slot_name: str,
             run(follower_dsn, f"{gone}; drop role {{applier}}".format(**names))
 
 
-@pytest.mark.parametrize("any_cluster", [18, pytest.param(16, marks=pytest.mark.long)], indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("any_cluster", [18, 16], indirect=True)
 def test_two_small_roles_are_enough(place: Place, serve: Callable[..., Serving]) -> None:
     assert "warning: user" in place.command("status", status=None)
     place.source.execute(place.missing().encode())

@@ -17,15 +17,20 @@ from tests.fixtures.wire_place import drop_slots
 
 pytestmark = pytest.mark.xdist_group("first rows")
 
-ROWS = 100_000
-OLD = ("create table old (id int primary key)", f"insert into old select generate_series(1, {ROWS})")
 WIRES = "walstream,sequin,pgdeltastream"
 
 
+@pytest.fixture(scope="module", params=[2_000, pytest.param(100_000, marks=pytest.mark.long)])
+def old_rows(request: pytest.FixtureRequest) -> int:
+    """How many rows the source has in a table before the first start."""
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, old_rows: int) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("first")
-    with place_of(cluster, folder, before=OLD, wires=WIRES, snapshot="initial", log_level="info") as made:
+    old = ("create table old (id int primary key)", f"insert into old select generate_series(1, {old_rows})")
+    with place_of(cluster, folder, before=old, wires=WIRES, snapshot="initial", log_level="info") as made:
         yield made
         drop_slots(made.source)
 
@@ -40,10 +45,10 @@ def fresh(place: Place) -> str:
     return name
 
 
-def test_walstreams_clients_get_inserts_and_no_row_of_an_older_table(place: Place) -> None:
+def test_walstreams_clients_get_inserts_and_no_row_of_an_older_table(place: Place, old_rows: int) -> None:
     with place.client() as client:
         name = fresh(place)
-        place.logged(ROWS, "old")
+        place.logged(old_rows, "old")
         events = client.take(3)
         place.run("insert into old values (0)")
         last = client.next()
