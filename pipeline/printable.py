@@ -50,6 +50,11 @@ def in_json(text: str) -> str:
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
+def in_comment(text: str) -> str:
+    """Return a name or a statement for a comment of printed SQL: JSON in ASCII, so that it cannot end the comment."""
+    return json.dumps(text)
+
+
 def identifier(*names: str) -> str:
     """Return the SQL that is exactly this name, in one printable line; of several, the name with its schema."""
     return sql(".".join('"' + name.replace('"', '""') + '"' for name in names))

@@ -40,6 +40,12 @@ def test_json_keeps_its_meaning() -> None:
     assert (shown.isprintable(), json.loads(shown)) == (True, {"name": text})
 
 
+def test_a_comment_of_sql_has_a_name_as_json_in_ascii() -> None:
+    name = ALL.encode(errors="ignore").decode() + FORGED
+    shown = printable.in_comment(name)
+    assert (shown.isascii() and shown.isprintable(), json.loads(shown)) == (True, name)
+
+
 class TestLog:
     def lines(self, style: str, monkeypatch: pytest.MonkeyPatch, **extra: object) -> list[str]:
         """What the log has of one record with an exception, all of which name a table."""

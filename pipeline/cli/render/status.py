@@ -168,12 +168,17 @@ def _role(role: RoleState) -> list[object]:
     return [role.role, styled, role.server, role.pid, formatting.since(role.since), role.reason or ""]
 
 
+_UNMARKED = (
+    "without our mark, so another server could take it over; `pipeline check --sql --roles USER,READER` prints the line"
+)
+
+
 def _held_back(now: Status) -> str:
     return (
         f" holds back {formatting.size(now.retained_bytes)} of WAL"
         if now.retained_bytes is not None
         else " does not exist"
-    ) + ("" if now.slot_marked is not False else "; without our mark, so that another server could take it over")
+    ) + ("" if now.slot_marked is not False else f"; {_UNMARKED}")
 
 
 def _behind(now: Status) -> str:

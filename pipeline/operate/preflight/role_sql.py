@@ -5,7 +5,6 @@ Only what is missing is printed, so that it may be run again. Names are exact; i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from pipeline.operate.preflight.findings import Cure, quoted
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import in_comment, shortest
 
 REPLICATING, READING = "pipeline", "pipeline_reader"
 """The names of roles that are proposed."""
@@ -124,41 +124,35 @@ def _mark(config: Config, source: Connection, pipeline: Connection | None, *, ma
 
 
 def _about_roles(source: Connection, roles: SourceRoles) -> Iterator[str]:
-    first, reader = _shown(roles.replicating), _shown(roles.reading)
+    first, reader = in_comment(roles.replicating), in_comment(roles.reading)
     if roles.one:
         yield f"{first} replicates and reads: name it in PIPELINE_SOURCE_DSN, and give it a password."
         yield "The owner of a captured table can then read every change of this database and drop its slots."
     else:
-        yield f"{first} replicates: name it in PIPELINE_SOURCE_DSN. {reader} reads rows: PIPELINE_SOURCE_READ_DSN."
+        yield f"{first} replicates: name it in PIPELINE_SOURCE_DSN."
+        yield f"{reader} reads rows: name it in PIPELINE_SOURCE_READ_DSN."
         yield "Give both a password."
-    stats = quoted(source, "grant pg_read_all_stats to {user}", user=Identifier(roles.replicating))
-    yield f"If the server should say how old other sessions' transactions are: {_shown(stats)}"
+    stats = f"grant pg_read_all_stats to {shortest(roles.replicating)}"
+    yield f"If the server should say how old other sessions' transactions are, also run {in_comment(stats)}"
 
 
 def _about_publications(
     config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles
 ) -> Iterator[str]:
     """How the publication is made, and what each way cannot do."""
-    name, first = Identifier(config.publication), Identifier(roles.replicating)
-    database = Identifier(source.info.dbname)
-    add = quoted(source, "alter publication {name} add table only …", name=name)
-    yield f"The publication below belongs to the role that runs this. It takes no new table by itself: {_shown(add)}"
+    name, first = shortest(config.publication), shortest(roles.replicating)
+    add = in_comment(f"alter publication {name} add table only TABLE")
+    yield f"The publication below belongs to the role that runs this. It takes no new table by itself: {add}"
     yield "It has the tables with a replica identity: in others, updates and deletes would fail."
-    grant = quoted(source, "grant create on database {database} to {first}", database=database, first=first)
-    yield f"Instead, the role can make its own, which takes new tables by itself: {_shown(grant)}"
+    grant = in_comment(f"grant create on database {shortest(source.info.dbname)} to {first}")
+    yield f"Instead, the role can make its own, which takes new tables by itself: {grant}"
     yield "But that one takes only tables that the role owns, or is granted to own."
-    every = quoted(source, "create publication {name} for all tables", name=name)
-    yield f"Instead, a superuser can make one for all tables, which it owns: {_shown(every)}"
+    every = in_comment(f"create publication {name} for all tables")
+    yield f"Instead, a superuser can make one for all tables, which belongs to that superuser: {every}"
     mark = slot_mark.setting(source, pipeline, config.publication, config.slot, made=True) if pipeline else None
-    said = _shown(mark) if mark else "`pipeline check --sql` prints the line after the first start"
-    yield f"It has no mark, by which no other server takes the slot over, unless the superuser sets it: {said}"
+    said = f"run {in_comment(mark)}" if mark else "this command prints the line after the first start"
+    yield f"The superuser must also set the mark that keeps other servers from taking the slot over: {said}"
     for table in publishable_tables.read(source, config.publication):
-        if not table.refuses_updates:
-            continue
-        text = quoted(source, "alter table {table} replica identity full", table=table.table_name.identifier)
-        yield f"With it, update and delete fail in {_shown(str(table))} until it has a replica identity: {_shown(text)}"
-
-
-def _shown(text: str) -> str:
-    """A name or a statement for a comment: JSON, which has no line break."""
-    return json.dumps(text)
+        if table.refuses_updates:
+            full = in_comment(f"alter table {shortest(*table.table_name)} replica identity full")
+            yield f"With all tables, update and delete fail in {in_comment(str(table))} before {full}"

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pipeline.errors import SchemaStopped
 from pipeline.followers.applying import position
+from pipeline.followers.schema_changes import alterations
+from pipeline.followers.schema_changes.alterations import Alteration
 from tests.fixtures.followers import TABLES, Adding, run
 from tests.fixtures.postgres import unique
 
@@ -73,3 +77,12 @@ def test_row_security(adding: Adding, follower_dsn: str, role: str) -> None:
         connection.execute(f"grant create on database {connection.info.dbname} to {role}")
     refusal = adding.refused(make_conninfo(follower_dsn, user=role))
     assert f'row security hides rows of public.orders from user "{role}"; use a user with bypassrls' in refusal
+
+
+def test_a_table_of_another_owner_is_named_with_the_remedy(follower_dsn: str, role: str) -> None:
+    run(follower_dsn, "create table orders (id int primary key)")
+    added = Alteration("the source added column z", sql.SQL("alter table orders add column z int"))
+    with psycopg.connect(make_conninfo(follower_dsn, user=role)) as follower, pytest.raises(SchemaStopped) as raised:
+        alterations.run(follower, "reports", ("public", "orders"), [added])
+    assert "must be owner of table orders" in str(raised.value)
+    assert "let an administrator of the follower make its role the owner of what it alters" in str(raised.value.remedy)

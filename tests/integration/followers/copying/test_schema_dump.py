@@ -5,10 +5,12 @@ from __future__ import annotations
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from pipeline.errors import FollowerError
 from pipeline.followers.copying import schema_dump
 from tests.fixtures.followers import run
+from tests.fixtures.postgres import unique
 
 HEAD = "\n--\n-- Name: x; Type: POLICY; Schema: public; Owner: -\n--\n\n"
 WRITES = "); create table public.written (); --"
@@ -37,6 +39,19 @@ def assert_refused(follower: psycopg.Connection, inserted: str, text: str) -> No
     with pytest.raises(psycopg.errors.CheckViolation) as raised:
         follower.execute(inserted.encode())
     assert text in str(raised.value.diag.message_detail)
+
+
+def test_a_role_that_may_not_read_is_told_the_remedy(source_dsn: str):
+    role = unique("reader")
+    run(source_dsn, f"create table t (id int); create role {role} login")
+    try:
+        with psycopg.connect(source_dsn) as source, pytest.raises(FollowerError) as raised:
+            schema_dump.read(source, make_conninfo(source_dsn, user=role), ["public.t"])
+    finally:
+        run(source_dsn, f"drop role {role}")
+    said, _, remedy = str(raised.value).rpartition("; ")
+    assert "permission denied for table t" in said
+    assert remedy == "let an administrator of the source run what `pipeline check --sql --roles USER,READER` prints"
 
 
 def test_a_name_that_ends_its_comment_is_refused():
