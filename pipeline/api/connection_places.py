@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 from typing import Protocol
 
 WAITING_SHARE = 10
-"""One connection in so many may have a request that is not complete."""
+"""A request that is not complete may have one connection in this many."""
 ARRIVAL_SECONDS = 0.1
 """How long new connections may have too many places: of many at once, most send a whole request immediately."""
 MAX_INCOMPLETE_BYTES = 32_000_000
@@ -64,17 +64,17 @@ class ConnectionPlaces:
             _yielding(list(self._waiting)[:-1]).give_way()
 
     def spare(self, connection: PlacedConnection) -> None:
-        """It is idle between requests, or being refused: it gives way if a request finds no place."""
+        """Mark a connection as idle or refused: it gives way if a request finds no place."""
         self.leave(connection)
         self._spare[connection] = None
 
     def discard(self, connection: PlacedConnection) -> None:
-        """What has come of its request is no longer kept."""
+        """Release the bytes that are kept of its request."""
         self._held -= connection.held
         connection.held = 0
 
     def leave(self, connection: PlacedConnection) -> None:
-        """It is at work, or closed."""
+        """Take out a connection that is at work or closed."""
         self.discard(connection)
         self._waiting.pop(connection, None)
         self._spare.pop(connection, None)

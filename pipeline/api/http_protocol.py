@@ -31,7 +31,7 @@ MAX_HEAD_LINES = 256
 MOST = 10_000
 """Connections at a time, if so many files may be open."""
 _CHUNKS_A_TURN = 64
-"""At most so many chunks of a body are read before other connections have their turn."""
+"""The most chunks of a body that are read before other connections have their turn."""
 _SAY_EVERY = 60.0
 _CLOSING = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n" + _CLOSING

@@ -249,7 +249,7 @@ class Lost:
         self._table, self._sees = str(table), sees_jumps
 
     def read(self, connection: Connection, after: int) -> LostPlace | None:
-        """Where to go on; None where the log has not lost what this reader has read."""
+        """Return the place at which to continue; None if the log still has what this reader has read."""
         before = queries.value(connection, self._QUERY, (self._table, after, after)) if self._sees else None
         return None if before is None else LostPlace(after, before)
 

@@ -1,4 +1,4 @@
-"""Whether a follower's tables have the names and columns that events of the log give them, not only the rows."""
+"""Compares the names and columns of a follower's tables with those that events of the log give them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TableForm:
     there: frozenset[str]
 
     def altered_since(self, name: tuple[str, str], columns: Iterable[str]) -> str | None:
-        """What the source has altered since, with this name and these columns now; it comes with the next change."""
+        """Say what the source has altered since this form, if its table has this name and these columns now."""
         if self.name is None or self.columns is None:
             return None
         published = set(columns)
@@ -45,7 +45,7 @@ class TableForm:
 
 
 def difference(log: Connection, found: Follower) -> str | None:
-    """What the first table that differs has otherwise, in one line; None if none does. Raises Unavailable."""
+    """Say in one line how the first table that differs does so; None if none does. Raises Unavailable."""
     if not found.table_states:
         return None
     with connecting.connect(found.name, found.dsn, program=_PROGRAM, prepare_threshold=None) as follower:

@@ -82,7 +82,7 @@ class Shown:
 
 
 def sentence(what: str, reason: str | None, remedy: str | None) -> str:
-    """One line: what is the matter, why, and what to do."""
+    """Return one line with the problem, its reason, and the remedy."""
     return what + (f": {reason}" if reason else "") + (f"; {remedy}" if remedy else "")
 
 

@@ -166,7 +166,7 @@ def _chosen(config: Config, table: Captured, chosen: Condition) -> Condition:
                 source.execute(lock)
                 condition_check.require_harmless(source, chosen, table.oid)  # what is locked is not altered
                 source.execute(query)
-        except psycopg.errors.LockNotAvailable:  # whoever locks the table: it is found out when it is read
+        except psycopg.errors.LockNotAvailable:  # another session locks the table: the reading finds that out
             return chosen
         except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.QueryCanceled) as error:
             raise ConditionRefused(f"the source does not take that condition: {connections.one_line(error)}") from error

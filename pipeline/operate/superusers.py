@@ -56,7 +56,7 @@ class SuperuserRisk:
 
     @property
     def text(self) -> str:
-        """One line."""
+        """The warning in one line."""
         where = "at the source" if self.follower is None else f'of follower "{self.follower}"'
         return (
             f'user "{self.user}" {where} {self.how}, and {self.table.name} belongs to "{self.table.owner}": code of '
@@ -65,7 +65,7 @@ class SuperuserRisk:
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy."""
         return REMEDY if self.follower is None else FOLLOWER_REMEDY
 
 

@@ -92,7 +92,7 @@ def hindered(lacking: Sequence[Shown]) -> str | None:
 
 
 def _other_form(pipeline: Connection, names: Sequence[str]) -> str | None:
-    """What a table of one of them is called, or has as columns, that is otherwise in the log; None if nothing is."""
+    """Say which table of one of them has another name or other columns than in the log; None if none has."""
     for each in registry.find(pipeline):
         if each.name in names and (said := follower_forms.difference(pipeline, each)):
             what = f'follower "{each.name}": {said}'

@@ -85,7 +85,7 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
 
 def connect_promptly(dsn: str, what: str, *, name: str, seconds: float | None = None, **options: Any) -> Connection:
-    """Connect as `connect` does, but raise Unavailable after so many seconds, by default those that a command has.
+    """Connect as `connect` does, but raise Unavailable after `seconds`, by default those that a command has.
 
     libpq's own limit holds for each address of each host, and leaves out the name server. A thread that still waits for
     one of them is left behind.

@@ -82,7 +82,7 @@ class KeyComparison:
         return _COMMA.join(column.value(alias) for column in self.columns)
 
     def bounded(self, operator: Literal["<", "<=", ">=", ">"], key: Sequence[str], alias: str = "t") -> sql.Composable:
-        """Whether the key of this row comes before or after another one."""
+        """Return SQL that is true if the key of this row comes before or after another one."""
         values = [column.literal(text) for column, text in zip(self.columns, key, strict=True)]
         if len({column.operator(operator) for column in self.columns}) == 1:
             written = sql.SQL(self.columns[0].operator(operator))
@@ -106,7 +106,7 @@ class KeyComparison:
         return found
 
     def order(self, values: Sequence[sql.Composable] | None = None) -> sql.Composable:
-        """What stands behind `order by`, for the key of the row `t` or for these values of it."""
+        """Return the SQL behind `order by`, for the key of the row `t` or for these values of it."""
         each = [column.value("t") for column in self.columns] if values is None else values
         using = (
             sql.SQL("{}").format(value)
@@ -134,14 +134,14 @@ class KeyComparison:
         return [sql.Identifier(alias, name) for name in self._names]
 
     def same(self, alias: str = "t", listed: str = "k") -> sql.Composable:
-        """Whether the key of this row is that of a row of `listed`."""
+        """Return SQL that is true if the key of this row is that of a row of `listed`."""
         return _AND.join(
             sql.SQL("{} {} {}").format(column.value(alias), sql.SQL(column.operator("=")), value)
             for column, value in zip(self.columns, self.listed_values(listed), strict=True)
         )
 
     def is_one_of(self, keys: Sequence[Sequence[str]], alias: str = "t") -> sql.Composable:
-        """Whether the key of this row is one of these."""
+        """Return SQL that is true if the key of this row is one of these."""
         if not keys:
             return sql.SQL("false")
         return sql.SQL("exists (select from {} where {})").format(self.listed(keys), self.same(alias))

@@ -57,7 +57,7 @@ def program(command: Sequence[str], errors: ChildErrors | None = None) -> Launch
 
 
 def be_as_program() -> None:
-    """For a fork of this process: import what a `program` would import, and give its children the same environment."""
+    """Prepare this process for forks: import what a `program` would, and give children the same environment."""
     os.environ.update(python_path.environment(_HERE))
     sys.path[0 : not sys.flags.safe_path] = [str(_HERE)]
 

@@ -1,4 +1,4 @@
-"""What children write to standard error: a pipe takes it, and this process passes it on to the log, line by line.
+"""Passes on to the log, line by line, what children write to standard error.
 
 Libraries write there as they like, such as gRPC, Python's own warnings, and a program that crashes. What a process has
 written stays in the pipe when it dies. If this process dies, its children end soon after, and what they write is lost.

@@ -116,7 +116,7 @@ class Shuffler:
         return max(moved, 0) if progress else moved
 
     def _require_continued(self) -> None:
-        """Before the first event that this session writes."""
+        """Let the log jump, if it must, before the first event that this session writes."""
         if not self._is_continued:
             jumps.require_continued(self._connection, [each.table for each in self._targets], self._source_clock)
             self._is_continued = True

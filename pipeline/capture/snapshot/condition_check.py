@@ -31,7 +31,7 @@ class _Column:
 
 
 def trusted(source: Connection, condition: str, table: int) -> sql.Composable:
-    """What stands behind `where` for a condition that a user wrote, once it is found harmless in this transaction.
+    """Return the SQL behind `where` for a user's condition, after checking in this transaction that it is harmless.
 
     `table`: its oid. Raises ConditionRefused.
     """

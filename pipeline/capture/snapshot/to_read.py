@@ -1,4 +1,4 @@
-"""What reading tables will be like: how much there is, and what keeps the reading role from reading it."""
+"""Estimates how much of the tables there is to read, and finds the rights that the reading role lacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Relation(Extent):
 
     @property
     def lacking(self) -> str | None:
-        """What keeps the user from reading it; None if nothing does."""
+        """The reason why the user cannot read the relation; None if the user can."""
         if not self.may_use_schema:
             return f"user {self.user} may not use the schema of {self.name}"
         if not self.readable:
@@ -46,7 +46,7 @@ class Relation(Extent):
 
     @property
     def refused(self) -> str | None:
-        """Why it cannot be read, and the remedy; None if it can."""
+        """The reason why the relation cannot be read, and the remedy; None if it can be read."""
         return f"{self.lacking}; run: {'; '.join(map(sql, self.grants))}" if self.lacking else None
 
 

@@ -76,7 +76,7 @@ class Table:
 
 
 def read(source: Connection, publication: str, *, by_publisher: bool = False) -> list[Table]:
-    """All of them, for a publication that exists or that we will create.
+    """Return all tables, for a publication that exists or that the server will create.
 
     `by_publisher`: they are `owned` if the publication's owner owns them, whichever role asks.
     """

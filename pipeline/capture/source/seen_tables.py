@@ -10,7 +10,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _KEPT_DAYS = 30
-"""For so long a table that was dropped is remembered: a reader may be that far behind."""
+"""How long a dropped table is remembered: a reader may be that far behind."""
 
 
 def begin(source: Connection, pipeline: Connection, source_id: uuid.UUID, epoch: int) -> None:

@@ -33,7 +33,7 @@ class Place:
 BEGINNING = Place(0, 0, 0)
 """Before any change."""
 LAST = 2**31 - 1
-"""After every place of a commit."""
+"""A place that is after every place of a commit."""
 
 
 @dataclass(frozen=True)

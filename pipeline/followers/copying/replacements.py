@@ -54,7 +54,7 @@ class Fitting(Protocol):
 
 
 class Renaming(Protocol):
-    """What renames tables, as `pipeline.followers.schema_changes.renames.Renames` does."""
+    """Renames tables, as `pipeline.followers.schema_changes.renames.Renames` does."""
 
     def is_called(self, follower: Connection, table: TableName) -> bool: ...
     def needed(self, follower: Connection, oid: int, target: tuple[str, str]) -> Mapping[int, tuple[str, str]]: ...
@@ -198,7 +198,7 @@ class Replacements:
                 self._say(table, self._waits(table))
 
     def _hold_name(self, table: TableName) -> None:
-        """Nobody renames the table until the end of the transaction. Raises NotYet if it has another name by now."""
+        """Prevent renames of the table until the transaction ends. Raises NotYet if it has another name by now."""
         lock = sql.SQL("lock table only {} in row exclusive mode")
         if self._renaming.is_called(self._follower, table):
             self._follower.execute(lock.format(sql.Identifier(table.table_schema, table.table_name)))

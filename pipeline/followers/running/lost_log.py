@@ -1,4 +1,4 @@
-"""Whether the log lost what a follower has: it was restored, and the follower has applied events that it lacks now."""
+"""Finds out whether the log lost events that a follower has applied, because the log was restored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the log says of a position. `jumped` and `ahead`: the seq of the log's last event before it."""
+    """The log's knowledge of a position. `jumped` and `ahead`: the seq of the log's last event before it."""
 
     jumped: int | None
     ahead: int | None
@@ -30,7 +30,7 @@ def why(log: Connection, here: Position) -> str | None:
 
 
 def require_in_log(log: Connection, here: Position) -> None:
-    """In each new session with the log. Raises CursorExpired."""
+    """Check the position in a new session with the log. Raises CursorExpired."""
     if reason := why(log, here):
         raise CursorExpired(
             f"the follower is at seq {here.seq}, and {reason}: the log was restored to an earlier state, so the"

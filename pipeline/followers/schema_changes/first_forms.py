@@ -69,7 +69,7 @@ class FirstForms:
     def _needed(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
     ) -> tuple[Fitting, Mapping[int, Name]]:
-        """What a table needs, and which tables get other names."""
+        """The alterations that a table needs, and the tables that get other names."""
         oid, formed = table.table_oid, _formed(self._here(follower))
         here = TableName(oid, *self._renames.called(follower)[oid])
         needed = fitting.find(self._log, follower, source, self._found, here, formed, published)

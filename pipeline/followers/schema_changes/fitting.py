@@ -43,7 +43,7 @@ class Fitting:
 
     @property
     def called(self) -> tuple[str, str]:
-        """What the source calls the table; of a dropped one, what the follower does."""
+        """The source's name of the table; if the source has dropped it, the follower's name."""
         return self.form.called if self.form else self._called
 
     def at(self, follower: Connection, table: TableName) -> Fitting:

@@ -30,7 +30,7 @@ PATIENCE = 30.0
 LOCK_TIMEOUT = "10s"
 """How long a statement waits for a session that locks a table; behind it others would wait, too."""
 SOURCE = {**session_settings.SNAPSHOT, "lock_timeout": LOCK_TIMEOUT}
-"""What each transaction at the source sets, besides what all do that read; the same printing as at the follower."""
+"""Settings of each transaction at the source besides those of all readers: values are printed as at the follower."""
 FOLLOWER = {**session_settings.SERVER, "lock_timeout": LOCK_TIMEOUT}
 _BUCKETS_AT_ONCE = 16
 Kind = Literal["missing", "extra", "different"]

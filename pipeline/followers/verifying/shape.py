@@ -56,7 +56,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Form:
-    """What must stay as it is at one side while rows are compared; an owner may alter all of it at any time.
+    """The form that one side must keep while rows are compared; an owner may alter all of it at any time.
 
     `names`: relations, as SQL, with their `forms`. `key`: None if there is none.
     """

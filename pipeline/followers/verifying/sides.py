@@ -103,7 +103,7 @@ class Side:
         return {keys[place]: Row(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
 
     def bound(self, after: Key | None, rows: int) -> Key | None:
-        """Return the key so many rows after another, None if there are fewer."""
+        """Return the key that comes `rows` rows after another, None if there are fewer."""
         assert self._key is not None  # noqa: S101  only ranges of keys have bounds
         query = sql.SQL("select {} from {} where {} order by {} offset {} limit 1").format(
             self._texts(), self._rows, self.range(after, None), self._key.order(), sql.Literal(rows - 1)

@@ -73,7 +73,7 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
 
 
 def missing_roles(config: Config, roles: SourceRoles) -> list[Finding]:
-    """What these roles lack at the source, as one finding with its cure; or why that cannot be found out."""
+    """Find what these roles lack at the source: one finding with its cure, or why that cannot be found out."""
     with ExitStack() as stack:
         source, found = _open(stack, config, "source")
         if source is None:

@@ -1,4 +1,4 @@
-"""What may take the log back to an earlier state, and what the server needs to see that."""
+"""Checks what may take the log back to an earlier state, and what the server needs to see that."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class SourceRoles:
 
 @dataclass(frozen=True)
 class _Rights:
-    """What a role has, and which schemas and relations it may not use or read. `hidden`: a policy hides rows."""
+    """The rights of a role, and schemas and relations that it may not use or read. `hidden`: a policy hides rows."""
 
     present: bool
     may_login: bool

@@ -1,4 +1,4 @@
-"""Whether the stored positions, the sequence and the slot agree, and the server's publications are as it made them."""
+"""Checks that stored positions, sequence and slot agree, and that the server's publications are as it made them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Holds:
         self._task = supervised.start_task("walstream holds", self._run)
 
     def wake(self) -> None:
-        """There may be holds from now on."""
+        """Look for holds now, because a session may have left one."""
         self._changed.set()
 
     def close(self) -> None:

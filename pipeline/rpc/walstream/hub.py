@@ -26,7 +26,7 @@ from pipeline.rpc.walstream.session import Session
 from pipeline.rpc.walstream.store import CONSUMER, SessionNote, Store
 
 STORE_SECONDS = 0.1
-"""What sessions have acknowledged, and the position, are stored at most so often."""
+"""The least time between two stores of the position and of what sessions have acknowledged."""
 _LOOK_SECONDS = 1.0
 
 
@@ -79,7 +79,7 @@ class Hub:
                 self._leave(claim, replace(begun, ended=True))
 
     async def _begin_row(self, peer: str, claim: Claim) -> SessionNote:
-        """The row of a client that goes meanwhile becomes a hold, too."""
+        """Begin the row of a session. If the client leaves before the row is stored, the row becomes a hold, too."""
         making = asyncio.ensure_future(self._store.begin(claim.session, peer))
         try:
             return await asyncio.shield(making)

@@ -17,7 +17,7 @@ from pipeline.rpc.walstream import payload
 logger = logging.getLogger(__name__)
 
 ACTIONS = ("insert", "update", "delete", "truncate")
-"""What these clients know; `read` comes as an insert: first rows of new tables, or all if the consumer lists it."""
+"""Actions that these clients know. A `read` comes as an insert: first rows of new tables, or all if it is asked for."""
 BUFFER_BYTES = 8_000_000
 """So much of what was written last is kept for sessions that come to it later."""
 _EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -29,7 +29,7 @@ _EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def wanted(consumer: Filter) -> Filter:
-    """What sessions read of what the consumer `walstream` wants: inserts may be rows that were read."""
+    """Return the filter by which sessions read for the consumer `walstream`: inserts may be rows that were read."""
     actions = tuple(action for action in ACTIONS if action in (consumer.actions or ACTIONS))
     reads = ("read",) if "insert" in actions or "read" in consumer.actions else ()
     return Filter(consumer.tables, (*actions, *reads) or ("none",), consumer.within)
