@@ -247,7 +247,13 @@ class Following:
         self._said, self._said_at = said, time.monotonic()
 
     def _stopped(self, found: Follower, error: Exception) -> None:
-        self._say(remedies.report_of(found, error))
+        """Report what stopped an attempt, unless a command has asked for something else since the attempt began."""
+        now, said = self._find(), self._said
+        known = {(each.state, each.reason) for each in (found, said) if each is not None}
+        if now is None or (now.state, now.reason) in known:
+            self._say(remedies.report_of(found, error))
+        else:
+            self._said, self._delay = None, FIRST_DELAY
 
     def _is_as_said(self, found: Follower) -> bool:
         """Whether its row still has what we have last said: a command that takes away what stopped it says so there."""
