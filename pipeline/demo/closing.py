@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.config.settings import Config
-from pipeline.demo import lake, screen
+from pipeline.demo import lake, roles, screen, stage
 from pipeline.demo.lake import Exported
 from pipeline.demo.shop import CLERKS
 from pipeline.postgres import databases, queries
@@ -68,7 +68,7 @@ def report(console: Console, outcome: Outcome, server: Server, config: Config) -
         _show_lake(console, exported, config)
     else:
         console.print("\nWith pip install '.[demo]' in a checkout, the log would be Parquet files by now.")
-    _invite(console, server, config.data_dir)
+    _invite(console, server, config)
     return 0
 
 
@@ -96,14 +96,16 @@ def _show_lake(console: Console, exported: Exported, config: Config) -> None:
     console.print(table)
 
 
-def _invite(console: Console, server: Server, folder: Path) -> None:
-    command = shlex.join([*_program(), "--data-dir", short(folder), "serve"])
+def _invite(console: Console, server: Server, config: Config) -> None:
+    command = shlex.join([*_program(), "--config", short(stage.settings_file(config)), "serve"])
     console.print("\n[bold]Look at it yourself.[/] Start the server on this data, then connect in another terminal:\n")
     for line in (command, server.psql_command(databases.PIPELINE)):
         console.print(f"  {line}", markup=False)
     console.print("\n[bold]First queries[/]\n")
     console.print(queries.statement("demo", "to_try").strip(), markup=False)
-    console.print(f"\nThe shop is the database source: {server.psql_command(databases.SOURCE)}", markup=False)
+    console.print(
+        f"\nThe shop is the database source: {server.psql_command(databases.SOURCE, roles.OWNER)}", markup=False
+    )
     console.print("Change something there, and it is the next event.")
 
 

@@ -13,7 +13,7 @@ from psycopg import sql
 from rich.console import Console
 
 from pipeline.config.settings import Config
-from pipeline.demo import followed_screen, shop, visitors
+from pipeline.demo import followed_screen, roles, shop, visitors
 from pipeline.demo.closing import short
 from pipeline.demo.follower_clusters import FollowerCluster
 from pipeline.demo.server import ServerProcess
@@ -49,20 +49,23 @@ class FollowedShow:
     def run(self, seconds: float) -> int:
         """Write for so many seconds; 0 when all databases are equal in the end, 1 with the differences."""
         with ExitStack() as stack:
-            server = ServerProcess(self._config.data_dir)
+            server = ServerProcess(self._config)
             stack.callback(server.stop)
             for each in self._clusters:
                 stack.callback(each.stop)
-                each.start()
+                each.create()
             server.wait_until_ready()
-            self._console.print(f"the server is ready; its log is {short(server.log)}")
+            self._console.print(
+                f"the server is ready, with two small roles at the source; its log is {short(server.log)}"
+            )
             source = stack.enter_context(_connect(self._config.source))
+            shopkeeper = stack.enter_context(_connect(roles.writing(self._config)))
             pipeline = stack.enter_context(_connect(self._config.database))
             shop.wait_until_published(source, (*shop.TABLES, visitors.TABLE))
             for each in self._clusters:
                 each.add(self._config, source, pipeline)
             watch = stack.enter_context(Watch(self._config))
-            self._work(server, source, watch, seconds)
+            self._work(server, shopkeeper, watch, seconds)
             names = [each.name for each in self._clusters]
             waited = wait_for_followers.wait(self._config, source, pipeline, names, ARRIVAL_TIMEOUT)
             if waited.reason is not None:
@@ -70,14 +73,14 @@ class FollowedShow:
                 return 1
             return self._compare()
 
-    def _work(self, server: ServerProcess, source: Connection, watch: Watch, seconds: float) -> None:
+    def _work(self, server: ServerProcess, shopkeeper: Connection, watch: Watch, seconds: float) -> None:
         closing = threading.Event()
         threads: list[Clerk | Visitors] = [
-            *(Clerk(self._config.source, number, closing) for number in range(1, shop.CLERKS + 1)),
-            Visitors(self._config.source, closing),
+            *(Clerk(roles.writing(self._config), number, closing) for number in range(1, shop.CLERKS + 1)),
+            Visitors(roles.writing(self._config), closing),
         ]
         with followed_screen.shown(self._console) as show:
-            pending = list(self._incidents(source))
+            pending = list(self._incidents(shopkeeper))
             began, said = time.monotonic(), "the shop is open, and its followers are filled"
             try:
                 for thread in threads:
@@ -96,6 +99,8 @@ class FollowedShow:
                 for thread in threads:
                     thread.join(_CLERK_TIMEOUT)
             _require_health(threads)
+            for incident in pending:  # on a slow machine: one that is killed must come back
+                incident.happen()
             until = time.monotonic() + ARRIVAL_TIMEOUT
             while not followed_screen.has_arrived(look := watch.look()) and time.monotonic() < until:
                 show(look, seconds, seconds, "the shop is closed; the last changes arrive")
@@ -103,13 +108,13 @@ class FollowedShow:
                 time.sleep(FRAME)
             show(look, seconds, seconds, "the shop is closed; all has arrived")
 
-    def _incidents(self, source: Connection) -> Iterator[Incident]:
+    def _incidents(self, shopkeeper: Connection) -> Iterator[Incident]:
         """In the order of time."""
         table, victim = f"shop.{visitors.TABLE}", self._clusters[-1]
 
         def run(*statements: str) -> None:
             for statement in statements:
-                source.execute(statement.encode())
+                shopkeeper.execute(statement.encode())
 
         added = f"alter table {table} add column device text"
         told = "update shop.visits set device = 'phone' where id % 3 = 0"
@@ -122,7 +127,7 @@ class FollowedShow:
 
     def _compare(self) -> int:
         """By plain SQL, which knows nothing of how followers are made."""
-        databases = [("source", self._config.source), *((each.name, each.dsn) for each in self._clusters)]
+        databases = [("source", self._config.source_reading), *((each.name, each.dsn) for each in self._clusters)]
         found = {name: sums(dsn) for name, dsn in databases}
         expected = found["source"]
         differing = [

@@ -12,8 +12,9 @@ from pipeline.operate import add_follower
 from pipeline.postgres import connections, migrations
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.embedded import Server
+from pipeline.postgres.queries import statement
 
-DATABASE = "shop"
+DATABASE, ROLE = "shop", "pipeline_follower"
 _SETTINGS = {"wal_level": "replica", "max_wal_size": "256MB", "shared_buffers": "32MB"}
 
 
@@ -26,13 +27,19 @@ class FollowerCluster:
 
     @property
     def dsn(self) -> str:
-        """Of its database."""
-        return self._server.dsn(DATABASE)
+        """Of its database, as the role of the follower."""
+        return self._server.dsn(DATABASE, ROLE)
 
-    def start(self) -> None:
-        """Set it up where it is new; an empty database in it."""
+    def create(self) -> None:
+        """Set it up, with an empty database that belongs to a small role."""
         self._server.start()
         self._server.create_databases(DATABASE)
+        with connections.connect(self._server.dsn(DATABASE), "database", name="demo") as administrator:
+            administrator.execute(statement("demo", "create_follower"))
+
+    def start(self) -> None:
+        """Start it again."""
+        self._server.start()
 
     def kill(self) -> None:
         """As if its machine had lost its power."""

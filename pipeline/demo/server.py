@@ -1,4 +1,4 @@
-"""The server as a child process: `pipeline serve` on the demo's data directory, with its log in a file."""
+"""The server as a child process: `pipeline serve` with the demo's settings, and its log in a file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import pipeline
+from pipeline.config.settings import Config
+from pipeline.demo import stage
 from pipeline.errors import PipelineError
 from pipeline.process import python_path
 
@@ -34,16 +36,16 @@ os.execv(sys.argv[2], sys.argv[2:])
 class ServerProcess:
     """`pipeline serve`, running from construction until `stop`."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self.log = data_dir / "serve.log"
+    def __init__(self, config: Config) -> None:
+        self.log = config.data_dir / "serve.log"
         self.port = _free_port()
-        serve = [sys.executable, "-m", "pipeline", "--config", os.devnull, "serve"]
+        serve = [sys.executable, "-m", "pipeline", "--config", str(stage.settings_file(config)), "serve"]
         if sys.platform == "linux":
             serve = [sys.executable, "-I", "-S", "-c", _UNTIL_PARENT_ENDS, str(os.getpid()), *serve]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 serve,
-                env=_environment(data_dir, self.port),
+                env=_environment(self.port),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -95,11 +97,10 @@ class ServerProcess:
         return [f"  {line}" for line in lines[-_LAST_LINES:]]
 
 
-def _environment(data_dir: Path, port: int) -> dict[str, str]:
+def _environment(port: int) -> dict[str, str]:
     """Our environment, without settings, and with this package first, not one of the current folder."""
     return {
         **python_path.environment(Path(pipeline.__file__).parents[1]),
-        "PIPELINE_DATA_DIR": str(data_dir),
         "PIPELINE_HTTP_PORT": str(port),
         "PIPELINE_GRPC_PORT": "off",
         "PIPELINE_LOG_FORMAT": "text",

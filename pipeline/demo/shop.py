@@ -65,7 +65,7 @@ class ChangedMind(Exception):
 
 
 def create(dsn: str) -> None:
-    """Create the shop's tables, new and empty."""
+    """Create the shop's tables, new and empty, as an administrator: they belong to the role `shop`."""
     with connections.connect(dsn, "source", name="demo") as connection:
         connection.execute(queries.statement("demo", "create_shop"))
 

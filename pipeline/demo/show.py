@@ -15,7 +15,7 @@ from rich.console import Console
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.demo import followed, follower_clusters, reader, screen, shop, stage, visitors
+from pipeline.demo import followed, follower_clusters, reader, roles, screen, shop, stage, visitors
 from pipeline.demo.closing import Outcome, report, short
 from pipeline.demo.followed import FollowedShow
 from pipeline.demo.reader import Follower
@@ -26,7 +26,7 @@ from pipeline.demo.shop import Clerk
 from pipeline.demo.verdict import Record, verdict
 from pipeline.errors import EmbeddedPostgresError, PipelineError
 from pipeline.operate import status
-from pipeline.postgres import connections
+from pipeline.postgres import connections, databases
 from pipeline.postgres.embedded import Server
 
 ARRIVAL_TIMEOUT = 30.0
@@ -54,8 +54,8 @@ def run(seconds: float, data_dir: Path, followers: int = 0) -> int:
         console.print(f"starting a Postgres and the server in {short(folder)}")
         with stage.alone(folder), stage.postgres(console, config) as (server, resolved):
             follower_clusters.forget(resolved, followed.folder(resolved))
-            shop.create(resolved.source)
-            filler = RecordingSession(resolved.source, "demo filler")
+            shop.create(server.dsn(databases.SOURCE))
+            filler = RecordingSession(roles.writing(resolved), "demo filler")
             shop.fill(filler)
             filler.close()
             console.print(f"the shop has {len(filler.record.before):,} rows from before")
@@ -73,7 +73,7 @@ def run(seconds: float, data_dir: Path, followers: int = 0) -> int:
 
 
 def _followed(console: Console, config: Config, followers: int, seconds: float) -> int:
-    with connections.connect(config.source, "source", name="demo") as source:
+    with connections.connect(roles.writing(config), "source", name="demo") as source:
         visitors.create(source)
     return FollowedShow(console, config, followers).run(seconds)
 
@@ -96,10 +96,12 @@ class _Show:
     def run(self, seconds: float) -> Outcome:
         """Start the server, write for so many seconds, wait for the last commit, check."""
         with ExitStack() as stack:
-            self._server = ServerProcess(self._config.data_dir)
+            self._server = ServerProcess(self._config)
             stack.callback(self._server.stop)
             self._server.wait_until_ready()
-            self._console.print(f"the server is ready; its log is {short(self._server.log)}")
+            self._console.print(
+                f"the server is ready, with two small roles at the source; its log is {short(self._server.log)}"
+            )
             self._source = stack.enter_context(connections.connect(self._config.source, "source", name="demo"))
             self._pipeline = stack.enter_context(
                 connections.connect(self._config.database, "pipeline database", name="demo")
@@ -121,11 +123,11 @@ class _Show:
             raise PipelineError(f"no event has arrived within {ARRIVAL_TIMEOUT:.0f} s; see {self._server.log}")
 
     def _write(self, stack: ExitStack, seconds: float) -> list[RecordingSession]:
-        opener = RecordingSession(self._config.source, "demo opener")
+        opener = RecordingSession(roles.writing(self._config), "demo opener")
         stack.callback(opener.close)
         shop.open_shop(opener)
         closing = threading.Event()
-        clerks = [Clerk(self._config.source, number, closing) for number in range(1, shop.CLERKS + 1)]
+        clerks = [Clerk(roles.writing(self._config), number, closing) for number in range(1, shop.CLERKS + 1)]
         stack.callback(_finish, clerks, closing)
         sessions = [opener, *(clerk.session for clerk in clerks)]
         with screen.shown(self._console, shop.TABLES) as show:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pipeline.config import settings
 from pipeline.config.settings import Config
+from pipeline.demo import roles
 from pipeline.errors import ConfigError
 from pipeline.operate import status
 from pipeline.postgres import databases
@@ -46,19 +49,31 @@ def alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def postgres(console: Console, config: Config) -> Iterator[tuple[Server, Config]]:
-    """The embedded Postgres of the demo; stopped at the end, even if a killed demo had left it running."""
+    """The embedded Postgres of the demo, with its roles; stopped at the end, even if a killed demo had left it running.
+
+    The settings are those with which the server runs on it. They are in a file, too, for `pipeline --config`.
+    """
     server = databases.embedded_server(config)
     found = not server.start()
-    resolved = config.with_databases(server.dsn(databases.SOURCE), server.dsn(databases.PIPELINE))
     with ExitStack() as stack:
         stack.callback(server.stop)
         server.create_databases(databases.SOURCE, databases.PIPELINE)
+        roles.make(server)
+        given = {"data_dir": str(config.data_dir), **roles.dsns(server)}
+        lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in given.items()]
+        settings_file(config).write_text("".join(lines), "utf-8")
+        resolved = settings.from_json(json.dumps({**given, "database_dsn": server.dsn(databases.PIPELINE)}))
         if found and _holder(resolved, 1):
             console.print("waiting for the server of an earlier run to end")
         if found and (holder := _holder(resolved, LEFTOVER_TIMEOUT)):
             stack.pop_all()  # another server uses it
             raise ConfigError(f"the server {holder} runs on {config.data_dir}; stop it, or choose another --data-dir")
         yield server, resolved
+
+
+def settings_file(config: Config) -> Path:
+    """Where the settings are with which the server runs on the demo's data."""
+    return config.data_dir / "pipeline.toml"
 
 
 def _holder(config: Config, seconds: float) -> str | None:

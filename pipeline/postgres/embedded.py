@@ -121,11 +121,11 @@ class Server:
                 return error.errno == errno.EAGAIN  # its backlog is full, so it runs
         return True
 
-    def dsn(self, database: str) -> str:
+    def dsn(self, database: str, user: str = "postgres") -> str:
         """libpq connection string over the Unix socket."""
         port = self.port or DEFAULT_PORT
         # Without the empty hostaddr a PGHOSTADDR of the environment would lead to another server.
-        return make_conninfo(host=str(self.directory), hostaddr="", port=port, user="postgres", dbname=database)
+        return make_conninfo(host=str(self.directory), hostaddr="", port=port, user=user, dbname=database)
 
     def tcp_dsn(self, database: str) -> str:
         """libpq connection string over TCP; only for a server with a port."""
@@ -135,11 +135,11 @@ class Server:
             )
         return make_conninfo(host="127.0.0.1", port=self.port, user="postgres", dbname=database)
 
-    def psql_command(self, database: str) -> str:
+    def psql_command(self, database: str, user: str = "postgres") -> str:
         """A shell command that opens `database` in psql."""
         psql = "psql" if shutil.which("psql") else str(self.bin_dir / "psql")
         port = self.port or DEFAULT_PORT
-        return shlex.join([psql, "-h", str(self.directory), "-p", str(port), "-U", "postgres", database])
+        return shlex.join([psql, "-h", str(self.directory), "-p", str(port), "-U", user, database])
 
     def create_databases(self, *names: str) -> None:
         """Create the databases that are missing; another process may be doing the same."""

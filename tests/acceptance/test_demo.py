@@ -26,6 +26,10 @@ shop.OLD_CUSTOMERS, shop.OLD_ORDERS = 1_000, 3_000
 sys.exit(entry.main())
 """
 """The same command for a shop with a twentieth of the rows from before: `make long` has them all."""
+USERS = """
+select distinct rolname, rolsuper from pg_stat_activity join pg_roles on pg_roles.oid = usesysid
+where datname = 'source' and pid <> pg_backend_pid() and rolname <> 'pipeline_reader'
+"""
 pytestmark = pytest.mark.timeout(300)  # it ends with an export by Spark
 
 
@@ -73,8 +77,10 @@ def test_the_demo_ends_with_its_verdict(data_dir: Path, tmp_path: Path) -> None:
     assert "every commit_lsn as pg_waldump has it" in output
     assert "every event is in the lake, once" in output
     assert not Server(data_dir / "postgres").running()
-    assert f"--data-dir {data_dir} serve" in output
+    assert f"--config {data_dir / 'pipeline.toml'} serve" in output
     assert "-U postgres pipeline" in output
+    assert "-U shop source" in output
+    assert "superuser" not in (data_dir / "serve.log").read_text()
 
 
 @pytest.mark.long
@@ -98,6 +104,7 @@ def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> 
 def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
     with started(data_dir, tmp_path, 60, small=True) as process:
         eventually(lambda: _orders(data_dir) > 5, timeout=200, errors=(psycopg.Error,))
+        eventually(lambda: _superusers(data_dir) == {"pipeline": False, "shop": False})
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=90)
     assert process.returncode == 130
@@ -110,3 +117,9 @@ def _orders(data_dir: Path) -> int:
     with psycopg.connect(Server(data_dir / "postgres").dsn("source")) as connection:
         row = connection.execute("select count(*) from shop.orders").fetchone()
     return row[0] if row else 0
+
+
+def _superusers(data_dir: Path) -> dict[str, bool]:
+    """The users of other sessions at the source that stay, and if they are superusers."""
+    with psycopg.connect(Server(data_dir / "postgres").dsn("source")) as connection:
+        return dict(connection.execute(USERS).fetchall())

@@ -49,8 +49,18 @@ def test_all_databases_are_equal_in_the_end_and_again_in_the_next_demo(server_di
             assert said in output
         clusters = [Server(data_dir / "followers" / f"follower-{number}") for number in (1, 2, 3)]
         assert not any(each.running() for each in [*clusters, Server(data_dir / "postgres")])
+    assert _owners(clusters[2]) == [("pipeline_follower",)]
     output = demo(data_dir, tmp_path, "--seconds", "2")
     assert "every change arrived once, in order" in output, "followers that are gone are no trouble for the next demo"
+
+
+def _owners(server: Server) -> list[tuple[object, ...]]:
+    server.start()
+    try:
+        with psycopg.connect(server.dsn("shop")) as connection:
+            return connection.execute("select distinct tableowner from pg_tables where schemaname = 'shop'").fetchall()
+    finally:
+        server.stop()
 
 
 def test_a_row_that_differs_is_another_sum(cluster: Cluster) -> None:

@@ -1,6 +1,7 @@
 -- The shop, new and empty: that of an earlier demo is dropped.
 drop schema if exists shop cascade;
-create schema shop;
+create schema shop authorization shop;
+set role shop;
 create table shop.customers (
     id bigint generated always as identity primary key,
     name text not null,

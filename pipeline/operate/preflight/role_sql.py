@@ -5,7 +5,7 @@ Only what is missing is printed, so that it may be run again. Names are exact; i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from psycopg.sql import SQL, Identifier
@@ -75,7 +75,7 @@ def cure(config: Config, source: Connection, pipeline: Connection | None, roles:
     if not there:
         roots = {table.oid for table in table_checks.publishable(tables)}
         tables = [table for table in tables if not roots.isdisjoint(table.line)]
-    statements = [*_of_roles(source, roles, tables), *create, *_mark(config, source, pipeline, made=bool(create))]
+    statements = [*of_roles(source, roles, tables), *create, *_mark(config, source, pipeline, made=bool(create))]
     if not statements:
         return None
     notes = [*_about_roles(source, roles)]
@@ -84,7 +84,8 @@ def cure(config: Config, source: Connection, pipeline: Connection | None, roles:
     return Cure("source", tuple(statements), tuple(notes))
 
 
-def _of_roles(source: Connection, roles: SourceRoles, tables: list[Table]) -> Iterator[str]:
+def of_roles(source: Connection, roles: SourceRoles, tables: Sequence[Table]) -> Iterator[str]:
+    """Yield the statements that give the roles what they lack to replicate, and to read these tables."""
     for name in dict.fromkeys((roles.replicating, roles.reading)):
         values = {"role": name, "oids": [table.oid for table in tables]}
         has = queries.one(source, _Rights, statement("operate.preflight", "role_rights"), values)
