@@ -22,6 +22,7 @@ Copy = Literal["source", "log", "none"]
 State = Literal["copying", "following", "waiting", "paused", "stopped"]
 STATES: tuple[State, ...] = ("copying", "following", "waiting", "paused", "stopped")
 NOT_TAKEN_UP = "no server has taken it up yet"
+TAKES_UP = "the running server does so within seconds"
 START_SERVER = "start `pipeline serve`"
 
 
@@ -163,7 +164,7 @@ def add(
         "name": name,
         "dsn": dsn,
         "reason": NOT_TAKEN_UP,
-        "remedy": START_SERVER,
+        "remedy": TAKES_UP,
     }
     try:
         with connection.transaction():
