@@ -1,12 +1,14 @@
 .DEFAULT_GOAL := help
 .PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  proto generated long package-test bench torture
+  proto generated long package-test bench torture hostile
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
 MINUTES ?= 30
 PG ?= 18
 SEED ?=
+# How long `make hostile` goes on.
+SECONDS ?= 300
 # How many of them `make test` runs side by side: two more than there are processors, since tests also wait. 0 for one
 # after the other, with --pdb for instance.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 + (os.cpu_count() or 1))')
@@ -95,6 +97,9 @@ torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.consumers --minutes 10)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.walstream --minutes 10)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.followers --minutes 20 --pg $(PG) --followers-pg $(PG))
+
+hostile: $(VENV)/.dev ## A thousand hostile clients at both ports of a server: SECONDS=300
+	@$(BIN)/python -m tests.torture.hostile_clients $(SECONDS) $(ARGS)
 
 bench: $(VENV)/.bench ## Speed, memory, latency beside pg_recvlogical and Debezium, 25 minutes; a part: make bench-steady
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

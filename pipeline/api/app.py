@@ -20,7 +20,7 @@ from fastapi.routing import iter_route_contexts
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from uvicorn.config import STARTUP_FAILURE
 
-from pipeline.api import docs, http_protocol, problems, websocket_protocol
+from pipeline.api import docs, http_protocol, problems, quiet_logs, websocket_protocol
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
@@ -103,10 +103,12 @@ def run(config: Config, server: str, stop: Stop) -> None:
         timeout_graceful_shutdown=5,
         **websocket_protocol.SETTINGS,
     )
-    logging.getLogger("uvicorn.error").addFilter(lambda record: not record.exc_info)  # `problems` has logged it
     http = _Server(settings, app.state.wakeups, app.state.services)
     stop.then(http.leave)
+    said, quiet = logging.getLogger("uvicorn.error"), quiet_logs.QuietRequests()
+    said.addFilter(quiet)
     http.run()
+    said.removeFilter(quiet)
 
 
 class _Server(uvicorn.Server):
@@ -157,7 +159,7 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run the pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
-    asyncio.get_running_loop().set_exception_handler(http_protocol.QuietSockets())
+    asyncio.get_running_loop().set_exception_handler(quiet_logs.QuietSockets())
     await app.state.database.open()
     listening = supervised.start_task("wakeups", app.state.wakeups.run)
     try:

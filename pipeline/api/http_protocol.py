@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import socket
 import struct
-import time
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, cast
@@ -17,8 +15,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.api.connection_places import ConnectionPlaces
 from pipeline.process import open_files
-
-logger = logging.getLogger(__name__)
 
 HEAD_SECONDS = 10.0
 """How long a client has to send the line and headers of a request."""
@@ -32,7 +28,6 @@ MOST = 10_000
 """Connections at a time, if so many files may be open."""
 _CHUNKS_A_TURN = 64
 """The most chunks of a body that are read before other connections have their turn."""
-_SAY_EVERY = 60.0
 _CLOSING = b"connection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\n" + _CLOSING
 _TOO_MANY_LINES = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _CLOSING
@@ -259,23 +254,3 @@ class LimitedHttp(H11Protocol, RequestConnection):
 def limited() -> type[LimitedHttp]:
     """The protocol of one server, for uvicorn.Config. Raises this process's limit of open files as far as it may."""
     return type("LimitedHttpOfOneServer", (LimitedHttp,), {"places": ConnectionPlaces(open_files.places(MOST))})
-
-
-class QuietSockets:
-    """An asyncio exception handler that logs errors of sockets once a minute, and everything else as it comes."""
-
-    def __init__(self) -> None:
-        self._said_at = -_SAY_EVERY
-        self._unsaid = 0
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """For `set_exception_handler`."""
-        error = context.get("exception")
-        if not isinstance(error, OSError):
-            loop.default_exception_handler(context)
-        elif time.monotonic() - self._said_at < _SAY_EVERY:
-            self._unsaid += 1
-        else:
-            more = f", and {self._unsaid} more since the last such line" if self._unsaid else ""
-            logger.error("%s: %s%s", context.get("message"), error, more, extra={"action": "api.socket_error"})
-            self._said_at, self._unsaid = time.monotonic(), 0
