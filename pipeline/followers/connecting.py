@@ -19,8 +19,6 @@ from pipeline.postgres.connections import Connection
 
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """Parameters of libpq that nobody may read."""
-SETTINGS = {**session_settings.SERVER, "search_path": ""}
-"""Settings of a session that applies nothing: no name in its statements is looked up in a schema of users."""
 _PLACE = ("host", "hostaddr", "port", "dbname")
 
 
@@ -61,22 +59,23 @@ def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
 
     Raises Unavailable with libpq's reason and what to do.
     """
+    options.setdefault("settings", session_settings.SOURCE)
     try:
-        return connections.connect_plainly(with_password(name, dsn), name=program, **{"settings": SETTINGS, **options})
+        return connections.connect_plainly(with_password(name, dsn), name=program, **options)
     except psycopg.OperationalError as error:
         raise unavailable(name, dsn, error) from error
 
 
 def connect_catalog(config: Config) -> Connection:
     """A session at the source that reads its catalogs for followers. Raises Unavailable."""
-    return connections.connect(config.source, "source", name="pipeline follower schema", settings=SETTINGS)
+    return connections.connect(config.source, "source", name="pipeline follower schema")
 
 
 @contextmanager
 def answering(name: str, dsn: str, seconds: float, *, program: str) -> Iterator[Connection]:
     """For one look, as `connections.answering` has it. Raises Unavailable."""
     given = with_password(name, dsn)
-    with connections.answering(given, what(name), seconds, name=program, settings=SETTINGS) as follower:
+    with connections.answering(given, what(name), seconds, name=program) as follower:
         yield follower
 
 

@@ -15,7 +15,7 @@ from pipeline.postgres.queries import statement
 
 EXACTLY = 100_000
 """So many rows are counted."""
-SETTINGS = {**session_settings.SERVER, "statement_timeout": "8s", "lock_timeout": "2s", "search_path": ""}
+SETTINGS = {**session_settings.SOURCE, "statement_timeout": "8s", "lock_timeout": "2s"}
 """Settings of the sessions that count, and of each of their transactions."""
 
 

@@ -9,9 +9,8 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import FollowerError
-from pipeline.followers import connecting
 from pipeline.followers.registry import TableName
-from pipeline.postgres import connections, queries, reading_session
+from pipeline.postgres import connections, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -148,7 +147,7 @@ def _read(connection: Connection, found: Iterable[_Found]) -> dict[str, _State]:
             sql.SQL("select {}::int, last_value, is_called from {}").format(sql.Literal(place), sequence.identifier)
             for place, (_, sequence) in enumerate(part)
         )
-        with reading_session.transaction(connection, connecting.SETTINGS):  # a table may have that name by now
+        with reading_session.transaction(connection, session_settings.SOURCE):  # a table may have that name by now
             rows = connection.execute(sql.SQL(" union all ").join(each)).fetchall()
         for place, last, called in rows:
             states[part[place][0]] = _State(last, called)

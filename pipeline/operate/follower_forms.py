@@ -13,7 +13,7 @@ from pipeline.followers.applying.table_versions import BEGINNING, Formed, Place,
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower, FollowerTable
 from pipeline.followers.running import beginning
-from pipeline.postgres import queries, reading_session
+from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -58,7 +58,7 @@ def difference(log: Connection, found: Follower) -> str | None:
 
 def compare(log: Connection, follower: Connection, found: Follower, table: FollowerTable) -> TableForm:
     """Compare one table, as its follower has it at the position that it has now."""
-    with reading_session.transaction(follower, connecting.SETTINGS):
+    with reading_session.transaction(follower, session_settings.SOURCE):
         here = position.find(follower, found.source_id, found.name)
         if here is None or _is_to_be_copied(follower, here, table.table_oid):
             return TableForm(None, None, None, frozenset())

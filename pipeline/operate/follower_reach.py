@@ -12,7 +12,7 @@ from pipeline.followers import connecting
 from pipeline.followers.applying import position
 from pipeline.operate import followers
 from pipeline.operate.follower_tables import newest_of_source
-from pipeline.postgres import reading_session
+from pipeline.postgres import reading_session, session_settings
 from pipeline.postgres.connections import Connection
 
 STALLED_SECONDS = 60.0
@@ -59,7 +59,7 @@ class Reach:
 
     def _position(self) -> int:
         """0 where its applier has not begun, which makes the table for it."""
-        with reading_session.transaction(self._follower, connecting.SETTINGS):
+        with reading_session.transaction(self._follower, session_settings.SOURCE):
             self._installed = self._installed or position.installed(self._follower) is not None
             found = position.find(self._follower, self._stored.id, self._name) if self._installed else None
         return found.seq if found else 0

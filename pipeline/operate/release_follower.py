@@ -19,7 +19,7 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.registry import Follower
 from pipeline.followers.sequences import Moved, Sequences
 from pipeline.operate import followers, wait_for_followers
-from pipeline.postgres import queries, reading_session
+from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import progress
@@ -77,7 +77,7 @@ def release(config: Config, source: Connection, pipeline: Connection, name: str,
         raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
     with (
         connecting.connect(name, found.dsn, program=_PROGRAM) as there,
-        reading_session.connect(config, name=_PROGRAM, settings=connecting.SETTINGS)
+        reading_session.connect(config, name=_PROGRAM, settings=session_settings.SOURCE)
         if sequences
         else nullcontext() as reading,
     ):

@@ -159,10 +159,10 @@ def _chosen(config: Config, table: Captured, chosen: Condition) -> Condition:
     lock = sql.SQL("lock table only {} in access share mode").format(name)
     query = sql.SQL("explain select from only {} as t where {}").format(name, chosen.sql())
     with reading_session.connect(config, name="pipeline backfill", connect_timeout=5) as source:
-        with reading_session.transaction(source, session_settings.SERVER, **_BOUNDS):
+        with reading_session.transaction(source, session_settings.SOURCE, **_BOUNDS):
             condition_check.require_harmless(source, chosen, table.oid)
         try:
-            with reading_session.transaction(source, session_settings.SERVER, **_BOUNDS):
+            with reading_session.transaction(source, session_settings.SOURCE, **_BOUNDS):
                 source.execute(lock)
                 condition_check.require_harmless(source, chosen, table.oid)  # what is locked is not altered
                 source.execute(query)

@@ -74,10 +74,11 @@ def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
 
 
 def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> Connection:
-    """An autocommit connection that the server sees as `name`, with the settings of our server's sessions.
+    """An autocommit connection that the server sees as `name`, with the settings for this database's sessions.
 
-    `what` is the database's role in messages. Raises Unavailable with libpq's reason in one line.
+    `what` is the database's role, also in messages. Raises Unavailable with libpq's reason in one line.
     """
+    options.setdefault("settings", session_settings.of_database(what))
     try:
         return connect_plainly(dsn, name=name, **options)
     except psycopg.OperationalError as error:
@@ -141,10 +142,8 @@ def answering(
         timer.cancel()
 
 
-def connect_plainly(
-    dsn: str, *, name: str, settings: Mapping[str, str] = session_settings.SERVER, **options: Any
-) -> Connection:
-    """As `connect`, with other settings. Raises psycopg's own errors, which `unavailable` explains."""
+def connect_plainly(dsn: str, *, name: str, settings: Mapping[str, str], **options: Any) -> Connection:
+    """As `connect`, with these settings. Raises psycopg's own errors, which `unavailable` explains."""
     connection = psycopg.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
     try:
         connection.execute(session_settings.statement(settings).encode())
@@ -154,9 +153,7 @@ def connect_plainly(
     return connection
 
 
-async def connect_async(
-    dsn: str, *, name: str, settings: Mapping[str, str] = session_settings.SERVER, **options: Any
-) -> AsyncConnection:
+async def connect_async(dsn: str, *, name: str, settings: Mapping[str, str], **options: Any) -> AsyncConnection:
     """As `connect_plainly`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
     connection = await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
     try:

@@ -33,7 +33,7 @@ _CATALOG_SECONDS = 5
 
 
 def connect(
-    config: Config, *, name: str, settings: Mapping[str, str] = session_settings.SERVER, **options: Any
+    config: Config, *, name: str, settings: Mapping[str, str] = session_settings.SOURCE, **options: Any
 ) -> Connection:
     """Open a session at the source for reading rows of users' tables, as the reading role.
 
@@ -61,7 +61,9 @@ async def connect_async(config: Config, *, name: str, settings: Mapping[str, str
         return connection
     identity = statement("postgres", "database_instance")
     try:
-        async with await connections.connect_async(config.source, name=name) as source:
+        async with await connections.connect_async(
+            config.source, name=name, settings=session_settings.SOURCE
+        ) as source:
             found = [await (await each.execute(identity)).fetchone() for each in (connection, source)]
             _require_same(found[0], found[1], dsn)
     except BaseException:
@@ -115,8 +117,7 @@ def catalog_session(config: Config, source: Connection, *, name: str) -> Iterato
     if config.source_read_dsn is None:
         yield source
         return
-    settings = {**session_settings.SERVER, "search_path": ""}
-    with connect(config, name=name, settings=settings, connect_timeout=_CATALOG_SECONDS) as reading:
+    with connect(config, name=name, connect_timeout=_CATALOG_SECONDS) as reading:
         yield reading
 
 

@@ -34,8 +34,11 @@ _EVERY = {
     "jit": "off",
 }
 SERVER = {**_EVERY, "row_security": "off"}
-"""The server and its commands. Rows that a policy would hide are an error, never left out in silence."""
-SNAPSHOT = {name: value for name, value in SERVER.items() if not name.endswith("_timeout")}
+"""The pipeline database. Rows that a policy would hide are an error, never left out in silence."""
+SOURCE = {**SERVER, "search_path": ""}
+"""The source and followers. Every user who may create in a schema of the database's own path could otherwise add a
+function or operator that fits a call of ours better than Postgres' own one, and it would run as our user."""
+SNAPSHOT = {name: value for name, value in SOURCE.items() if not name.endswith("_timeout")}
 """Reading tables of the source: what its owner allows a transaction there to take holds."""
 READER = {**_EVERY, "row_security": "on"}
 """Sessions that read for a client under its own role: `EventLog`. Policies on an events table hold."""
@@ -66,6 +69,11 @@ _DURABLE = """
 
 _FIRST = ("statement_timeout", "jit")
 """Set before the query for all: compiled, that one may take longer than a role's timeout, and none of ours begins."""
+
+
+def of_database(what: str) -> Mapping[str, str]:
+    """The settings of a session in the database that messages call `what`."""
+    return SERVER if what == "pipeline database" else SOURCE
 
 
 def statement(settings: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 
 from pipeline.log.table import CHANNEL as EVENTS_CHANNEL
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,9 @@ class Wakeups:
         delay, told = _FIRST_DELAY, False
         while True:
             try:
-                async with await connections.connect_async(self._dsn, name="pipeline wakeup") as connection:
+                async with await connections.connect_async(
+                    self._dsn, name="pipeline wakeup", settings=session_settings.SERVER
+                ) as connection:
                     for channel in (CONSUMERS_CHANNEL, EVENTS_CHANNEL):
                         await connection.execute(f"listen {channel}".encode())
                     if told:

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from pipeline.errors import Fenced, StorageError, Unavailable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import literals, statement
 from pipeline.staging import half_staged, rows, segments
@@ -44,7 +44,7 @@ _BATCH_VALUES = (
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
     """The connection of a worker to staging. Raises Unavailable."""
     try:
-        return await connections.connect_async(dsn, name="pipeline staging")
+        return await connections.connect_async(dsn, name="pipeline staging", settings=session_settings.SERVER)
     except psycopg.OperationalError as error:
         raise connections.unavailable(dsn, "pipeline database", error) from error
 

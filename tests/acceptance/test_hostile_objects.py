@@ -112,6 +112,7 @@ def test_nothing_of_an_owner_runs_though_the_server_is_a_superuser(
         assert {name for name, each in found.items() if each["state"] == "equal"} == COMPARED
         assert {name for name, each in found.items() if each["state"] == "refused"} == REFUSED
         command(config, tmp_path, "check")
+        command(config, tmp_path, "status")
     assert objects.ran() == set()
     objects.require_no_harm()
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.source import slots
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from tests.fixtures.catching_up import BEHIND, MEGABYTE, CatchingUp, catching_up
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import Serving, run_command
@@ -42,7 +42,7 @@ def test_lag_in_bytes_is_shown_per_slot(
     serve: Callable[..., Serving], source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path
 ) -> None:
     api = serve(arguments=("serve", "--only", "api"), wait=False)
-    with connections.connect(source_dsn, "source") as source:
+    with connections.connect(source_dsn, "source", settings=session_settings.SERVER) as source:
         slots.create(source, slot_name)
         for megabytes in (50, 5):  # the second time at once, too: nothing is kept between two looks
             source.execute(WRITE, [megabytes])

@@ -19,7 +19,7 @@ from psycopg.rows import class_row
 
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.config.settings import Config
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
 from pipeline.process import supervised
 
@@ -83,7 +83,7 @@ class _SamplerTask:
     """Connects, samples, and connects again."""
 
     def __init__(self, config: Config, source: uuid.UUID, worker: Watched) -> None:
-        self._dsns = config.source, config.database
+        self._databases = (config.source, session_settings.SOURCE), (config.database, session_settings.SERVER)
         self._source, self._slot, self._worker = source, config.slot, worker
         self._ending = asyncio.Event()
         self._open: list[AsyncConnection[Any]] = []
@@ -109,8 +109,8 @@ class _SamplerTask:
 
     async def _sample(self) -> None:
         name = session_name(self._source)
-        for dsn in self._dsns:
-            self._open.append(await connections.connect_async(dsn, name=name))
+        for dsn, settings in self._databases:
+            self._open.append(await connections.connect_async(dsn, name=name, settings=settings))
         await self._open[-1].execute("set synchronous_commit = off")  # nothing is lost by losing a sample
         at, store = self._open
         sampler = Sampler(at, store, self._source, self._slot, self._worker)

@@ -67,7 +67,9 @@ class Catalog:
     def _types(self, relation: Relation) -> list[str]:
         columns = relation.columns
         values = {"types": [c.type_oid for c in columns], "modifiers": [c.type_modifier for c in columns]}
-        rows = self._source.execute(statement("capture.sessions", "type_names"), values).fetchall()
+        with self._source.transaction():
+            self._source.execute("set local search_path to default")
+            rows = self._source.execute(statement("capture.sessions", "type_names"), values).fetchall()
         return [
             self._named.get(column.type_oid, _GONE) if name == _GONE else str(name)
             for column, (name,) in zip(columns, rows, strict=True)

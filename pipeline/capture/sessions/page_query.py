@@ -14,7 +14,7 @@ from pipeline.capture.snapshot.selection import trusted
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.config.settings import Config
 from pipeline.errors import TableRefused
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement
 
@@ -141,7 +141,8 @@ async def _locked(connection: AsyncConnection, config: Config, relation: Publish
 
 async def _form_now(dsn: str, oid: int) -> Any:
     """Its form beside the snapshot: an ALTER TABLE that writes rows anew hides them from older snapshots."""
-    async with await connections.connect_async(dsn, name="pipeline session") as beside:
+    settings = session_settings.SOURCE
+    async with await connections.connect_async(dsn, name="pipeline session", settings=settings) as beside:
         return await _value(beside, "relation_form", {"oid": oid})
 
 

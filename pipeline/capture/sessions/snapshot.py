@@ -38,7 +38,7 @@ HOLD_SECONDS = 60.0
 """A client that takes no piece for so long loses its turn: others wait for it."""
 CANCEL_SECONDS = 5.0
 SETTINGS = {
-    **session_settings.SERVER,
+    **session_settings.SOURCE,
     "lock_timeout": "10s",
     # Rows without an order come as they lie, from the first on, whoever else reads the table.
     "synchronize_seqscans": "off",

@@ -147,13 +147,12 @@ def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None
     Exit 1 if one of them is stopped, or is paused before it has everything, or time is up.
     """
     from pipeline.cli.render.followers import show_waited
-    from pipeline.followers import connecting
     from pipeline.operate import wait_for_followers
     from pipeline.postgres import connections
 
     with (
         with_source(context) as (config, pipeline),
-        connections.connect_promptly(config.source, "source", name=PROGRAM, settings=connecting.SETTINGS) as source,
+        connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
         found = wait_for_followers.wait(config, source, pipeline, names, timeout)
     if found.reason is not None and not as_json:
@@ -232,13 +231,12 @@ def followers_remove(context: typer.Context, name: Name, as_json: Json = False) 
 
 
 def _add(context: typer.Context, name: str | None, dsn: str, options: Options) -> Added:
-    from pipeline.followers import connecting
     from pipeline.operate import add_follower
     from pipeline.postgres import connections
 
     with (
         with_source(context) as (config, pipeline),
-        connections.connect_promptly(config.source, "source", name=PROGRAM, settings=connecting.SETTINGS) as source,
+        connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
         return add_follower.add(config, source, pipeline, name, dsn, options)
 

@@ -22,13 +22,12 @@ def release(context: typer.Context, name: Name, sequences: WithSequences = False
     Exit 1 where the source was written after that; what came after is named. Run again, it finishes what was cut off.
     """
     from pipeline.cli.render.followers import show_released
-    from pipeline.followers import connecting
     from pipeline.operate import release_follower
     from pipeline.postgres import connections
 
     with (
         with_source(context) as (config, pipeline),
-        connections.connect_promptly(config.source, "source", name=PROGRAM, settings=connecting.SETTINGS) as source,
+        connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
         found = release_follower.release(config, source, pipeline, name, sequences=sequences)
     for warning in found.warnings:

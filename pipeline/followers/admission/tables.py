@@ -13,7 +13,7 @@ from pipeline.errors import FollowerRefused
 from pipeline.followers import connecting
 from pipeline.followers.admission.server import Facts, forgetting
 from pipeline.followers.registry import Options
-from pipeline.postgres import queries, reading_session
+from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -192,7 +192,7 @@ def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]], options: 
 
 def _require_empty(what: str, follower: Connection, there: Sequence[Found]) -> None:
     try:
-        with reading_session.transaction(follower, connecting.SETTINGS, lock_timeout=_PATIENCE):
+        with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_PATIENCE):
             filled = list(_filled(follower, there))
     except psycopg.errors.LockNotAvailable:
         raise FollowerRefused(

@@ -22,7 +22,7 @@ from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes.alterations import Alteration, run
 from pipeline.followers.schema_changes.table_names import Name
-from pipeline.postgres import queries, reading_session
+from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
@@ -69,7 +69,7 @@ def at_source(config: Config, root: int) -> list[SourcePartition]:
 
 def read(source: Connection, root: int) -> list[SourcePartition]:
     """The same over a session that is there."""
-    with reading_session.transaction(source, connecting.SETTINGS):  # names are printed as they are found
+    with reading_session.transaction(source, session_settings.SOURCE):  # names are printed as they are found
         return queries.rows(source, SourcePartition, statement(_ROOM, "partitions"), {"root": root})
 
 

@@ -31,7 +31,7 @@ LOCK_TIMEOUT = "10s"
 """How long a statement waits for a session that locks a table; behind it others would wait, too."""
 SOURCE = {**session_settings.SNAPSHOT, "lock_timeout": LOCK_TIMEOUT}
 """Settings of each transaction at the source besides those of all readers: values are printed as at the follower."""
-FOLLOWER = {**session_settings.SERVER, "lock_timeout": LOCK_TIMEOUT}
+FOLLOWER = {**session_settings.SOURCE, "lock_timeout": LOCK_TIMEOUT}
 _BUCKETS_AT_ONCE = 16
 Kind = Literal["missing", "extra", "different"]
 T = TypeVar("T")

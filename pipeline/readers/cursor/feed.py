@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import Unavailable
 from pipeline.log.page import EVERYTHING, Described, Filter, Numbered, PageRequest, Pages
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.readers.cursor.frames import FRAME_BYTES, MAX_EVENTS
 from pipeline.readers.wakeups import Wakeups
 
@@ -202,7 +202,9 @@ class Feed(Generic[E]):
     async def _run(self) -> None:
         while not self._wakeups.closing:
             try:
-                async with await connections.connect_async(self._dsn, name="pipeline feed") as connection:
+                async with await connections.connect_async(
+                    self._dsn, name="pipeline feed", settings=session_settings.SERVER
+                ) as connection:
                     await self._read_head(connection)
             except (psycopg.Error, OSError) as error:
                 lost = connections.unavailable(self._dsn, "pipeline database", error)

@@ -25,7 +25,7 @@ from pipeline.errors import (
     WrongKind,
 )
 from pipeline.log.page import Filter
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections, queries, session_settings
 from pipeline.readers.cursor.feed import Connect, Connection
 
 logger = logging.getLogger(__name__)
@@ -229,7 +229,7 @@ class _Session:
         """Raises Unavailable."""
         name = uuid.uuid4().hex
         try:
-            connection = await connections.connect_async(dsn, name="pipeline cursors")
+            connection = await connections.connect_async(dsn, name="pipeline cursors", settings=session_settings.SERVER)
             try:
                 await connection.execute(queries.statement("readers.cursor", "lock_session"), {"session": name})
             except BaseException:

@@ -16,7 +16,7 @@ from pipeline.followers import registry
 from pipeline.followers.registry import Follower, Options
 from pipeline.followers.running import copier, following
 from pipeline.operate import add_follower, resync_follower, verify_follower
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from tests.fidelity.tables.case import AtFollower, Kind, Stop
 from tests.fixtures.copying import Running
 from tests.fixtures.postgres import Cluster, unique
@@ -50,7 +50,7 @@ class FollowerOfKinds:
                 self.look.execute(f"create schema {kind.schema}".encode())
                 self._run(kind, kind.follower.prepared)
         options = Options(tables=tuple(f"{kind.schema}.*" for kind in kinds))
-        with connections.connect(stage.config.source, "source") as source:
+        with connections.connect(stage.config.source, "source", settings=session_settings.SERVER) as source:
             add_follower.add(stage.config, source, stage.log, self.name, dsn, options)
         self.running = Running(stage, self._found.id, self.name)
 

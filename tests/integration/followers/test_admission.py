@@ -17,7 +17,7 @@ from pipeline.followers.applying import position
 from pipeline.followers.registry import Options
 from pipeline.operate import add_follower, followers
 from pipeline.operate.json_values import as_json
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.embedded import Server
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
@@ -252,7 +252,10 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
         with connections.connect(config.database, "pipeline database") as log:
 
             def refused() -> str:
-                with connections.connect(config.source, "source") as source, pytest.raises(FollowerError) as raised:
+                with (
+                    connections.connect(config.source, "source", settings=session_settings.SERVER) as source,
+                    pytest.raises(FollowerError) as raised,
+                ):
                     add_follower.add(config, source, log, "reports", follower_dsn, Options())
                 return str(raised.value)
 

@@ -14,7 +14,7 @@ from pipeline.capture.source import sources
 from pipeline.errors import BackfillError, ConditionRefused, TableRefused, UnknownBackfill
 from pipeline.operate import backfills, snapshot_status, start_backfill
 from pipeline.operate.start_backfill import by_terms, by_text
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from tests.fixtures.captured import Captured, captured
 from tests.fixtures.postgres import unique
 
@@ -120,7 +120,7 @@ def test_a_user_who_may_not_read_it(known: Captured, source_dsn: str) -> None:
         admin.execute(f"create role {role} login")
         try:
             with (
-                connections.connect(f"{source_dsn} user={role}", "source") as source,
+                connections.connect(f"{source_dsn} user={role}", "source", settings=session_settings.SERVER) as source,
                 pytest.raises(
                     TableRefused,
                     match=f'user "{role}" may not read public.orders; run: grant select on public.orders to "{role}"',
@@ -129,7 +129,7 @@ def test_a_user_who_may_not_read_it(known: Captured, source_dsn: str) -> None:
                 start_backfill.start(known.config, source, known.log, "orders")
             admin.execute(f"grant select on orders to {role}; alter table orders enable row level security")
             with (
-                connections.connect(f"{source_dsn} user={role}", "source") as source,
+                connections.connect(f"{source_dsn} user={role}", "source", settings=session_settings.SERVER) as source,
                 pytest.raises(
                     TableRefused, match=f'row security hides rows of public.orders from user "{role}"; run: alter role'
                 ),

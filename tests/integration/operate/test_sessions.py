@@ -23,7 +23,7 @@ from pipeline.config.settings import Config, load
 from pipeline.operate import session_status, slot_owners, status
 from pipeline.operate.repair.adopt import adopt
 from pipeline.operate.repair.adopted import Adopted
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
 from tests.fixtures.postgres import unique
 from tests.fixtures.replicating import replicate_first
@@ -36,7 +36,9 @@ class Held:
 
     def __init__(self, stack: ExitStack, config: Config) -> None:
         self.config, self._stack = config, stack
-        self.source = stack.enter_context(connections.connect(config.source, "source"))
+        self.source = stack.enter_context(
+            connections.connect(config.source, "source", settings=session_settings.SERVER)
+        )
         self.pipeline = stack.enter_context(connections.connect(config.database, "pipeline database"))
         self.cluster = timeline.identity(self.source).system_identifier
         stored = sources.find(self.pipeline, None)

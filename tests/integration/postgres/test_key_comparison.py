@@ -8,7 +8,7 @@ import pytest
 from psycopg import sql
 
 from pipeline.errors import NotComparable
-from pipeline.postgres import connections, key_comparison
+from pipeline.postgres import connections, key_comparison, session_settings
 from pipeline.postgres.connections import Connection
 from tests.fixtures.postgres import Cluster
 
@@ -69,7 +69,7 @@ REFUSED = {
 def session(any_cluster: Cluster) -> Iterator[Connection]:
     with (
         any_cluster.database("keys") as dsn,
-        connections.connect(dsn, "source", prepare_threshold=None) as connection,
+        connections.connect(dsn, "source", settings=session_settings.SERVER, prepare_threshold=None) as connection,
     ):
         connection.execute(OWN)
         yield connection
@@ -154,7 +154,10 @@ def test_a_key_column_that_is_gone_is_refused(session: Connection):
 
 
 def test_a_type_of_an_extension_is_compared_by_its_own_operators(clusters: Callable[[int], Cluster]):
-    with clusters(15).database("keys") as dsn, connections.connect(dsn, "source", prepare_threshold=None) as session:
+    with (
+        clusters(15).database("keys") as dsn,
+        connections.connect(dsn, "source", settings=session_settings.SERVER, prepare_threshold=None) as session,
+    ):
         session.execute(OWN)
         session.execute("create extension citext schema ext")
         values = ("A", "b", "C")

@@ -14,6 +14,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline.client import EventLog
+from pipeline.followers import connecting
 from pipeline.postgres import connections, session_settings
 from pipeline.wal.encoding import SESSION_SETTINGS
 from pyspark_sequin_events import catalog
@@ -50,11 +51,30 @@ def test_every_setting_is_ours(hostile_dsn: str) -> None:
     assert found.keys() >= session_settings.SERVER.keys() - {"transaction_timeout"}
 
     async def over_asyncio() -> dict[str, str]:
-        connection = await connections.connect_async(hostile_dsn, name="pipeline")
+        connection = await connections.connect_async(hostile_dsn, name="pipeline", settings=session_settings.SERVER)
         async with connection:
             return dict(await (await connection.execute(KNOWN, [names])).fetchall())
 
     assert asyncio.run(over_asyncio()) == found
+
+
+def test_only_sessions_of_the_pipeline_database_have_its_own_path(hostile_dsn: str) -> None:
+    async def over_asyncio() -> Any:
+        settings = session_settings.SOURCE
+        async with await connections.connect_async(hostile_dsn, name="pipeline", settings=settings) as source:
+            return await (await source.execute("show search_path")).fetchone()
+
+    with (
+        connections.connect(hostile_dsn, "source") as source,
+        connections.connect_promptly(hostile_dsn, "source", name="pipeline") as prompt,
+        connections.answering(hostile_dsn, "source", 60, name="pipeline") as answering,
+        connecting.connect("f", hostile_dsn, program="pipeline") as follower,
+        connections.connect(hostile_dsn, "pipeline database") as pipeline,
+    ):
+        for each in (source, prompt, answering, follower):
+            assert each.execute("show search_path").fetchone() == ("",)
+        assert pipeline.execute("show search_path").fetchone() == (HOSTILE["search_path"],)
+    assert asyncio.run(over_asyncio()) == ("",)
 
 
 @pytest.mark.parametrize(("given", "becomes"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")])

@@ -25,7 +25,7 @@ from pipeline.followers import registry
 from pipeline.followers.registry import Options
 from pipeline.followers.running import applier_process
 from pipeline.operate import add_follower, followers, resync_follower
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.process.child import Child, program
 from tests.fixtures.changing_rows import AT_FOLLOWER, AT_SOURCE
 from tests.fixtures.postgres import Cluster, temporary_server, unique
@@ -117,7 +117,7 @@ class Round:
     @contextmanager
     def _sessions(self) -> Iterator[tuple[connections.Connection, connections.Connection]]:
         with (
-            connections.connect(self._config.source, "source") as source,
+            connections.connect(self._config.source, "source", settings=session_settings.SERVER) as source,
             connections.connect(self._config.database, "pipeline database") as log,
         ):
             yield source, log

@@ -11,6 +11,17 @@ from tests.torture.plan.hostile import HOSTILE
 
 ROOT = Path(__file__).parents[3]
 CONNECTS = re.compile(r"psycopg\.connect\(|AsyncConnection\.connect\(|AsyncConnectionPool\(|dbapi\.connect\(")
+WITH_OWN_PATH = {
+    # Sessions of the pipeline database.
+    "pipeline/readers/wakeups.py",
+    "pipeline/readers/cursor/feed.py",
+    "pipeline/readers/cursor/leases.py",
+    "pipeline/staging/writer.py",
+    "pipeline/capture/replication/lag_sampler.py",  # has one at the source too, with `SOURCE`
+    # A session's walsender, which prints names as wal2json does, and runs nothing but the query for all settings.
+    "pipeline/capture/sessions/opening.py",
+}
+"""Files that open sessions with the database's own search_path."""
 ALLOWED = {
     "pipeline/postgres/connections.py",
     "pipeline/postgres/embedded.py",  # its own server, which nobody has altered yet
@@ -28,6 +39,18 @@ def test_connections_are_made_only_where_the_settings_are_set() -> None:
     files = [path for folder in ("pipeline", "spark") for path in (ROOT / folder).rglob("*.py")]
     found = {str(path.relative_to(ROOT)) for path in files if CONNECTS.search(path.read_text("utf-8"))}
     assert found == ALLOWED
+
+
+def test_sessions_at_the_source_and_at_followers_look_up_names_in_no_schema_of_users() -> None:
+    for what in ("source", 'follower "f"', "follower", "database"):
+        assert session_settings.of_database(what) == session_settings.SOURCE
+    assert session_settings.of_database("pipeline database") == session_settings.SERVER
+    named = {name: table for name, table in vars(session_settings).items() if name.isupper() and name[0] != "_"}
+    own_path = {name for name, table in named.items() if isinstance(table, dict) and table.get("search_path") != ""}
+    assert own_path == {"SERVER", "READER", "API"}
+    files = [path for path in (ROOT / "pipeline").rglob("*.py") if path.name != "session_settings.py"]
+    found = {str(path.relative_to(ROOT)) for path in files if "session_settings.SERVER" in path.read_text("utf-8")}
+    assert found == WITH_OWN_PATH
 
 
 def test_every_setting_is_tried_with_a_hostile_value() -> None:

@@ -14,7 +14,7 @@ from psycopg.pq import abc
 
 from pipeline.capture.catchup import orphans
 from pipeline.capture.source import slots
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 from tests.fixtures.server import run_command
 
@@ -22,7 +22,7 @@ from tests.fixtures.server import run_command
 @pytest.fixture
 def source(source_dsn: str, slot_name: str) -> Iterator[Connection]:
     """With the slot that may have copies."""
-    with connections.connect(source_dsn, "source") as connection:
+    with connections.connect(source_dsn, "source", settings=session_settings.SERVER) as connection:
         slots.create(connection, slot_name)
         yield connection
 

@@ -321,7 +321,7 @@ def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
             reading.read()
             assert reading.state("t") == "complete"
 
-        with connections.connect(config.source, "source") as source, Mover(config):
+        with connections.connect(config.source, "source", settings=session_settings.SERVER) as source, Mover(config):
             start_backfill.start(config, source, reading.log, "t", differences=True)
             eventually(compared)
         assert [action for action, _ in reading.events("t")] == ["insert"] * 4 + ["read"] * 4
@@ -335,7 +335,10 @@ def test_a_table_that_cannot_be_compared_for_now_does_not_hold_up_the_others(
     with snapshotting(config) as reading:
         make(reading, PAIR)
         make(reading, ROWS)
-        with connections.connect(config.source, "source") as source, monkeypatch.context() as patched:
+        with (
+            connections.connect(config.source, "source", settings=session_settings.SERVER) as source,
+            monkeypatch.context() as patched,
+        ):
             begun = start_backfill.start(config, source, reading.log, "t", differences=True)
             patched.setattr("pipeline.capture.content.differing.keys", refused)
             eventually(lambda: tried(reading))

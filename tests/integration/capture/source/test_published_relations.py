@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.capture.source import published_relations
 from pipeline.config import settings
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from tests.fixtures.replicating import Replicating
 from tests.fixtures.shuffling import move, shuffler
 from tests.fixtures.waiting import eventually
@@ -58,7 +58,7 @@ def publications(chance: random.Random) -> Sequence[str]:
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_it_is_what_the_view_of_postgres_says(source_dsn: str, seed: int):
     chance, found = random.Random(seed), 0
-    with connections.connect(source_dsn, "source") as source:
+    with connections.connect(source_dsn, "source", settings=session_settings.SERVER) as source:
         source.execute(TABLES.encode())
         for _ in range(40):
             names = []

@@ -21,7 +21,7 @@ from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import catchup, check, restores
 from pipeline.operate.preflight.check import pooler
 from pipeline.operate.preflight.findings import Finding
-from pipeline.postgres import connections, poolers
+from pipeline.postgres import connections, poolers, session_settings
 from tests.fixtures.postgres import Cluster, unique
 
 Check = Callable[..., dict[str, Finding]]
@@ -485,7 +485,7 @@ def test_clocks_that_differ_are_named(source_dsn: str, database_dsn: str) -> Non
     behind = "select pg_catalog.clock_timestamp() - interval '1 minute'"
     with (
         connections.connect(database_dsn, "pipeline database") as pipeline,
-        connections.connect(source_dsn, "source") as source,
+        connections.connect(source_dsn, "source", settings=session_settings.SERVER) as source,
     ):
         assert list(restores.clocks(source, pipeline)) == []
         source.execute(

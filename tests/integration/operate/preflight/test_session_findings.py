@@ -19,7 +19,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import load
 from pipeline.operate.preflight import check
 from pipeline.operate.preflight.findings import Finding
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.postgres.embedded import Server
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
@@ -97,7 +97,7 @@ def test_room_is_counted_without_what_sessions_have_already(
     assert room(findings(wires="pgdeltastream", sessions_max=3)) == enough
     assert room(findings(wires="pgdeltastream")) == ("warning", scarce)
     with (
-        connections.connect(source_dsn, "source") as source,
+        connections.connect(source_dsn, "source", settings=session_settings.SERVER) as source,
         connections.connect(database_dsn, "pipeline database") as pipeline,
     ):
         cluster, name = timeline.identity(source).system_identifier, str(source.info.dbname)
