@@ -28,6 +28,7 @@ _VERIFIED = {
     "differs": "`verify` says that {} differs",
     "equal": "`verify` says that {} is equal, as it is published",
     "refused": "`verify` refuses {}",
+    "refused, and it is equal": "`verify` refuses {}, whose key has a type of a user",
     None: "it has no {}",
 }
 

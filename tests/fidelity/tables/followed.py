@@ -125,10 +125,10 @@ class FollowerOfKinds:
             if (there_has := there.get(table)) is None or here.get(table) != there_has:
                 found[table] = verified if table in there else None
                 rows += len(there_has[1]) if there_has else 0
-            elif verified != "equal":
-                found[table] = f"{verified}, and it is equal"
             else:
                 rows += len(there_has[1])
+                if verified != "equal":
+                    found[table] = f"{verified}, and it is equal"
         if not rows and kind.follower.says != NOTHING:
             found["all"] = "no row to compare"
         return found

@@ -62,7 +62,11 @@ CASES = (
             delete("t", _ODD_KEY, _ODD),
         ),
         after=f"{_ODD_ROW}; update t set f = 0",
-        follower=AtFollower(prepared=_ODD_TYPES, says="equal, once its types are there: `--schema create` makes none"),
+        follower=AtFollower(
+            "equal, once its types are there: `--schema create` makes none",
+            {"t": "refused, and it is equal"},
+            prepared=_ODD_TYPES,
+        ),
     ),
     Kind(
         "key of one column",

@@ -45,8 +45,8 @@ def run(lake: IcebergLake, heading: str) -> dict[str, Any]:
     """What its code has defined, with the database of the test in place of the page's."""
     written = code(heading)
     for shown, ours in (
-        ("postgresql+psycopg://me@db/pipeline?", lake.catalog_uri()),
-        ("postgresql://me@db/pipeline", lake.dsn),
+        ("postgresql+psycopg://reader@db/pipeline?", lake.catalog_uri()),
+        ("postgresql://reader@db/pipeline", lake.dsn),
     ):
         written = written.replace(shown, ours)
     names: dict[str, Any] = {}

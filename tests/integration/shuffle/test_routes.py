@@ -80,6 +80,8 @@ class Routed:
             move(shuffler)
         except psycopg.OperationalError:
             return True
+        finally:
+            connection.execute = execute  # type: ignore[method-assign]
         return False
 
     def rows(self, table: EventsTable, what: str = "seq, record ->> 'id'") -> list[tuple[Any, ...]]:

@@ -109,7 +109,8 @@ def test_it_is_run_as_printed_and_then_nothing_is_missing(
             source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
 
 
-@pytest.mark.parametrize("any_cluster", [18, pytest.param(16, marks=pytest.mark.long)], indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("any_cluster", [18, 16], indirect=True)
 def test_each_right_that_is_taken_away_is_named_and_printed(
     config: Config, source: psycopg.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
