@@ -55,9 +55,9 @@ def said_by_a_library(server: Serving, pid: int) -> None:
     Path(f"/proc/{pid}/fd/2").write_text("E0000 tcp_server.cc:1] File descriptor limit reached\n")
 
     def logged() -> None:
-        records = [json.loads(line) for line in server.log().splitlines()]
-        [found] = [each for each in records if each["action"] == "serve.stderr"]
-        assert found["message"] == "E0000 tcp_server.cc:1] File descriptor limit reached"
+        records = [json.loads(line) for line in server.log().split("\n")[:-1]]
+        found = [each["message"] for each in records if each["action"] == "serve.stderr"]
+        assert found == ["E0000 tcp_server.cc:1] File descriptor limit reached"]
 
     eventually(logged)
 
