@@ -223,6 +223,8 @@ class _Session:
         self._connection = connection
         self._claims = claims
         self._task = asyncio.create_task(self._keep(), name="cursors")
+        # Also if the task is cancelled before it has begun, as at the end of a process.
+        self._task.add_done_callback(lambda _: connection.pgconn.finish())
 
     @classmethod
     async def open(cls, dsn: str, claims: dict[str, Claim]) -> _Session:
@@ -250,8 +252,6 @@ class _Session:
             logger.warning("lost all cursors: %s", self.lost, exc_info=traceback, extra={"action": "cursor.lost"})
             for claim in self._own_claims():
                 claim.end(self.lost)
-        finally:
-            await self._connection.close()
 
     def _own_claims(self) -> list[Claim]:
         return [claim for claim in self._claims.values() if claim.session.startswith(f"{self.name}:")]
