@@ -1457,6 +1457,8 @@ CREATE TABLE pipeline.backfills (
     gap_until bigint,
     told_seqs jsonb,
     floor_seqs jsonb,
+    relations bigint[],
+    bounds jsonb,
     CONSTRAINT backfills_kind_check CHECK ((kind = ANY (ARRAY['initial'::text, 'asked'::text, 'differences'::text]))),
     CONSTRAINT backfills_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text, 'complete'::text, 'failed'::text, 'cancelled'::text])))
 );
@@ -1490,6 +1492,10 @@ COMMENT ON COLUMN pipeline.backfills.gap_after IS 'The log lacks changes that we
 COMMENT ON COLUMN pipeline.backfills.told_seqs IS 'See snapshot_tables, as it was when this began; null: the log did not say which rows the table had.';
 
 COMMENT ON COLUMN pipeline.backfills.floor_seqs IS 'By events table, up to which seq retention had dropped events when the comparison was planned.';
+
+COMMENT ON COLUMN pipeline.backfills.relations IS 'Of a table that is partitioned, only these leaves; null: all.';
+
+COMMENT ON COLUMN pipeline.backfills.bounds IS 'Of one that compares: only keys within one of these, each as in partitions; null: all.';
 
 ALTER TABLE pipeline.backfills ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.backfills_id_seq
@@ -2216,6 +2222,90 @@ COMMENT ON COLUMN pipeline.lakes.released_at IS 'Since when retention no longer 
 
 COMMENT ON COLUMN pipeline.lakes.folded_upto IS 'The current states hold every change up to this seq; null: not known, so the next run looks.';
 
+CREATE TABLE pipeline.partition_changes (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    root_oid bigint NOT NULL,
+    leaf_oid bigint NOT NULL,
+    leaf_name text NOT NULL,
+    what text NOT NULL,
+    bounds jsonb,
+    seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    seen_lsn bigint NOT NULL,
+    events_table text,
+    seq bigint,
+    backfill_id bigint,
+    reason text,
+    settled_at timestamp with time zone,
+    settled_as text,
+    settled_seq bigint,
+    CONSTRAINT partition_changes_check CHECK (((settled_at IS NULL) = (settled_as IS NULL))),
+    CONSTRAINT partition_changes_settled_as_check CHECK ((settled_as = ANY (ARRAY['read'::text, 'compared'::text, 'kept'::text, 'empty'::text, 'whole'::text]))),
+    CONSTRAINT partition_changes_what_check CHECK ((what = ANY (ARRAY['attached'::text, 'returned'::text, 'detached'::text, 'dropped'::text, 'truncated'::text])))
+);
+
+COMMENT ON TABLE pipeline.partition_changes IS 'Partitions that joined, left or were truncated: the log lacks rows, or has too many, until it is settled.';
+
+COMMENT ON COLUMN pipeline.partition_changes.what IS 'attached: it joined. returned: it left and joined again. detached, dropped, truncated: the log keeps its rows.';
+
+COMMENT ON COLUMN pipeline.partition_changes.seen_lsn IS 'Where the source wrote after it was seen: what was done before has been sent up to here.';
+
+COMMENT ON COLUMN pipeline.partition_changes.seq IS 'Of one that was truncated: the event, in events_table.';
+
+COMMENT ON COLUMN pipeline.partition_changes.backfill_id IS 'What reads or compares it; null: nothing does.';
+
+COMMENT ON COLUMN pipeline.partition_changes.reason IS 'Why nothing reads or compares one that joined.';
+
+COMMENT ON COLUMN pipeline.partition_changes.settled_as IS 'read or compared: by itself. kept: the log stays as it is. empty: it had no rows. whole: with all of the table.';
+
+COMMENT ON COLUMN pipeline.partition_changes.settled_seq IS 'The newest seq of the table''s events when it was settled: from there on the log has what it had.';
+
+ALTER TABLE pipeline.partition_changes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.partition_changes_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.partition_looks (
+    source_id uuid NOT NULL,
+    root_oid bigint NOT NULL,
+    epoch integer NOT NULL,
+    after_relation integer NOT NULL,
+    after_seqs jsonb NOT NULL,
+    unknown boolean NOT NULL
+);
+
+COMMENT ON TABLE pipeline.partition_looks IS 'Captured tables whose leaves are stored in partitions, and the epoch in which they were looked at first.';
+
+COMMENT ON COLUMN pipeline.partition_looks.after_relation IS 'Id in relations up to which the stream''s versions of leaves have been looked at.';
+
+COMMENT ON COLUMN pipeline.partition_looks.after_seqs IS 'By events table: a truncate of a leaf after this seq makes the log incomplete.';
+
+COMMENT ON COLUMN pipeline.partition_looks.unknown IS 'Which partitions came and went before that first look is not known.';
+
+CREATE TABLE pipeline.partitions (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    root_oid bigint NOT NULL,
+    leaf_oid bigint NOT NULL,
+    leaf_name text NOT NULL,
+    bounds jsonb,
+    attached_by text NOT NULL,
+    seen_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.partitions IS 'The leaves of each captured partitioned table, as the last look at the source''s catalog saw them.';
+
+COMMENT ON COLUMN pipeline.partitions.leaf_name IS 'Its schema and name, not quoted.';
+
+COMMENT ON COLUMN pipeline.partitions.bounds IS 'From the leaf up to the root: strategy, columns and types of the key of what it is a partition of, and the bound; null where these do not say which rows it has.';
+
+COMMENT ON COLUMN pipeline.partitions.attached_by IS 'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again.';
+
 CREATE TABLE pipeline.published_forms (
     source_id uuid NOT NULL,
     epoch integer NOT NULL,
@@ -2813,7 +2903,8 @@ CREATE TABLE pipeline.snapshot_tables (
     key text,
     members bigint[],
     void_epoch integer,
-    void_lsn bigint
+    void_lsn bigint,
+    keeps_partitions boolean DEFAULT false NOT NULL
 );
 
 COMMENT ON TABLE pipeline.snapshot_tables IS 'Every table that is or was captured, and from which seq on the log has it whole.';
@@ -2843,6 +2934,8 @@ COMMENT ON COLUMN pipeline.snapshot_tables.key IS 'Numbers of the columns by whi
 COMMENT ON COLUMN pipeline.snapshot_tables.members IS 'Memberships of it in publications of its updates: another says that some were not captured; null: not known.';
 
 COMMENT ON COLUMN pipeline.snapshot_tables.void_lsn IS 'Up to here, in void_epoch, events know its rows by another key, or by none; null: none does.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.keeps_partitions IS 'Whether rows of partitions that leave stay in the log, and nothing warns of it.';
 
 CREATE VIEW pipeline.snapshots AS
  SELECT t.source_id,
@@ -3225,6 +3318,15 @@ ALTER TABLE ONLY pipeline.lag_samples
 ALTER TABLE ONLY pipeline.lakes
     ADD CONSTRAINT lakes_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.partition_changes
+    ADD CONSTRAINT partition_changes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.partition_looks
+    ADD CONSTRAINT partition_looks_pkey PRIMARY KEY (source_id, root_oid);
+
+ALTER TABLE ONLY pipeline.partitions
+    ADD CONSTRAINT partitions_pkey PRIMARY KEY (source_id, root_oid, leaf_oid);
+
 ALTER TABLE ONLY pipeline.published_forms
     ADD CONSTRAINT published_forms_pkey PRIMARY KEY (source_id, epoch, relation_oid);
 
@@ -3358,6 +3460,10 @@ CREATE UNIQUE INDEX followers_password_idx ON pipeline.followers USING btree (up
 
 COMMENT ON INDEX pipeline.followers_password_idx IS 'No two have one password variable.';
 
+CREATE INDEX partition_changes_open ON pipeline.partition_changes USING btree (source_id, root_oid) WHERE (settled_at IS NULL);
+
+CREATE INDEX partition_changes_root ON pipeline.partition_changes USING btree (source_id, root_oid, leaf_oid);
+
 CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
 
 CREATE INDEX relations_name_idx ON pipeline.relations USING btree (table_schema, table_name, id);
@@ -3459,6 +3565,9 @@ ALTER TABLE ONLY pipeline.follower_tables
 
 ALTER TABLE ONLY pipeline.followers
     ADD CONSTRAINT followers_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.partition_changes
+    ADD CONSTRAINT partition_changes_backfill_id_fkey FOREIGN KEY (backfill_id) REFERENCES pipeline.backfills(id);
 
 ALTER TABLE ONLY pipeline.published_forms
     ADD CONSTRAINT published_forms_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);

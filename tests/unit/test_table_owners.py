@@ -67,6 +67,9 @@ OWNERS = {
             "pipeline/followers/running": GAPS,
         },
     ),
+    "pipeline.partition_changes": Owner("pipeline/capture/snapshot"),
+    "pipeline.partition_looks": Owner("pipeline/capture/snapshot"),
+    "pipeline.partitions": Owner("pipeline/capture/snapshot"),
     "pipeline.snapshots": Owner(
         "pipeline/capture/snapshot",
         {

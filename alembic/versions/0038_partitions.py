@@ -1,0 +1,117 @@
+"""Leaves of captured partitioned tables, and which joined or left: rows come and go with them that no event says."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0038"
+down_revision = "0037"
+branch_labels = None
+depends_on = None
+additive = True
+
+PARTITIONS = """
+create table pipeline.partition_looks (
+    source_id uuid not null,
+    root_oid bigint not null,
+    epoch integer not null,
+    after_relation integer not null,
+    after_seqs jsonb not null,
+    unknown boolean not null,
+    primary key (source_id, root_oid)
+);
+comment on table pipeline.partition_looks is
+    'Captured tables whose leaves are stored in partitions, and the epoch in which they were looked at first.';
+comment on column pipeline.partition_looks.after_relation is
+    'Id in relations up to which the stream''s versions of leaves have been looked at.';
+comment on column pipeline.partition_looks.after_seqs is
+    'By events table: a truncate of a leaf after this seq makes the log incomplete.';
+comment on column pipeline.partition_looks.unknown is
+    'Which partitions came and went before that first look is not known.';
+
+create table pipeline.partitions (
+    source_id uuid not null,
+    epoch integer not null,
+    root_oid bigint not null,
+    leaf_oid bigint not null,
+    leaf_name text not null,
+    bounds jsonb,
+    attached_by text not null,
+    seen_at timestamptz not null default now(),
+    primary key (source_id, root_oid, leaf_oid)
+);
+comment on table pipeline.partitions is
+    'The leaves of each captured partitioned table, as the last look at the source''s catalog saw them.';
+comment on column pipeline.partitions.leaf_name is 'Its schema and name, not quoted.';
+comment on column pipeline.partitions.bounds is
+    'From the leaf up to the root: strategy, columns and types of the key of what it is a partition of, and the bound;'
+    ' null where these do not say which rows it has.';
+comment on column pipeline.partitions.attached_by is
+    'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again.';
+
+create table pipeline.partition_changes (
+    id bigint generated always as identity primary key,
+    source_id uuid not null,
+    epoch integer not null,
+    root_oid bigint not null,
+    leaf_oid bigint not null,
+    leaf_name text not null,
+    what text not null check (what in ('attached', 'returned', 'detached', 'dropped', 'truncated')),
+    bounds jsonb,
+    seen_at timestamptz not null default now(),
+    seen_lsn bigint not null,
+    events_table text,
+    seq bigint,
+    backfill_id bigint references pipeline.backfills (id),
+    reason text,
+    settled_at timestamptz,
+    settled_as text check (settled_as in ('read', 'compared', 'kept', 'empty', 'whole')),
+    settled_seq bigint,
+    check ((settled_at is null) = (settled_as is null))
+);
+create index partition_changes_root on pipeline.partition_changes (source_id, root_oid, leaf_oid);
+create index partition_changes_open on pipeline.partition_changes (source_id, root_oid) where settled_at is null;
+comment on table pipeline.partition_changes is
+    'Partitions that joined, left or were truncated: the log lacks rows, or has too many, until it is settled.';
+comment on column pipeline.partition_changes.what is
+    'attached: it joined. returned: it left and joined again. detached, dropped, truncated: the log keeps its rows.';
+comment on column pipeline.partition_changes.seen_lsn is
+    'Where the source wrote after it was seen: what was done before has been sent up to here.';
+comment on column pipeline.partition_changes.seq is 'Of one that was truncated: the event, in events_table.';
+comment on column pipeline.partition_changes.backfill_id is 'What reads or compares it; null: nothing does.';
+comment on column pipeline.partition_changes.reason is 'Why nothing reads or compares one that joined.';
+comment on column pipeline.partition_changes.settled_as is
+    'read or compared: by itself. kept: the log stays as it is. empty: it had no rows. whole: with all of the table.';
+comment on column pipeline.partition_changes.settled_seq is
+    'The newest seq of the table''s events when it was settled: from there on the log has what it had.';
+
+alter table pipeline.snapshot_tables add column keeps_partitions boolean not null default false;
+comment on column pipeline.snapshot_tables.keeps_partitions is
+    'Whether rows of partitions that leave stay in the log, and nothing warns of it.';
+alter table pipeline.backfills add column relations bigint[], add column bounds jsonb;
+comment on column pipeline.backfills.relations is 'Of a table that is partitioned, only these leaves; null: all.';
+comment on column pipeline.backfills.bounds is
+    'Of one that compares: only keys within one of these, each as in partitions; null: all.';
+"""
+
+
+def upgrade() -> None:
+    """What the first look of the new version finds is compared with what was captured before."""
+    op.execute(PARTITIONS)
+
+
+def downgrade() -> None:
+    """Forget what joined and left; the version before would read the whole table instead of a partition."""
+    op.execute(
+        "update pipeline.backfills set state = 'cancelled', finished_at = now()"
+        " where (relations is not null or bounds is not null) and state in ('waiting', 'reading', 'paused');"
+        " update pipeline.segments set state = 'drained' where state = 'full' and id in"
+        " (select r.segment_id from pipeline.snapshot_ranges r join pipeline.backfills b on b.id = r.backfill_id"
+        " where b.relations is not null or b.bounds is not null);"
+        " delete from pipeline.snapshot_ranges r using pipeline.backfills b"
+        " where b.id = r.backfill_id and (b.relations is not null or b.bounds is not null);"
+        " drop view if exists pipeline.snapshots; delete from pipeline.installed_functions;"
+        " alter table pipeline.backfills drop column relations, drop column bounds;"
+        " alter table pipeline.snapshot_tables drop column keeps_partitions;"
+        " drop table pipeline.partition_changes; drop table pipeline.partitions; drop table pipeline.partition_looks"
+    )
