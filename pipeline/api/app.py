@@ -36,6 +36,7 @@ from pipeline.postgres.pool import Pool
 from pipeline.process import supervised
 from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
+from pipeline.readers.cursor.leases import Cursors
 from pipeline.readers.wakeups import Wakeups
 
 READY_SECONDS = 1.0
@@ -56,6 +57,7 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.events_tables = config.events_tables
     app.state.database = Pool(config.database, "pipeline api")
     app.state.wakeups = Wakeups(config.database, config.events_table)
+    app.state.cursors = Cursors(config.database, app.state.database.transaction)
     app.state.wires = known.served(config)
     app.add_middleware(RequestGuard, config=config, wires=app.state.wires)
     if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
@@ -74,14 +76,19 @@ def create(config: Config, server: str) -> FastAPI:
     app.include_router(backfills.router)
     app.include_router(followers.router)
     app.include_router(events.router)
-    app.include_router(stream.router(config, app.state.database, app.state.wakeups, server))
+    app.include_router(stream.router(config, app.state.database, app.state.wakeups, app.state.cursors, server))
     surroundings = Surroundings(config, app.state.database, app.state.wakeups, server)
     app.state.services = [wire.serve(surroundings) for wire in app.state.wires.wires]
     for service in app.state.services:
         app.include_router(service.routes)
-    for _ in iter_route_contexts(app.routes):  # makes their models: two first requests at once would, in threads that
-        continue  # share the filters of warnings
+    _make_models(app)
     return app
+
+
+def _make_models(app: FastAPI) -> None:
+    """Two first requests at once would make them in threads that share the filters of warnings."""
+    for _ in iter_route_contexts(app.routes):
+        continue
 
 
 def run(config: Config, server: str, stop: Stop) -> None:
@@ -168,6 +175,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         listening.cancel()
         with suppress(asyncio.CancelledError):
             await listening
+        await app.state.cursors.close()
         await app.state.database.close()
 
 

@@ -98,13 +98,15 @@ async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundin
     database = Pool(config.database, "pipeline grpc")
     wakeups = Wakeups(config.database, config.events_table)
     await database.open()
+    cursors = Cursors(config.database, database.transaction)
     hearing = supervised.start_task("wakeups", wakeups.run)
     try:
-        yield Surroundings(config, database, wakeups, Cursors(config.database, database.transaction), server)
+        yield Surroundings(config, database, wakeups, cursors, server)
     finally:
         hearing.cancel()
         with suppress(asyncio.CancelledError):
             await hearing
+        await cursors.close()
         await database.close()
 
 

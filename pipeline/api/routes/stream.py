@@ -20,8 +20,9 @@ from pipeline.postgres.pool import Pool
 from pipeline.readers import refusals
 from pipeline.readers.cursor import frames, shapes
 from pipeline.readers.cursor.acknowledgements import Acknowledgements
+from pipeline.readers.cursor.claims import Claim
 from pipeline.readers.cursor.feed import Feed, Follower
-from pipeline.readers.cursor.leases import Claim, Cursors
+from pipeline.readers.cursor.leases import Cursors
 from pipeline.readers.cursor.reading import Reading
 from pipeline.readers.wakeups import Wakeups
 
@@ -32,14 +33,10 @@ ACKNOWLEDGE_SECONDS = 0.1
 _FAREWELL_SECONDS = 2.0
 
 
-def router(config: Config, database: Pool, wakeups: Wakeups, server: str) -> APIRouter:
+def router(config: Config, database: Pool, wakeups: Wakeups, cursors: Cursors, server: str) -> APIRouter:
     """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, shown to clients refused a cursor."""
     routes = APIRouter()
-    streams = _Streams(
-        Cursors(config.database, database.transaction),
-        Feeds(config, database, wakeups),
-        server,
-    )
+    streams = _Streams(cursors, Feeds(config, database, wakeups), server)
 
     @routes.websocket("/v1/consumers/{name}/stream")
     async def stream(websocket: WebSocket, name: str) -> None:

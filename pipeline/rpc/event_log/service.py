@@ -13,9 +13,9 @@ from pipeline.errors import ConsumerChanged, Unavailable
 from pipeline.log.page import Filter
 from pipeline.postgres.queries import statement
 from pipeline.readers.cursor.acknowledgements import Acknowledgements
+from pipeline.readers.cursor.claims import Claim
 from pipeline.readers.cursor.feed import Batch
 from pipeline.readers.cursor.frames import MAX_EVENTS
-from pipeline.readers.cursor.leases import Claim
 from pipeline.readers.cursor.reading import Reading
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc import statuses

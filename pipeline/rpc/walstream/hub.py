@@ -17,8 +17,9 @@ import psycopg
 
 from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
 from pipeline.readers import refusals
+from pipeline.readers.cursor.claims import Claim
 from pipeline.readers.cursor.feed import Feed
-from pipeline.readers.cursor.leases import Claim, Cursors
+from pipeline.readers.cursor.leases import Cursors
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc.walstream import messages
 from pipeline.rpc.walstream.holds import Holds

@@ -12,8 +12,8 @@ import grpc
 import psycopg
 import pytest
 
-from pipeline.readers.cursor import leases
-from pipeline.readers.cursor.leases import Claim
+from pipeline.readers.cursor import claims
+from pipeline.readers.cursor.claims import Claim
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.rpc import Rpc, position, refused
@@ -173,7 +173,7 @@ def test_a_row_that_is_too_large_goes_without_its_largest_value(
 def test_what_is_done_to_the_consumer_reaches_sessions(
     log: psycopg.Connection, rpc: Rpc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "REVIEW_SECONDS", 0.1)
+    monkeypatch.setattr(claims, "REVIEW_SECONDS", 0.1)
     paused, set_paused = threading.Event(), Claim.set_paused
 
     def seen(claim: Claim, now: bool) -> None:

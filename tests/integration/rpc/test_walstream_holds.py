@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from pipeline.readers.cursor import leases
+from pipeline.readers.cursor import claims
 from pipeline.rpc.walstream import holds
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, position, released
@@ -36,7 +36,7 @@ def module_log(dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def log(module_log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> psycopg.Connection:
     """With the position at the head and no hold. Holds are counted often."""
-    monkeypatch.setattr(leases, "REVIEW_SECONDS", QUICKLY)
+    monkeypatch.setattr(claims, "REVIEW_SECONDS", QUICKLY)
     monkeypatch.setattr(holds, "COUNT_SECONDS", QUICKLY)
     monkeypatch.setattr(holds, "LOOK_SECONDS", QUICKLY)
     module_log.execute("delete from pipeline.consumers where name = 'walstream'")

@@ -16,7 +16,7 @@ from pipeline.errors import Unavailable
 from pipeline.postgres import role_locks
 from pipeline.postgres.pool import Pool
 from pipeline.process import supervised
-from pipeline.readers.cursor import leases
+from pipeline.readers.cursor import claims
 from pipeline.readers.cursor.leases import Cursors
 from pipeline.rpc.presence import ROLE, Presence
 from pipeline.server import schedule
@@ -28,7 +28,7 @@ from tests.fixtures.waiting import eventually
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes less here."""
     monkeypatch.setattr(supervised, "RESTART_SECONDS", 0.01)
-    monkeypatch.setattr(leases, "REVIEW_SECONDS", 0.01)
+    monkeypatch.setattr(claims, "REVIEW_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -53,10 +53,12 @@ def test_the_presence_of_grpc_continues_after_an_unexpected_error(config: Config
 def test_cursors_are_claimed_again_after_an_unexpected_error(config: Config) -> None:
     async def run(log: psycopg.Connection) -> None:
         pool = Pool(config.database, "test")
+        cursors = Cursors(config.database, pool.transaction)
         await pool.open()
         try:
-            await claim_twice(log, Cursors(config.database, pool.transaction))
+            await claim_twice(log, cursors)
         finally:
+            await cursors.close()
             await pool.close()
 
     async def claim_twice(log: psycopg.Connection, cursors: Cursors) -> None:
@@ -110,3 +112,27 @@ def test_the_schedule_continues_after_an_unexpected_error(config: Config) -> Non
         assert FailingOnce.failed
     finally:
         scheduler.shutdown()
+
+
+def test_closed_cursors_leave_no_session_and_none_can_be_claimed(config: Config) -> None:
+    async def run(log: psycopg.Connection) -> None:
+        pool = Pool(config.database, "test")
+        cursors = Cursors(config.database, pool.transaction)
+        await pool.open()
+        try:
+            async with cursors.claim("c", "first"):
+                opened = cursors.claim("c", "second")
+            sessions = "select from pg_stat_activity where application_name = 'pipeline cursors' and datname = %s"
+            name = log.info.dbname
+            assert log.execute(sessions, [name]).rowcount == 1
+            await cursors.close()
+            eventually(lambda: log.execute(sessions, [name]).rowcount == 0)
+            with pytest.raises(Unavailable, match="this server ends"):
+                await opened.__aenter__()
+        finally:
+            await cursors.close()
+            await pool.close()
+
+    with psycopg.connect(config.database, autocommit=True) as log:
+        log.execute("select pipeline.create_consumer('c', 'cursor')")
+        asyncio.run(run(log))

@@ -15,7 +15,7 @@ WITH_OWN_PATH = {
     # Sessions of the pipeline database.
     "pipeline/readers/wakeups.py",
     "pipeline/readers/cursor/feed.py",
-    "pipeline/readers/cursor/leases.py",
+    "pipeline/readers/cursor/claims.py",
     "pipeline/staging/writer.py",
     "pipeline/capture/replication/lag_sampler.py",  # has one at the source too, with `SOURCE`
     # A session's walsender, which prints names as wal2json does, and runs nothing but the query for all settings.

@@ -1,0 +1,126 @@
+"""What a process holds cursors by: a database session that ends with it, and a claim on each that it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+
+from pipeline.errors import ConsumerChanged, ConsumerError, PipelineError, UnknownConsumer
+from pipeline.log.page import Filter
+from pipeline.postgres import connections, queries, session_settings
+from pipeline.readers.cursor.feed import Connection
+
+logger = logging.getLogger(__name__)
+
+REVIEW_SECONDS = 2.0
+"""How often the cursors that this process reads are checked; that also shows that the process is not frozen."""
+
+
+class Claim:
+    """A cursor that this process may read. `position`: the last acknowledged seq that is stored.
+
+    `events_table`: what it reads, `schema.table`; None is the default one.
+    """
+
+    def __init__(
+        self, name: str, session: str, wanted: Filter, position: int, events_table: str | None, *, paused: bool
+    ) -> None:
+        self.name = name
+        self.session = session
+        self.wanted = wanted
+        self.position = position
+        self.events_table = events_table
+        self.ended: asyncio.Future[PipelineError] = asyncio.get_running_loop().create_future()
+        self._active = asyncio.Event()
+        self.set_paused(paused)
+
+    async def active(self) -> None:
+        """Wait while the consumer is paused."""
+        await self._active.wait()
+
+    def set_paused(self, paused: bool) -> None:
+        """No events are sent while it is paused."""
+        if paused:
+            self._active.clear()
+        else:
+            self._active.set()
+
+    def end(self, reason: PipelineError) -> None:
+        """This process may no longer read the cursor."""
+        if not self.ended.done():
+            self.ended.set_result(reason)
+
+
+class Session:
+    """A connection that holds the advisory lock of its name. When it breaks, all its claims are lost."""
+
+    def __init__(self, name: str, dsn: str, connection: Connection, claims: dict[str, Claim]) -> None:
+        self.name = name
+        self.lost: PipelineError | None = None
+        self._dsn = dsn
+        self._connection = connection
+        self._claims = claims
+        self._task = asyncio.create_task(self._keep(), name="cursors")
+
+    @classmethod
+    async def open(cls, dsn: str, claims: dict[str, Claim]) -> Session:
+        """Raises Unavailable."""
+        name = uuid.uuid4().hex
+        try:
+            connection = await connections.connect_async(dsn, name="pipeline cursors", settings=session_settings.SERVER)
+            try:
+                await connection.execute(queries.statement("readers.cursor", "lock_session"), {"session": name})
+            except BaseException:
+                await connection.close()
+                raise
+        except (psycopg.Error, OSError) as error:
+            raise connections.unavailable(dsn, "pipeline database", error) from error
+        return cls(name, dsn, connection, claims)
+
+    async def _keep(self) -> None:
+        try:
+            while True:
+                await self._review()
+                await asyncio.sleep(REVIEW_SECONDS)
+        except Exception as error:
+            traceback = None if isinstance(error, psycopg.Error | OSError) else error
+            self.lost = connections.unavailable(self._dsn, "pipeline database", error)
+            logger.warning("lost all cursors: %s", self.lost, exc_info=traceback, extra={"action": "cursor.lost"})
+            for claim in self._own_claims():
+                claim.end(self.lost)
+            await self._connection.close()
+
+    async def close(self) -> None:
+        """End it, whatever its task has done by then."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        await self._connection.close()
+
+    def _own_claims(self) -> list[Claim]:
+        return [claim for claim in self._claims.values() if claim.session.startswith(f"{self.name}:")]
+
+    async def _review(self) -> None:
+        before = [(claim, claim.position) for claim in self._own_claims()]
+        async with self._connection.cursor(row_factory=dict_row) as cursor:
+            names = {"names": [claim.name for claim, _ in before]}
+            await cursor.execute(queries.statement("readers.cursor", "review_cursors"), names, prepare=True)
+            rows = {row["name"]: row for row in await cursor.fetchall()}
+        for claim, position in before:
+            if (reason := _judge(claim, position, rows.get(claim.name))) is not None:
+                claim.end(reason)
+
+
+def _judge(claim: Claim, position: int, row: DictRow | None) -> ConsumerError | None:
+    """Why a claim has ended, by the consumer's current row, or None; also updates whether it is paused."""
+    if row is None:
+        return UnknownConsumer(f"consumer {claim.name} was dropped")
+    if row["reader_session"] != claim.session:
+        return ConsumerChanged(f"consumer {claim.name} was reset, or taken by another reader; connect again")
+    if row["position"] < position:
+        return ConsumerChanged(f"consumer {claim.name} was reset; connect again")
+    claim.set_paused(row["state"] == "paused")
+    return None
