@@ -62,7 +62,7 @@ def export(
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
         window = _in_turn(config, connection, on_event, stopped, wait)
         require_lake(config, window)
-        if not window.anything_new:
+        if not window.anything_new and not _misses_jump(config, window):
             return Outcome(window.exported_upto)
         began = time.monotonic()
         run = ledger.begin_run(connection, trigger)
@@ -120,6 +120,20 @@ def require_lake(config: Config, window: Window) -> None:
             f"{config.exports} is empty, but events up to seq {window.exported_upto} were exported to it; restore or "
             "mount it, or set another PIPELINE_EXPORT_DIR to export everything again"
         )
+
+
+def _misses_jump(config: Config, window: Window) -> bool:
+    """True if the log has jumped since the last run: then the lake may have events that the log lost.
+
+    Of a bucket the next run finds out, which has the credentials to ask it.
+    """
+    if not (window.jump and window.known) or isinstance(config.exports, Bucket):
+        return False
+    try:
+        head = json.loads((config.exports / "manifest.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return int(head.get("jump", 0)) < window.jump
 
 
 def state(

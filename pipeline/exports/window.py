@@ -12,7 +12,8 @@ from pipeline.config import cron
 class Window:
     """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
 
-    `jumped`: so many of them the log has skipped by jumping. `known`: whether the folder is a lake already.
+    `jumped`: so many of them the log has skipped by jumping. `jump`: the first seq behind its last jump, 0 if it has
+    none. `known`: whether the folder is a lake already.
     `states_behind`: changes are exported that a table's current state lacks. `iceberg_behind`: Iceberg tables are
     wanted, and lack changes that are exported. `holder`: which process exports to the lake now.
     """
@@ -20,6 +21,7 @@ class Window:
     head: int = 0
     exported_upto: int = 0
     jumped: int = 0
+    jump: int = 0
     known: bool = False
     states_behind: bool = False
     iceberg_behind: bool = False

@@ -19,7 +19,7 @@ from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
 from pipeline.exports import compaction, extra, lakes
-from pipeline.exports.child import Kept
+from pipeline.exports.child import Event, Kept
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
@@ -178,7 +178,7 @@ def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[
 def export(config: Config, stopped: Callable[[], bool], kept: Kept | None = None) -> None:
     """Export what is new in the log to the lake, in a separate process; starts none when nothing is new."""
     try:
-        made = lakes.export(config, "schedule", lambda _event: None, stopped, kept=kept)
+        made = lakes.export(config, "schedule", _log_lost, stopped, kept=kept)
     except ExportBusy as error:
         logger.info("%s", error, extra={"action": "export.busy"})
     except ExportStopped as error:
@@ -192,10 +192,20 @@ def export(config: Config, stopped: Callable[[], bool], kept: Kept | None = None
                 logger.info("exported", extra={"action": "export.done", **of, **values})
 
 
+def _log_lost(event: Event) -> None:
+    if event["event"] == "set_aside":
+        logger.warning(
+            "the lake had what the log lost when it was restored: %s files were moved to %s",
+            event["files"],
+            event["folder"],
+            extra={"action": "export.set_aside", "seq": event["jump"]},
+        )
+
+
 def compact(config: Config, stopped: Callable[[], bool]) -> None:
     """Merge small files of the lake, in a separate process; starts none when nothing is small."""
     try:
-        made = compaction.compact(config, lambda _event: None, stopped)
+        made = compaction.compact(config, _log_lost, stopped)
     except ExportStopped as error:
         logger.info("%s", error, extra={"action": "compaction.stopped"})
         return

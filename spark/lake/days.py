@@ -70,9 +70,31 @@ def switch(root: Path, folder: str, number: int, gone: Collection[str], added: I
     for path in added:
         _name(root / path, root / view)
     sync(root / view)
+    _link(root, folder, number)
+
+
+def rebuild(root: Path, folder: str, number: int, paths: Collection[str]) -> None:
+    """Set the link to a new folder, which has these files and nothing else; without any there is no link any more."""
+    view = root / layout.day_view(folder, number)
+    if not paths:
+        (root / folder).unlink(missing_ok=True)
+        with suppress(OSError):
+            for parent in list(Path(folder).parents)[:-2]:
+                (root / parent).rmdir()
+        return
+    shutil.rmtree(view, ignore_errors=True)  # which a crash has left unfinished
+    view.mkdir(parents=True)
+    for path in paths:
+        _name(root / path, view)
+    sync(view)
+    _link(root, folder, number)
+
+
+def _link(root: Path, folder: str, number: int) -> None:
     link = root / layout.STAGING / f"day-{uuid.uuid4().hex}"
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(_target(folder, number))
+    (root / folder).parent.mkdir(parents=True, exist_ok=True)
     os.replace(link, root / folder)
     sync((root / folder).parent)
 

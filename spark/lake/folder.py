@@ -103,6 +103,10 @@ class Folder:
         except FileNotFoundError:
             return False
 
+    def missing(self, paths: Iterable[str]) -> set[str]:
+        """Those of these paths where nothing is."""
+        return {path for path in paths if not (self.path / path).exists()}
+
     def remove_all(self, paths: Iterable[str]) -> None:
         """Remove files, and folders with all that is in them, if they are there. Raises TargetUnfit."""
         for path in paths:

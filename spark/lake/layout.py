@@ -10,6 +10,7 @@ messages/date=…                                logical messages
 days/<number>/changes/<schema>.<table>/date=…/ the folder of a day: a name of each of its files
 files/changes/<schema>.<table>/date=…/         the files themselves, by the paths that the manifest and Iceberg have
 .staging/                                      files that readers must not see yet
+.set-aside/<number>/…                          what the ledger did not list when the log had jumped to that seq
 
 In a bucket nothing has a name that a reader could guess: names are unique, and the manifest lists them.
 
@@ -27,6 +28,7 @@ MANIFEST = "manifest.json"
 MANIFEST_PART = "manifest/%s/%s.json"
 STATE_PART = "manifest/current/%s/%s.json"
 STAGING = ".staging"
+SET_ASIDE = ".set-aside"
 CURRENT = "current"
 MESSAGES = "messages"
 FILES = "files"
@@ -92,6 +94,11 @@ def state_part(dataset: str, version: int) -> str:
 def export_staging(export_id: int) -> str:
     """Where an export writes before it publishes."""
     return f"{STAGING}/export-{export_id}"
+
+
+def set_aside(jump: int) -> str:
+    """Where things are that the ledger did not list when the log had jumped to that seq."""
+    return f"{SET_ASIDE}/{jump}"
 
 
 def current(dataset: str) -> str:

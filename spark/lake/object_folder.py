@@ -63,6 +63,11 @@ class ObjectFolder:
         """Whether there is an object of that name."""
         return object_store.has(self.path / path)
 
+    def missing(self, paths: Iterable[str]) -> set[str]:
+        """Those of these paths where there is no object."""
+        at = {self.path / path: path for path in paths}
+        return {at[each] for each in object_store.missing(at)}
+
     def clear_staging(self) -> None:
         """Does nothing: what a run leaves unfinished the ledger knows (`lake.storage.written`)."""
 

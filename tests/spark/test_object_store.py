@@ -23,8 +23,7 @@ from lake.changes.manifest import Manifest
 from lake.compaction import merging
 from lake.compaction import run as compaction
 from lake.errors import TargetUnfit
-from lake.iceberg import publish
-from lake.iceberg.ledger import IcebergLedger, Settings
+from lake.iceberg.ledger import IcebergLedger
 from lake.identity import folder_at
 from lake.states import as_of, current, engines
 from lake.storage import object_store as storage
@@ -33,10 +32,10 @@ from pipeline.config.settings import load
 from pipeline.exports import reach
 from pipeline.operate.export_status import ExportStatus, looked_into
 from pipeline.operate.preflight import exports as check_exports
-from pyspark_sequin_events import catalog
 from tests.fixtures.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
 from tests.fixtures.postgres import unique
 from tests.fixtures.small_log import SOURCE, small_log
+from tests.spark import exporting
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM
 EVENTS = "public.sequin_events"
@@ -59,16 +58,7 @@ class Bucketed:
 
     def run(self, keep: float = 3600) -> None:
         """What `export.py` does."""
-        with ledger.opened(self.dsn) as book, catalog.connect(self.dsn) as connection:
-            lake = exporter.open_lake(book, folder_at(self.url), EVENTS)
-            current.recover(lake, keep, keep)
-            bounds = book.exported_upto(lake.id), catalog.head(connection, EVENTS)
-            if bounds[0] < bounds[1]:
-                exporter.export(
-                    self.spark, lake, connection, self.dsn, bounds, run=None, rows_per_file=500_000, report=_nothing
-                )
-            current.fold_all(self.spark, lake, current.outdated(lake), _nothing)
-            publish.publish(lake, Settings("lake"), keep)
+        exporting.run(self.spark, self.dsn, self.url, keep)
 
     def compact(self) -> list[tuple[int, int]]:
         """What `compact.py` does: how many files became how many."""

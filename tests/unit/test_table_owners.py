@@ -33,6 +33,7 @@ LAKE = "which changes are of one table, and from where on all of its rows are kn
 DIVIDED = "a lake has no current state of a table whose changes go to several events tables"
 FIRST_ROWS = "a client asks which rows are the first ones of a table that is newer than itself"
 NO_HOLDS = "a consumer that was reset or dropped has no session, in one transaction"
+JUMPS = "a lake asks whether the log may have lost what it has"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
 
@@ -222,7 +223,7 @@ OWNERS = {
         },
         {"pipeline/capture/catchup": PART},
     ),
-    "pipeline.seq_jumps": Owner("pipeline/log"),
+    "pipeline.seq_jumps": Owner("pipeline/log", {"spark/lake": JUMPS, "pipeline/exports": JUMPS}),
     "pipeline.sessions": Owner("pipeline/capture/sessions"),
     "pipeline.shuffle_progress": Owner(
         "pipeline/shuffle",

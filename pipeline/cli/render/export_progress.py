@@ -99,6 +99,10 @@ class Progress:
     def _on_compacted(self, event: Event) -> None:
         self.doing = f"{formatting.count(event['files_before'], 'file')} became {event['files_after']}"
 
+    def _on_set_aside(self, event: Event) -> None:
+        files = formatting.count(event["files"], "file")
+        self.doing = self.headline = f"moved {files} that the log lost when it was restored to {event['folder']}"
+
     def _on_waits(self, event: Event) -> None:
         self.doing = f"waiting: {event['reason']}"
 
@@ -126,7 +130,7 @@ def shown() -> Iterator[OnEvent]:
 
         def tell(event: Event) -> None:
             progress.take(event)
-            if event["event"] == "begins":
+            if event["event"] in ("begins", "set_aside"):
                 console.print(progress.headline)
             pace = f"{formatting.count(progress.rows, 'row')}, {progress.rate:,.0f} rows/s" if progress.rows else ""
             bar.update(task, description=progress.doing, completed=progress.part, pace=pace)

@@ -3,6 +3,7 @@ select (select coalesce(max(seq), 0) from {events}) as head,
     coalesce(exported.upto, 0) as exported_upto,
     (select greatest(e.seq - coalesce(exported.upto, 0), 0)
         - pipeline.seqs_between(%(events_table)s, coalesce(exported.upto, 0), e.seq) from (select coalesce(max(seq), 0) as seq from {events}) e) as jumped,
+    coalesce((select max(j.after) from pipeline.seq_jumps j where j.events_table = %(events_table)s), 0) as jump,
     lake.id is not null as known,
     coalesce(exported.upto > coalesce(lake.folded_upto, 0), false) or exists (
         select from pipeline.export_tables t

@@ -26,6 +26,7 @@ from lake.errors import ExportError, Inexact
 from lake.folder import schema_content
 from lake.identity import Lake, LakeFolder, identify
 from lake.ledger import Ledger
+from lake.lost import aside
 from lake.storage.where import ObjectPath
 
 RANGE_ROWS = 4_000_000
@@ -58,13 +59,15 @@ def open_lake(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
 
 
 def resume(lake: Lake) -> None:
-    """Finish or remove what an earlier exporter left. The lake's lock must be held.
+    """Finish or remove what an earlier exporter left, and set aside what the ledger lost with a restored log.
 
-    Raises TargetUnfit where the log was restored to an earlier state.
+    The lake's lock must be held. Raises TargetUnfit if the lake is ahead of the log.
     """
-    Manifest(lake).require_same_log()
+    jump = Manifest(lake).require_same_log()
     files = ChangeFiles(lake.ledger, lake.id)
     files.take_over()
+    if jump is not None:
+        aside.settle(lake, jump)
     for dataset, versions in files.newest_schemas().items():
         _write_schemas(lake, dataset, versions, only_missing=True)
     _recover(lake, files)

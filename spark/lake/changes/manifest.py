@@ -108,6 +108,10 @@ _STORE = """
     insert into pipeline.export_replaced (lake_id, path)
     select $1::text::uuid, format($4, dataset, part) from replaced
 """
+_BEGIN_AGAIN = (
+    "update pipeline.export_files set part = null where lake_id = $1::text::uuid and part is not null",
+    "delete from pipeline.export_datasets where lake_id = $1::text::uuid",
+)
 
 
 class Manifest:
@@ -117,15 +121,18 @@ class Manifest:
         self._lake = lake
         self._id = str(lake.id)
 
-    def require_same_log(self) -> None:
-        """Raises TargetUnfit where it lists what the log lacks."""
-        went_back.require_same_log(self._lake, self._head())
+    def require_same_log(self) -> int | None:
+        """Raise TargetUnfit if it lists what the log lacks, but for what was lost at a jump that it does not know.
+
+        Returns the first seq behind such a jump: then `lake.lost.aside` is to bring the lake to what the ledger has.
+        """
+        return went_back.require_same_log(self._lake, self.head())
 
     def update(self) -> None:
         """Bring it to what the ledger says is committed."""
         ledger = self._lake.ledger
         upto, merged = ledger.exported_upto(self._lake.id), int(ledger.rows(_MERGED, (self._id,))[0]["number"])
-        head = self._head()
+        head = self.head()
         listed = int(head.get("exported_upto", 0))
         changed = [row["dataset"] for row in ledger.rows(_TOUCHED, (self._id, listed))] if listed != upto else []
         again = [row["dataset"] for row in ledger.rows(_MERGED_DATASETS, (self._id,))]
@@ -135,19 +142,59 @@ class Manifest:
         self._add_parts(sorted({*changed, *again}), -merged if again else upto, upto)
         self.write_head()
 
-    def write_head(self) -> None:
-        """Write the head anew, if it says something else by now."""
+    def is_of_ledger(self) -> bool:
+        """True if its head names the parts that the ledger does, and all of them are there."""
+        head, parts = self.head(), self.parts()
+        named = {name: str(dataset["part"]) for name, dataset in head.get("datasets", {}).items()}
+        full = [
+            layout.manifest_part(row["dataset"], part)
+            for row in self._lake.ledger.rows(_PARTS, (self._id,))
+            for part in json.loads(row["sealed"])
+        ]
+        return named == parts and not self._lake.folder.missing([*parts.values(), *full])
+
+    def begin_again(self, number: int) -> None:
+        """List what the ledger has in one new part of each dataset, called by that number, and in no other.
+
+        The head then names these. It still does not know of the jump: `update` says that, when all else is done.
+        """
+        ledger, jump = self._lake.ledger, int(self.head().get("jump", 0))
+        with ledger.transaction():
+            for statement in _BEGIN_AGAIN:
+                ledger.execute(statement, (self._id,))
+        names = sorted(row["dataset"] for row in ledger.rows(_TOUCHED, (self._id, -1)))
+        self._add_parts(names, number, ledger.exported_upto(self._lake.id))
+        self.write_head(jump)
+
+    def listed(self) -> tuple[dict[str, str], dict[str, set[int]]]:
+        """Paths of all files that it names, with their datasets; schema versions by dataset. Parts may be gone."""
+        files: dict[str, str] = {}
+        versions: dict[str, set[int]] = {}
+        for name, dataset in self.head().get("datasets", {}).items():
+            todo = [dataset["part"]]
+            while todo:
+                content = self._lake.folder.read(path := todo.pop())
+                part = json.loads(content) if content else {}
+                files |= dict.fromkeys((file["path"] for file in part.get("files", [])), name)
+                versions.setdefault(name, set()).update(map(int, part.get("schemas", {})))
+                if path == dataset["part"]:
+                    todo += [f"{path.rpartition('/')[0]}/{each}" for each in part.get("before", [])]
+        return files, versions
+
+    def write_head(self, jump: int | None = None) -> None:
+        """Write the head again, if it says something else by now.
+
+        `jump`: the last one that it knows of; None: the newest of the log.
+        """
         upto = self._lake.ledger.exported_upto(self._lake.id)
         content: dict[str, Any] = {
             "lake": self._id,
             "events_table": self._lake.events_table,
             "exported_upto": upto,
             "place": next(iter(went_back.places(self._lake, upto)), None),
+            "jump": went_back.newest_jump(self._lake) if jump is None else jump,
             "compaction": int(self._lake.ledger.rows(_MERGED, (self._id,))[0]["number"]),
-            "datasets": {
-                row["dataset"]: {"part": layout.manifest_part(row["dataset"], row["part"])}
-                for row in self._lake.ledger.rows(_PARTS, (self._id,))
-            },
+            "datasets": {name: {"part": part} for name, part in self.parts().items()},
         }
         states = self._lake.ledger.rows(_STATES, (self._id,))
         content["current"] = {row["dataset"]: {"seq": row["seq"], "as_of": row["as_of"]} for row in states}
@@ -158,7 +205,12 @@ class Manifest:
         content["without_current"] = {row["dataset"]: row["reason"] for row in hidden}
         self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())
 
-    def _head(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, str]:
+        """The newest part of each dataset."""
+        rows = self._lake.ledger.rows(_PARTS, (self._id,))
+        return {row["dataset"]: layout.manifest_part(row["dataset"], row["part"]) for row in rows}
+
+    def head(self) -> dict[str, Any]:
         """What is there; nothing where there is none, or one of a version before this."""
         content = self._lake.folder.read(layout.MANIFEST)
         head: dict[str, Any] = json.loads(content) if content else {}

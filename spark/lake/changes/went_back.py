@@ -12,6 +12,7 @@ _PLACE = """
     select e.source_epoch, e.commit_lsn, (extract(epoch from e.committed_at) * 1000000)::bigint as committed_at
     from {events} e where e.seq = (select max(l.seq) from {events} l where l.seq <= $1)
 """
+_NEWEST_JUMP = "select coalesce(max(after), 0) as after from pipeline.seq_jumps where events_table = $1"
 
 
 def places(lake: Lake, upto: int) -> list[dict[str, Any]]:
@@ -19,16 +20,28 @@ def places(lake: Lake, upto: int) -> list[dict[str, Any]]:
     return [dict(row) for row in lake.ledger.rows(_PLACE.format(events=qualified(lake.events_table)), (upto,))]
 
 
-def require_same_log(lake: Lake, head: dict[str, Any]) -> None:
-    """Raises TargetUnfit where the manifest, whose `head` this is, has events that the log lacks."""
+def newest_jump(lake: Lake) -> int:
+    """The first seq behind the last jump of the log; 0 if it has never jumped."""
+    return int(lake.ledger.rows(_NEWEST_JUMP, (lake.events_table,))[0]["after"])
+
+
+def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
+    """Raise TargetUnfit if the manifest, whose `head` this is, is ahead of the log.
+
+    Returns the first seq behind the newest jump of the log if the manifest does not know of that jump: then the ledger
+    may lack what is in the lake.
+    """
     listed, exported = int(head.get("exported_upto", 0)), lake.ledger.exported_upto(lake.id)
+    known, newest = int(head.get("jump", 0)), newest_jump(lake)
     place = head.get("place")
-    if listed > exported:
+    if known > newest:
+        reason = f"it knows that the log jumped to seq {known}, and the log does not"
+    elif listed > exported and not listed < newest > known:
         reason = f"it holds events up to seq {listed}, and the log knows of an export up to {exported}"
-    elif place is not None and (there := places(lake, listed)) and place not in there:
+    elif listed <= exported and place is not None and (there := places(lake, listed)) and place not in there:
         reason = f"the log has another event at seq {listed}"
     else:
-        return
+        return newest if newest > known else None
     raise TargetUnfit(
         f"{lake.root} is ahead of the log: {reason}, so the pipeline database was restored to an earlier state; "
         "name another PIPELINE_EXPORT_DIR, an empty folder, to begin a new lake"

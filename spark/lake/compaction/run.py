@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from lake import days, layout
 from lake.changes import exporter
+from lake.changes.manifest import Manifest
 from lake.cluster import each
 from lake.compaction import merging, switching
 from lake.compaction.ledger import CompactionLedger, ListedFile
@@ -53,11 +54,15 @@ def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str]
     """Merge all that is small and may be merged by now. Takes the lake's lock for each switch, and only then.
 
     `spark` is asked for a session where there is much to do; `waits` is told of an export that is waited for.
-    Raises ExportRunning while another compaction is at work, ExportError when files could not be merged; others were.
+    Raises ExportRunning while another compaction is at work, TargetUnfit if the lake is ahead of the log, ExportError
+    when files could not be merged; others were.
     """
     book = CompactionLedger(lake.ledger, lake.id)
     if not book.lock():
         raise ExportRunning("a compaction of this lake is already running; wait for it, or end it")
+    if Manifest(lake).require_same_log() is not None:
+        with locked(lake, waits):  # the ledger may not know the files that are there
+            pass
     _sweep(lake, book)
     refused: list[str] = []
     found = _plan(lake, book)

@@ -84,6 +84,13 @@ def has(at: ObjectPath) -> bool:
         return True
 
 
+def missing(objects: Iterable[ObjectPath]) -> list[ObjectPath]:
+    """Those that are not there: one request for each, side by side. Raises TargetUnfit."""
+    found: list[ObjectPath] = []
+    _side_by_side(lambda at: None if has(at) else found.append(at), objects)
+    return found
+
+
 def put(at: ObjectPath, content: bytes) -> None:
     """Write an object whole: readers see what was there before, or this. Raises TargetUnfit."""
     with unfit_store(at), file_system(at).open_output_stream(at.in_store) as stream:

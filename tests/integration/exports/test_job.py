@@ -99,6 +99,18 @@ def test_nothing_new_starts_nothing(log: Log, config: Config) -> None:
     assert not (config.data_dir / "logs").exists()
 
 
+def test_a_log_that_has_jumped_is_something_to_do(log: Log, config: Config) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 100)
+    fold(log, 100)
+    add_manifest(config)
+    log.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 100, 200, 'a test')")
+    with pytest.raises(ExportFailed, match="is not a manifest of ours"):  # the script has begun
+        run(config)
+    (config.data_dir / "exports/manifest.json").write_text('{"jump": 200}')
+    assert run(config) == job.Outcome(100)
+
+
 def test_a_lake_that_is_gone(log: Log, config: Config) -> None:
     add_lake(log, config)
     add_export(log, 0, 60)
