@@ -1,4 +1,7 @@
-"""What endpoints depend on: the pool of connections to the pipeline database, and what wakes waiting requests."""
+"""What endpoints depend on: the pool of connections to the pipeline database, and what wakes waiting requests.
+
+A dependency is a coroutine: FastAPI calls any other function in a thread, which takes longer than a page of events.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from pipeline.postgres.pool import Pool
 from pipeline.readers.wakeups import Wakeups
 
 
-def _database(connection: HTTPConnection) -> Pool:
+async def _database(connection: HTTPConnection) -> Pool:
     found: Pool = connection.app.state.database
     return found
 
 
-def _wakeups(connection: HTTPConnection) -> Wakeups:
+async def _wakeups(connection: HTTPConnection) -> Wakeups:
     found: Wakeups = connection.app.state.wakeups
     return found
 

@@ -9,7 +9,7 @@ from fastapi.dependencies.models import Dependant
 from starlette.exceptions import HTTPException
 
 
-def refuse_unknown(request: Request) -> None:
+async def refuse_unknown(request: Request) -> None:
     """A dependency of every endpoint with parameters. Raises HTTPException with the name."""
     known = list(_names(request.scope["route"].dependant))
     if unknown := set(request.query_params) - set(known):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.errors import CursorExpired, WrongArgument
-from pipeline.log.page import DEFAULT_LOG, KeptFrom, Lost, NewestSeq, beyond, is_expired
+from pipeline.log.page import DEFAULT_LOG, KeptFrom, NewestSeq, beyond, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.readers.cursor import shapes
 from pipeline.readers.cursor.feed import Feed
@@ -16,13 +16,13 @@ class Table:
 
     def __init__(self, name: str, surroundings: Surroundings) -> None:
         """`name`: `schema.table`."""
-        config, self._lend = surroundings.config, surroundings.database.transaction
+        config, self._lend = surroundings.config, surroundings.database.connection
         table = EventsTable.parse(name)
         self.relation = DEFAULT_LOG if name == config.events_table else table.identifier
         self.pages = shapes.columns_of(self.relation)
         self.feed: Feed[Columns] = Feed(config.database, surroundings.wakeups, self._lend, self.pages, name)
         self._kept_from = KeptFrom(table)
-        self._newest, self._lost = NewestSeq(table), Lost(table)
+        self._newest = NewestSeq(table)
 
     async def begin(self, after: int | None) -> int:
         """The seq after which a call begins; None: before the oldest event that is kept.
@@ -31,10 +31,10 @@ class Table:
         beyond the newest one.
         """
         async with self._lend() as connection:
-            kept_from = await self._kept_from.read_async(connection)
             if after is None:
-                return kept_from - 1
-            if lost := await self._lost.read_async(connection, after):
+                return await self._kept_from.read_async(connection) - 1
+            kept_from, lost = await self._kept_from.read_with_lost_async(connection, after)
+            if lost:
                 raise CursorExpired(str(lost), lost.before)
             if wrong := beyond(after, await self._newest.read_async(connection), kept_from):
                 raise WrongArgument(wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -16,7 +17,7 @@ from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
-from pipeline.log.page import EVERYTHING, Filter, KeptFrom, Lost, NewestSeq, PageRequest, Pages, beyond, is_expired
+from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, Pages, beyond, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool, rows
@@ -133,7 +134,7 @@ async def _look(database: Pool, reading: _Reading) -> list[str] | None:
     until = time.monotonic() + _SEARCH_SECONDS
     reading.unfinished = True
     while reading.unfinished and not reading.events and time.monotonic() < until:
-        async with database.transaction() as connection:
+        async with database.connection() as connection:
             reading.unfinished = await _begin(connection, reading) and await _read_on(connection, reading)
     return reading.events or None
 
@@ -142,7 +143,7 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
     """Determine position and filter; False while the consumer is paused."""
     if reading.consumer is None:
         if reading.after is None:
-            reading.after = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection) - 1
+            reading.after = await _kept_from(reading.table).read_async(connection) - 1
         return True
     readers = await rows(connection, statement("readers", "find_reader"), {"name": reading.consumer})
     if not readers:
@@ -165,18 +166,22 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
         page = await reading.pages.read_async(connection, wanted)
         reading.events += [entry.event for entry in page.entries]
         after, size, rows, full = page.upto, size + page.size, page.next_rows, page.full
-    table = EventsTable.parse(reading.table)
-    if lost := await Lost(table).read_async(connection, begun):
+    kept_from, lost = await _kept_from(reading.table).read_with_lost_async(connection, begun)
+    if lost:
         raise HTTPException(410, str(lost))
-    kept_from = await KeptFrom(table).read_async(connection)
     if is_expired(begun, kept_from):
         raise HTTPException(410, _expired(reading, kept_from))
     if page.beyond_head:
-        newest = await NewestSeq(table).read_async(connection)
+        newest = await NewestSeq(EventsTable.parse(reading.table)).read_async(connection)
         if wrong := beyond(begun, newest, kept_from):
             raise HTTPException(422, wrong)
     reading.after = after
     return not page.at_head
+
+
+@cache
+def _kept_from(table: str) -> KeptFrom:
+    return KeptFrom(EventsTable.parse(table))
 
 
 def _expired(reading: _Reading, below: int) -> str:

@@ -62,7 +62,7 @@ class Feeds:
         if events_table not in self._known:
             named = events_table or self._config.events_table
             pages = shapes.JSON if events_table is None else shapes.json_of(EventsTable.parse(named).identifier)
-            lend = self._database.transaction
+            lend = self._database.connection
             self._known[events_table] = Feed(self._config.database, self._wakeups, lend, pages, named)
         return self._known[events_table]
 

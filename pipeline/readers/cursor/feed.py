@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 Connection = psycopg.AsyncConnection[TupleRow]
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
-"""Lends a connection in a transaction."""
+"""Lends a connection for some statements, or for one transaction."""
 RING_BYTES = 8_000_000
 """How much of the newest events is buffered, in characters; a follower that lags further reads pages."""
 PAGE_READERS = 4

@@ -141,7 +141,7 @@ class EventLog:
     async def _position(self, claim: Claim) -> pb.Position:
         table = self._tables.get(claim.events_table or self._config.events_table)
         query = sql.SQL(statement("rpc.event_log", "place")).format(events=table.relation)
-        async with self._database.transaction() as connection:
+        async with self._database.connection() as connection:
             row = await (await connection.execute(query, {"seq": claim.position})).fetchone()
         epoch, commit_lsn = row or (None, None)
         return pb.Position(source_epoch=epoch, commit_lsn=commit_lsn, seq=claim.position)

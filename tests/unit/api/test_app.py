@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import TypeAdapter
 
 from pipeline.api.app import create
@@ -62,3 +66,21 @@ def test_the_description_is_made_when_it_is_asked_for_by_one_thread(
     threads.clear()
     asked(app, "GET", "/openapi.json")
     assert threads == set()
+
+
+def test_no_coroutine_waits_for_a_dependency_in_a_thread(app: FastAPI) -> None:
+    def called(dependant: Dependant) -> Iterator[Dependant]:
+        yield dependant
+        for each in dependant.dependencies:
+            yield from called(each)
+
+    routes = [each.original_route for each in iter_route_contexts(app.routes)]
+    coroutines = [each for each in routes if isinstance(each, APIRoute) and inspect.iscoroutinefunction(each.endpoint)]
+    assert {"/healthz", "/v1/events", "/v1/consumers"} <= {each.path for each in coroutines}
+    threads = {
+        (route.path, each.call)
+        for route in coroutines
+        for each in called(route.dependant)
+        if each.call is not None and not inspect.iscoroutinefunction(each.call)
+    }
+    assert not threads
