@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,8 @@ import pytest
 
 from pipeline import logs
 from pipeline.cli import main as cli
-from tests.fixtures.server import COMMAND, Serving
+from tests.fixtures.command_server import forker
+from tests.fixtures.server import Serving
 from tests.fixtures.waiting import PATIENCE, eventually
 
 ROWS = 9_000
@@ -97,37 +98,41 @@ def test_who_waits_for_one_learns_how_it_ends(
     serve(snapshot="never")
     with source.transaction():
         source.execute("select pg_current_xact_id()")
-        waiting = waiting_for("t", tmp_path)
-        waiting.send_signal(signal.SIGINT)
-        assert ended(waiting) == (
+        waiting = Waiting("t", tmp_path)
+        waiting.process.send_signal(signal.SIGINT)
+        assert waiting.ended() == (
             "backfill 1 of public.t goes on without you; `pipeline backfill show 1` says how far it is,"
             " `pipeline backfill cancel 1` ends it",
             130,
         )
         assert command("show", "1", "--json")["state"] == "waiting"
 
-        waiting = waiting_for("u", tmp_path)
+        waiting = Waiting("u", tmp_path)
         command("cancel", "2")
-        assert ended(waiting) == ("backfill 2 of public.u is cancelled", 1)
+        assert waiting.ended() == ("backfill 2 of public.u is cancelled", 1)
 
-        waiting = waiting_for("u", tmp_path)
+        waiting = Waiting("u", tmp_path)
         source.execute("drop table u")
-    assert ended(waiting) == ("backfill 3 of public.u is failed: it is not captured any more", 1)
+    assert waiting.ended() == ("backfill 3 of public.u is failed: it is not captured any more", 1)
     eventually(lambda: command("show", "1", "--json")["state"] == "complete")
 
 
-def waiting_for(table: str, folder: Path) -> subprocess.Popen[str]:
+class Waiting:
     """`backfill start TABLE --wait`, with the settings of this environment, once the backfill waits."""
-    arguments = [*COMMAND, "backfill", "start", table, "--wait"]
-    waiting = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert waiting.stdout is not None
-    while "waits for transactions" not in waiting.stdout.readline():
-        assert waiting.poll() is None, waiting.communicate()
-    return waiting
 
+    def __init__(self, table: str, folder: Path) -> None:
+        self._errors = folder / "errors"
+        reading, writing = os.pipe()
+        self._said = os.fdopen(reading)
+        with os.fdopen(writing, "w") as output, self._errors.open("w") as errors, Path(os.devnull).open() as nothing:
+            files = (nothing.fileno(), output.fileno(), errors.fileno())
+            self.process = forker().start(["backfill", "start", table, "--wait"], folder, os.environ, files)
+        while "waits for transactions" not in (line := self._said.readline()):
+            assert line, self._errors.read_text()
 
-def ended(waiting: subprocess.Popen[str]) -> tuple[str, int]:
-    """The last line that it has printed, and its status."""
-    said, errors = waiting.communicate(timeout=PATIENCE)
-    assert "Traceback" not in errors
-    return said.splitlines()[-1], waiting.returncode
+    def ended(self) -> tuple[str, int]:
+        """The last line that it has printed, and its status."""
+        with self._said:
+            said = self._said.read()
+        assert "Traceback" not in self._errors.read_text()
+        return said.splitlines()[-1], self.process.wait(PATIENCE)

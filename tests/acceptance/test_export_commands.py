@@ -206,7 +206,11 @@ def cpu(group: list[int]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"), [("size=1m", "No space left on device"), ("ro,size=1m", "Read-only file system")]
+    ("options", "reason"),
+    [
+        ("size=1m", "No space left on device"),
+        pytest.param("ro,size=1m", "Read-only file system", marks=pytest.mark.long),
+    ],
 )
 def test_a_target_that_cannot_be_written(log: Log, command: Command, options: str, reason: str) -> None:
     with tmpfs(options) as disk:

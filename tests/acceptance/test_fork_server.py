@@ -13,7 +13,7 @@ import psutil
 import psycopg
 import pytest
 
-from tests.fixtures.command_server import SUBREAPER
+from tests.fixtures.command_server import FROZEN_SECONDS, SUBREAPER
 from tests.fixtures.processes import alive, children
 from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.waiting import eventually
@@ -93,6 +93,7 @@ def test_roles_end_with_their_fork_server_and_the_next_forks_them_again(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv(SUBREAPER, "yes")
+    monkeypatch.setenv(FROZEN_SECONDS, "4")
     server = serve()
     arrive(source, log, 1, 2)
     first = all_of_them(server)
@@ -131,14 +132,14 @@ def mapped(pid: int) -> set[str]:
     return {each.addr for each in maps if re.search(r"/(python3|psycopg_binary|pydantic_core)[^ ]*$", each.path)}
 
 
-def test_what_forks_has_one_thread_and_no_connections(serve: Callable[..., Serving]):
-    """Whatever the roles have imported."""
+def test_what_forks_has_one_thread_and_no_connections_and_drains(serve: Callable[..., Serving]):
+    """Whatever the roles have imported; it ends when a service manager ends every process."""
     server = serve()
     fork_server = all_of_them(server)["fork server"]
     seen = psutil.Process(fork_server)
     assert seen.num_threads() == 1
     assert len(seen.net_connections("all")) == 3 + len(ROLES), "its line and each role's, and the pair that wakes it"
-    assert server.stop() == 0
+    drains(server, signal.SIGTERM)
     assert not alive(fork_server)
 
 
@@ -150,13 +151,15 @@ def test_nothing_is_left_of_a_server_that_is_killed(serve: Callable[..., Serving
     assert "Traceback" not in server.log()
 
 
-def test_a_stop_of_the_whole_process_group_drains(serve: Callable[..., Serving]):
-    """As of Ctrl-C in a terminal, and of a service manager that tells every process."""
-    for number in signal.SIGINT, signal.SIGTERM:
-        server = serve()
-        pids = server.children()
-        os.killpg(server.process.pid, number)
-        assert server.process.wait(120) == 0
-        assert not any(alive(pid) for pid in pids.values())
-        assert "killed" not in server.log()
-        assert "Traceback" not in server.log()
+def test_ctrl_c_in_a_terminal_drains(serve: Callable[..., Serving]):
+    drains(serve(), signal.SIGINT)
+
+
+def drains(server: Serving, number: int) -> None:
+    """When every process of the group gets this signal, as of a terminal or a service manager."""
+    pids = server.children()
+    os.killpg(server.process.pid, number)
+    assert server.process.wait(120) == 0
+    assert not any(alive(pid) for pid in pids.values())
+    assert "killed" not in server.log()
+    assert "Traceback" not in server.log()

@@ -15,6 +15,7 @@ from pipeline.process import child
 from pipeline.server import leadership
 from pipeline.server.runners import STANDBY_SECONDS
 from tests.fixtures import test_decoding
+from tests.fixtures.command_server import FROZEN_SECONDS
 from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.waiting import eventually
 
@@ -83,8 +84,9 @@ def test_a_standby_takes_over_from_a_frozen_server(
 
 
 def test_frozen_roles_are_killed_and_started_again(
-    source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+    source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving], monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv(FROZEN_SECONDS, "4")
     server = serve()
     arrive(source, log, 1, 2)
     for role in ("replication", "shuffle"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,11 +109,12 @@ def test_nothing_of_an_owner_runs_though_the_server_is_a_superuser(
                     owner.execute(f"update app.{each.table} set n = 3 where n = 6".encode())
         config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
         use(config, log, [each for each in HARMLESS if each.captured])
-        found = {each["table"]: each for each in command(config, tmp_path, "verify", "--content")["tables"]}
+        with ThreadPoolExecutor() as at_once:
+            looks = ("verify", "--content"), ("check",), ("status",)
+            verified, *_ = at_once.map(lambda look: command(config, tmp_path, *look), looks)
+        found = {each["table"]: each for each in verified["tables"]}
         assert {name for name, each in found.items() if each["state"] == "equal"} == COMPARED
         assert {name for name, each in found.items() if each["state"] == "refused"} == REFUSED
-        command(config, tmp_path, "check")
-        command(config, tmp_path, "status")
     assert objects.ran() == set()
     objects.require_no_harm()
 

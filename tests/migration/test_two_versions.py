@@ -202,12 +202,11 @@ def test_servers_of_both_versions_take_over_from_each_other(
         log = Log(source, database_dsn)
         first = serve(code=code_before, database_dsn=database_dsn)
         standby = serve(code=code_before, database_dsn=database_dsn, wait=False)
-        eventually(lambda: "standing by" in standby.log(), timeout=60)
         log.goes_on()
         with psycopg.connect(database_dsn) as client:
             client.execute("select pipeline.create_consumer('c', start => 'beginning')")
         newer = serve(database_dsn=database_dsn, wait=False)
-        eventually(lambda: "standing by" in newer.log(), timeout=60)
+        eventually(lambda: all("standing by" in each.log() for each in (standby, newer)), timeout=60)
         assert migrations.current(database_dsn) == migrations.head()
         assert log.leader() == first.process.pid
         log.goes_on()

@@ -201,7 +201,6 @@ def test_names_and_columns_are_compared_with_those_in_the_log(following: Followi
         assert (verified["ok"], verified["tables"][0]["form"]) == (False, said)
         assert f"table {table} {said}; " in following.command("wait", "reports", status=1)["reason"]
         following.there.execute(back.encode())
-        following.command("wait", "reports")
 
     dropped = "has a column amount, which was dropped at the source"
     differs("alter table lines add amount int", "alter table lines drop amount", "public.lines", dropped)
@@ -209,6 +208,7 @@ def test_names_and_columns_are_compared_with_those_in_the_log(following: Followi
     differs("alter table orders rename state to s", "alter table orders rename s to state", "public.orders", lacking)
     back = "alter table o rename to orders"
     differs("alter table orders rename to o", back, "public.orders", "is not there")
+    following.command("wait", "reports")
 
 
 @pytest.mark.long

@@ -118,7 +118,7 @@ class Round:
     def _disturb(self, until: float) -> None:
         """Kill the role, end its sessions at the database, stop it well; until then."""
         while time.monotonic() < until and not self.outcome.wrong:
-            time.sleep(self._random.uniform(0.5, 3.0))
+            time.sleep(max(0.0, min(self._random.uniform(0.5, 3.0), until - time.monotonic())))
             what = self._random.choice(["kill", "terminate", "stop", "nothing", "nothing"])
             self.outcome.counts[what] += 1
             assert self._role is not None

@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +14,8 @@ import psycopg
 import pytest
 
 from pipeline.capture.catchup.part_registry import PartRegistry
-from pipeline.capture.replication import confirm_rule, prepare
+from pipeline.capture.replication import prepare, worker
+from pipeline.capture.replication.confirm_rule import IDLE_BYTES, ConfirmRule, Pace
 from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
@@ -315,7 +317,7 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
             writer = source if where == "unpublished table" else elsewhere
             writer.execute("create table if not exists noise (note text)")
             writer.execute(SOME_WAL.format("noise"))
-        target = one(source, LATEST_WAL) - confirm_rule.IDLE_BYTES
+        target = one(source, LATEST_WAL) - IDLE_BYTES
         assert target > before
         eventually(lambda: replicated.confirmed() >= target)
         assert replicated.events() == []
@@ -324,7 +326,7 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
 def test_an_idle_source_advances_by_the_timer(
     config: Config, source: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(confirm_rule, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(worker, "ConfirmRule", partial(ConfirmRule, pace=Pace(idle=0.2)))
     source.execute("create table noise (note text)")
     with Replicated(config.model_copy(update={"tables": ("public.t",)})) as replicated:
         source.execute("insert into noise values ('x')")

@@ -138,6 +138,7 @@ def write_and_drop(config: Config, source: psycopg.Connection, log: psycopg.Conn
     return found
 
 
+@pytest.mark.long
 def test_the_log_stays_bounded_over_many_retentions_of_writing(
     source_dsn: str, database_dsn: str, slot_name: str, monkeypatch: pytest.MonkeyPatch
 ):
