@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
 
+from lake import layout
 from lake.errors import TargetUnfit, lost
 from lake.folder import Folder
 from lake.ledger import Ledger
@@ -58,6 +60,9 @@ def identify(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
             raise lost(directory)
         found = found or ledger.add_lake(directory, events_table)
         known = ledger.lakes()
+    if found not in known and _was_lost(ledger, folder, events_table):
+        ledger.add_lake(directory, events_table, found)
+        known = ledger.lakes()
     if found not in known:
         raise TargetUnfit(
             f"{directory} is the lake of another pipeline database, or of this one before it was restored; "
@@ -71,6 +76,14 @@ def identify(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
     if known[found]["directory"] != directory:
         ledger.moved(found, directory)
     return Lake(found, folder, ledger, events_table)
+
+
+def _was_lost(ledger: Ledger, folder: LakeFolder, events_table: str) -> bool:
+    """True if the lake was made after the state to which this pipeline database was restored, and the log jumped."""
+    head = json.loads(folder.read(layout.MANIFEST) or b"{}")
+    if not head.get("pipeline") or (head["pipeline"], head["events_table"]) != (ledger.pipeline(), events_table):
+        return False
+    return bool(max(head["jump"], head["exported_upto"]) < ledger.newest_jump(events_table))
 
 
 def reading(ledger: Ledger, folder: LakeFolder) -> Lake:

@@ -60,9 +60,22 @@ class Ledger:
         found = self.rows("select id::text, directory, events_table from pipeline.lakes")
         return {uuid.UUID(row["id"]): row for row in found}
 
-    def add_lake(self, directory: str, events_table: str) -> uuid.UUID:
-        """Add a lake, which holds nothing yet; returns its id."""
-        made = uuid.uuid4()
+    def pipeline(self) -> str | None:
+        """The id of the pipeline database, which goes with it wherever it is restored; None: it has none yet."""
+        found = self.rows("select id::text from pipeline.identity")
+        return str(found[0]["id"]) if found else None
+
+    def newest_jump(self, events_table: str) -> int:
+        """The first seq behind the last jump of an events table; 0 if it has never jumped."""
+        query = "select coalesce(max(after), 0) as after from pipeline.seq_jumps where events_table = $1"
+        return int(self.rows(query, (events_table,))[0]["after"])
+
+    def add_lake(self, directory: str, events_table: str, known_as: uuid.UUID | None = None) -> uuid.UUID:
+        """Add a lake, of which the ledger lists nothing yet; returns its id.
+
+        `known_as`: the id that it has already.
+        """
+        made = known_as or uuid.uuid4()
         self.execute(
             "insert into pipeline.lakes (id, directory, events_table) values ($1::text::uuid, $2, $3)",
             (str(made), directory, events_table),

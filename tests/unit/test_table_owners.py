@@ -143,7 +143,10 @@ OWNERS = {
     ),
     "pipeline.iceberg_namespace_properties": Owner("spark/lake"),
     "pipeline.iceberg_tables": Owner("spark/lake"),
-    "pipeline.identity": Owner("pipeline/log", {"pipeline/capture/source": "a slot's mark is its id"}),
+    "pipeline.identity": Owner(
+        "pipeline/log",
+        {"pipeline/capture/source": "a slot's mark is its id", "spark/lake": "a manifest says whose lake it is"},
+    ),
     "pipeline.installed_functions": Owner("pipeline/postgres"),
     "pipeline.known_rows": Owner(
         "pipeline/log/retention", {"pipeline/shuffle": "an update takes what it left out from what retention has kept"}

@@ -192,7 +192,8 @@ class Manifest:
             "events_table": self._lake.events_table,
             "exported_upto": upto,
             "place": next(iter(went_back.places(self._lake, upto)), None),
-            "jump": went_back.newest_jump(self._lake) if jump is None else jump,
+            "jump": self._lake.ledger.newest_jump(self._lake.events_table) if jump is None else jump,
+            "pipeline": self._lake.ledger.pipeline(),
             "compaction": int(self._lake.ledger.rows(_MERGED, (self._id,))[0]["number"]),
             "datasets": {name: {"part": part} for name, part in self.parts().items()},
         }

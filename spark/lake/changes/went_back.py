@@ -12,17 +12,11 @@ _PLACE = """
     select e.source_epoch, e.commit_lsn, (extract(epoch from e.committed_at) * 1000000)::bigint as committed_at
     from {events} e where e.seq = (select max(l.seq) from {events} l where l.seq <= $1)
 """
-_NEWEST_JUMP = "select coalesce(max(after), 0) as after from pipeline.seq_jumps where events_table = $1"
 
 
 def places(lake: Lake, upto: int) -> list[dict[str, Any]]:
     """The places at the source of the last event up to a seq: none if it is dropped, several only in a legacy table."""
     return [dict(row) for row in lake.ledger.rows(_PLACE.format(events=qualified(lake.events_table)), (upto,))]
-
-
-def newest_jump(lake: Lake) -> int:
-    """The first seq behind the last jump of the log; 0 if it has never jumped."""
-    return int(lake.ledger.rows(_NEWEST_JUMP, (lake.events_table,))[0]["after"])
 
 
 def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
@@ -32,7 +26,7 @@ def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
     may lack what is in the lake.
     """
     listed, exported = int(head.get("exported_upto", 0)), lake.ledger.exported_upto(lake.id)
-    known, newest = int(head.get("jump", 0)), newest_jump(lake)
+    known, newest = int(head.get("jump", 0)), lake.ledger.newest_jump(lake.events_table)
     place = head.get("place")
     if known > newest:
         reason = f"it knows that the log jumped to seq {known}, and the log does not"

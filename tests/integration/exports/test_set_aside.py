@@ -262,6 +262,23 @@ def test_a_lake_that_is_ahead_of_the_jumps_of_the_log_stops(restorable: Restorab
     require(lake, [1, 2])
 
 
+def test_a_lake_that_was_made_after_the_dump_is_begun_again(restorable: Restorable, tmp_path: Path) -> None:
+    restorable.dump()
+    lost = restorable.lake.another(tmp_path / "later")
+    later = replace(restorable.lake, ledger=lake_ledger.Ledger(lost))
+    change(later, "shop.orders", runs=2)
+    restored = restorable.restore(0, jumps=False)
+    with pytest.raises(TargetUnfit, match="or of this one before it was restored"):
+        restored.another(tmp_path / "later")
+    restorable.jump(0)
+    lake = replace(restored, ledger=lake_ledger.Ledger(restored.another(tmp_path / "later")), upto=JUMP)
+    assert lake.ledger.lake.id == lost.id
+    resume(lake)
+    assert (by_glob(lake.root), by_manifest(lake.root), len(listed(lake.root))) == ([], [], 0)
+    change(lake, "shop.orders")
+    require(lake, [JUMP + 1, JUMP + 2])
+
+
 STEPS: tuple[tuple[Any, str], ...] = (
     *((os, name) for name in ("rename", "replace", "link")),
     *((Path, name) for name in ("unlink", "symlink_to", "write_bytes")),
