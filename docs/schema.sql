@@ -2304,7 +2304,7 @@ COMMENT ON COLUMN pipeline.partitions.leaf_name IS 'Its schema and name, not quo
 
 COMMENT ON COLUMN pipeline.partitions.bounds IS 'From the leaf up to the root: strategy, columns and types of the key of what it is a partition of, and the bound; null where these do not say which rows it has.';
 
-COMMENT ON COLUMN pipeline.partitions.attached_by IS 'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again.';
+COMMENT ON COLUMN pipeline.partitions.attached_by IS 'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again; empty: not known, because the version before stored it.';
 
 CREATE TABLE pipeline.published_forms (
     source_id uuid NOT NULL,
@@ -2942,11 +2942,41 @@ CREATE VIEW pipeline.snapshots AS
     ((t.table_schema || '.'::text) || t.table_name) AS "table",
     t.table_oid,
         CASE
-            WHEN (t.complete_seq IS NOT NULL) THEN 'complete'::text
+            WHEN ((t.complete_seq IS NOT NULL) AND (p.id IS NULL)) THEN 'complete'::text
             WHEN (b.state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text, 'failed'::text, 'cancelled'::text])) THEN b.state
             ELSE 'not read'::text
         END AS state,
-    COALESCE(b.reason, t.reason) AS reason,
+        CASE
+            WHEN (p.id IS NULL) THEN COALESCE(b.reason, t.reason)
+            ELSE concat('partition ', p.leaf_name, ' ',
+            CASE p.what
+                WHEN 'attached'::text THEN 'was attached with rows'::text
+                WHEN 'returned'::text THEN 'was detached and attached again'::text
+                WHEN 'detached'::text THEN 'was detached (alter table … detach partition), and the log still has its rows'::text
+                WHEN 'dropped'::text THEN 'was dropped (drop table), and the log still has its rows'::text
+                WHEN 'truncated'::text THEN 'was truncated (truncate), and the log still has its rows'::text
+                ELSE NULL::text
+            END,
+            CASE
+                WHEN (p.others > 0) THEN format(', and %s more changes of partitions'::text, p.others)
+                ELSE NULL::text
+            END,
+            CASE
+                WHEN (b.state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text])) THEN ((('; backfill '::text || b.id) ||
+                CASE
+                    WHEN (b.kind = 'differences'::text) THEN ' compares it'::text
+                    ELSE ' reads it'::text
+                END) || COALESCE((': '::text || b.reason), ''::text))
+                WHEN (b.state = ANY (ARRAY['failed'::text, 'cancelled'::text])) THEN format('; backfill %s is %s%s; '::text, b.id, b.state, (': '::text || b.reason))
+                WHEN (p.reason IS NOT NULL) THEN (('; '::text || p.reason) || '; '::text)
+                WHEN (p.what = ANY (ARRAY['attached'::text, 'returned'::text])) THEN '; its rows are about to be read'::text
+                ELSE '; '::text
+            END,
+            CASE
+                WHEN (((b.state IS NULL) OR (b.state = ANY (ARRAY['failed'::text, 'cancelled'::text]))) AND ((p.what <> ALL (ARRAY['attached'::text, 'returned'::text])) OR (p.reason IS NOT NULL) OR (b.state IS NOT NULL))) THEN format('run `pipeline backfill start %1$s.%2$s --differences`, or keep the log as it is: `pipeline backfill settle %1$s.%2$s --keep`'::text, t.table_schema, t.table_name)
+                ELSE NULL::text
+            END)
+        END AS reason,
     b.id AS backfill,
     COALESCE(b.ranges_done, 0) AS ranges_done,
     COALESCE(b.ranges_all, 0) AS ranges_all,
@@ -2954,23 +2984,46 @@ CREATE VIEW pipeline.snapshots AS
     b.rows_estimated,
     COALESCE(t.events_table, b.events_table) AS events_table,
     COALESCE(t.first_seq, b.first_seq) AS first_seq,
-    t.complete_seq,
+        CASE
+            WHEN (p.id IS NULL) THEN GREATEST(t.complete_seq,
+            CASE
+                WHEN (t.complete_seq IS NOT NULL) THEN ( SELECT max(s.settled_seq) AS max
+                   FROM pipeline.partition_changes s
+                  WHERE ((s.source_id = t.source_id) AND (s.root_oid = t.table_oid)))
+                ELSE NULL::bigint
+            END)
+            ELSE NULL::bigint
+        END AS complete_seq,
     b.kind
-   FROM (pipeline.snapshot_tables t
-     LEFT JOIN pipeline.backfills b ON ((b.id = t.backfill_id)))
+   FROM ((pipeline.snapshot_tables t
+     LEFT JOIN LATERAL ( SELECT c.id,
+            c.leaf_name,
+            c.what,
+            c.reason,
+            c.backfill_id,
+            (count(*) OVER () - 1) AS others
+           FROM pipeline.partition_changes c
+          WHERE ((c.source_id = t.source_id) AND (c.root_oid = t.table_oid) AND (c.settled_at IS NULL) AND (t.complete_seq IS NOT NULL))
+          ORDER BY (c.backfill_id IS NOT NULL), c.id
+         LIMIT 1) p ON (true))
+     LEFT JOIN pipeline.backfills b ON ((b.id =
+        CASE
+            WHEN (p.id IS NULL) THEN t.backfill_id
+            ELSE p.backfill_id
+        END)))
   WHERE t.captured;
 
 COMMENT ON VIEW pipeline.snapshots IS 'Every captured table, and from which seq on folding the log gives the whole of it: from complete_seq on.';
 
 COMMENT ON COLUMN pipeline.snapshots.state IS 'complete, waiting (for older transactions), reading, paused, failed, cancelled, or not read.';
 
-COMMENT ON COLUMN pipeline.snapshots.reason IS 'What it waits for, why it failed, why it is not read, or what could not be known.';
+COMMENT ON COLUMN pipeline.snapshots.reason IS 'What it waits for, why it failed, why it is not read, or what could not be known; a partition that joined or left.';
 
 COMMENT ON COLUMN pipeline.snapshots.rows IS 'Rows that became events: all with action read, or in a comparison only what differed.';
 
 COMMENT ON COLUMN pipeline.snapshots.first_seq IS 'Seq of the first of those events; null: there is none.';
 
-COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet, and the log has only the rows that it names.';
+COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet, or not any more since a partition came or left.';
 
 COMMENT ON COLUMN pipeline.snapshots.kind IS 'Of the backfill: initial, asked, or differences, which appends only what differs from the log.';
 

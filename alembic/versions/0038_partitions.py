@@ -47,7 +47,8 @@ comment on column pipeline.partitions.bounds is
     'From the leaf up to the root: strategy, columns and types of the key of what it is a partition of, and the bound;'
     ' null where these do not say which rows it has.';
 comment on column pipeline.partitions.attached_by is
-    'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again.';
+    'xmin of the rows of pg_inherits from the leaf up to the root: others say that it left and joined again; empty: not'
+    ' known, because the version before stored it.';
 
 create table pipeline.partition_changes (
     id bigint generated always as identity primary key,
@@ -94,10 +95,28 @@ comment on column pipeline.backfills.bounds is
     'Of one that compares: only keys within one of these, each as in partitions; null: all.';
 """
 
+CAPTURED = """
+insert into pipeline.partition_looks (source_id, root_oid, epoch, after_relation, after_seqs, unknown)
+select t.source_id, t.table_oid, t.epoch,
+    coalesce((select max(r.id) from pipeline.relations r where r.source_id = t.source_id), 0),
+    (select coalesce(jsonb_object_agg(e.name, coalesce(e.last_seq, 0)), '{}') from pipeline.events_tables e
+        where e.source_id = t.source_id),
+    false
+from pipeline.snapshot_tables t
+where t.captured and exists (select from pipeline.captured_tables c
+    where c.source_id = t.source_id and c.root_oid = t.table_oid and c.table_oid <> c.root_oid and c.left_at is null);
+
+insert into pipeline.partitions (source_id, epoch, root_oid, leaf_oid, leaf_name, attached_by)
+select k.source_id, k.epoch, k.root_oid, c.table_oid, c.table_name, ''
+from pipeline.partition_looks k join pipeline.captured_tables c
+    on c.source_id = k.source_id and c.root_oid = k.root_oid and c.table_oid <> c.root_oid and c.left_at is null;
+"""
+
 
 def upgrade() -> None:
     """What the first look of the new version finds is compared with what was captured before."""
     op.execute(PARTITIONS)
+    op.execute(CAPTURED)
 
 
 def downgrade() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pipeline.capture.snapshot import overview
+from pipeline.capture.snapshot import overview, partition_changes
 from pipeline.capture.snapshot.overview import Incomplete
+from pipeline.capture.snapshot.partition_changes import PartitionNote
+from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
 from pipeline.operate import backfills
 from pipeline.operate.backfills import Shown
 from pipeline.postgres.connections import Connection
@@ -15,12 +18,14 @@ from pipeline.postgres.connections import Connection
 @dataclass(frozen=True)
 class SnapshotStatus:
     """`tables`: captured ones by state, as in `pipeline.snapshots`. `unread`: the first of those that the log does not
-    have whole and that nobody reads.
+    have whole and that nobody reads. `partitions`: tables of which partitions have left, as somebody has accepted, or
+    may have.
     """
 
     backfills: list[Shown] = field(default_factory=list)
     tables: dict[str, int] = field(default_factory=dict)
     unread: list[Incomplete] = field(default_factory=list)
+    partitions: list[PartitionNote] = field(default_factory=list)
 
     @property
     def unread_count(self) -> int:
@@ -29,8 +34,15 @@ class SnapshotStatus:
 
 
 def read(pipeline: Connection, stored: Source) -> SnapshotStatus:
-    """Two small queries, and a third where a table is not whole."""
-    found = SnapshotStatus(backfills.under_way(pipeline, stored), overview.counts(pipeline, stored.id))
+    """Three small queries, and a fourth where a table is not whole."""
+    notes = partition_changes.notes(pipeline, stored)
+    found = SnapshotStatus(backfills.under_way(pipeline, stored), overview.counts(pipeline, stored.id), [], notes)
     if not found.unread_count:
         return found
-    return SnapshotStatus(found.backfills, found.tables, overview.incomplete(pipeline, stored.id))
+    return replace(found, unread=overview.incomplete(pipeline, stored.id))
+
+
+def find(config: Config, pipeline: Connection) -> SnapshotStatus | None:
+    """The same; None where no source is known."""
+    stored = sources.find(pipeline, config.source_id)
+    return read(pipeline, stored) if stored else None

@@ -11,7 +11,15 @@ import psycopg
 from psycopg import sql
 
 from pipeline.capture.content import compared
-from pipeline.capture.snapshot import backfills, captured_now, condition, condition_check, register, to_read
+from pipeline.capture.snapshot import (
+    backfills,
+    captured_now,
+    condition,
+    condition_check,
+    partition_changes,
+    register,
+    to_read,
+)
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.condition import Condition, Term
 from pipeline.capture.source import sources
@@ -62,7 +70,8 @@ def start(
 ) -> Shown:
     """Begin one of this table: `schema.table`, or a table of the schema public. The source's session is used up.
 
-    `differences`: it compares the whole table with the log, and only what differs becomes events.
+    `differences`: it compares the whole table with the log, and only what differs becomes events. Where the log lacks
+    only what partitions have changed that came or went, it compares what these may have.
     Raises TableRefused, ConditionRefused, or BackfillError where one of the table is under way, or no source is known.
     """
     stored = sources.find(pipeline, config.source_id)
@@ -80,7 +89,10 @@ def start(
     if differences:
         _require_comparable(table, relations, choose)
         _require_comparable_key(source, pipeline, stored, table)
-    if choose is None:
+    if differences and (changes := partition_changes.alone(pipeline, stored, table.oid)):
+        with pipeline.transaction():
+            started = partition_changes.compare(pipeline, stored, table, changes)
+    elif choose is None:
         started = register.read(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
     else:
         chosen = _chosen(config, table, choose(found.columns))

@@ -31,6 +31,7 @@ YIELDS_TO_LOG = "queues wait while the log lags"
 GAPS = "a follower asks whether what was changed before an epoch is in the log"
 LAKE = "which changes are of one table, and from where on all of its rows are known, is in the history of its source"
 DIVIDED = "a lake has no current state of a table whose changes go to several events tables"
+NEW_PARTITIONS = "partitions that are newer than clients are not read together with older ones"
 FIRST_ROWS = "a client asks which rows are the first ones of a table that is newer than itself"
 NO_HOLDS = "a consumer that was reset or dropped has no session, in one transaction"
 JUMPS = "a lake asks whether the log may have lost what it has"
@@ -75,7 +76,6 @@ OWNERS = {
         "pipeline/capture/snapshot",
         {
             "pipeline/demo": "the demo reads it as any reader does",
-            "pipeline/followers/running": "a follower that began from the log asks which tables it has whole",
         },
     ),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
@@ -255,7 +255,10 @@ OWNERS = {
             "spark/lake": LAKE,
         },
     ),
-    "pipeline.seen_tables": Owner("pipeline/capture/source", {"pipeline/rpc/walstream": FIRST_ROWS}),
+    "pipeline.seen_tables": Owner(
+        "pipeline/capture/source",
+        {"pipeline/rpc/walstream": FIRST_ROWS, "pipeline/capture/snapshot": NEW_PARTITIONS},
+    ),
     "pipeline.walstream_sessions": Owner(
         "pipeline/rpc/walstream", {"pipeline/operate": REPORT}, {"pipeline/readers/queue/functions": NO_HOLDS}
     ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from psycopg import sql
 
 from pipeline.capture.content import row_text
+from pipeline.capture.content.partition_bounds import Part
 from pipeline.capture.schema_history import continuity, introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.capture.snapshot import captured_now, selection
@@ -25,6 +26,7 @@ class Compared:
 
     `void_upto`: epoch and LSN up to which events do not count, since they know the rows by another key. `key_names`:
     what the key's columns were called, in their order, each with commit_lsn and commit_idx from which on.
+    `within`: only rows of these parts are compared; None: all.
     """
 
     oid: int
@@ -35,6 +37,7 @@ class Compared:
     relations: tuple[PublishedRelation, ...]
     void_upto: tuple[int, int] | None = None
     key_names: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
+    within: tuple[Part, ...] | None = None
 
     @property
     def rows(self) -> sql.Composable:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from pipeline.capture.content import compared
+import psycopg
+
+from pipeline.capture.content import compared, partition_bounds
+from pipeline.capture.content.compared import Compared
 from pipeline.capture.content.comparison import Comparison
+from pipeline.capture.content.partition_bounds import Line
 from pipeline.capture.source.sources import Source
 from pipeline.postgres import reading_session
 from pipeline.postgres.connections import Connection
@@ -16,9 +21,16 @@ KEYS = 1_000
 
 
 def keys(
-    source: Connection, pipeline: Connection, stored: Source, table_oid: int, stopping: Callable[[], bool]
+    source: Connection,
+    pipeline: Connection,
+    stored: Source,
+    table_oid: int,
+    stopping: Callable[[], bool],
+    bounds: Sequence[Line | None] | None = None,
 ) -> Iterator[list[list[str]]]:
     """Batches of keys, texts in the order of the version's key; a key may come more than once.
+
+    `bounds`: of partitions; only keys that these may have are compared, where bounds and keys say which; None: all.
 
     In the one and not in the other, other values, or a state that the log cannot tell. Ends early once `stopping` says
     so. Raises NotComparable where the table has no key, is gone or was truncated meanwhile, psycopg.Error, and
@@ -26,6 +38,18 @@ def keys(
     """
     with reading_session.transaction(source, SNAPSHOT):
         table = compared.read(source, pipeline, stored, table_oid)
+    table = table if bounds is None else replace(table, within=partition_bounds.parts(bounds, table.key))
+    try:
+        yield from _keys(source, pipeline, stored, table, stopping)
+    except psycopg.DataError:  # keys of the log have no order among the bounds
+        if table.within is None:
+            raise
+        yield from _keys(source, pipeline, stored, replace(table, within=None), stopping)
+
+
+def _keys(
+    source: Connection, pipeline: Connection, stored: Source, table: Compared, stopping: Callable[[], bool]
+) -> Iterator[list[list[str]]]:
     for looked, _ in Comparison(source, pipeline, stored, table, stopping).run():
         found = [list(key) for key in looked.keys]
         for at in range(0, len(found), KEYS):

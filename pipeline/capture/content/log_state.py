@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.content import key_text, row_text
+from pipeline.capture.content import key_text, partition_bounds, row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
@@ -91,6 +91,8 @@ class LogState:
         try:
             self._make()
         except psycopg.DataError:  # a key in the log is no value of its type: then texts are the order
+            if table.within is not None:
+                raise
             self._typed = False
             self._make()
 
@@ -182,6 +184,7 @@ class LogState:
             "keys": _LIST.join(key_text.values(self._table.key, key_texts, typed=self._typed)),
             "keys_of_texts": _LIST.join(key_text.values(self._table.key, kept, typed=self._typed)),
             "key_names": self._key_names(),
+            "within": self._within(),
             "table": sql.Literal(self._table.oid),
             "leaves": sql.Literal(len(leaves)),
         }
@@ -193,6 +196,13 @@ class LogState:
         return sql.SQL("not coalesce((e.source_epoch, e.commit_lsn) <= ({}, {}::bigint), false)").format(
             *self._table.void_upto
         )
+
+    def _within(self) -> sql.Composable:
+        """Whether a row may be one of those that are compared: also if its key is not known."""
+        if self._table.within is None:
+            return sql.SQL("true")
+        values = [sql.Identifier("k", f"key_{place}") for place in range(len(self._table.key))]
+        return sql.SQL("({}) is not false").format(partition_bounds.holds(self._table.within, self._table.key, values))
 
     def _key_names(self, of: str | None = None) -> sql.Composable:
         names = [f"key_{place}" for place in range(len(self._table.key))]

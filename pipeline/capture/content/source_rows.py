@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.content import compared, row_text
+from pipeline.capture.content import compared, partition_bounds, row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.content.log_state import Key, Sum
 from pipeline.capture.snapshot import selection
@@ -126,6 +126,9 @@ class SourceRows:
         after, upto = bounds
         found = [] if after is None else [self._key.bounded(">", after)]
         found += [] if upto is None else [self._key.bounded("<=", upto)]
+        if self._table.within is not None:
+            values = [sql.Identifier("t", column.name) for column in self._table.key]
+            found.append(partition_bounds.holds(self._table.within, self._table.key, values))
         return sql.SQL(" where {}").format(sql.SQL(" and ").join(found)) if found else sql.SQL("")
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from pipeline.capture.content.partition_bounds import Line
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -18,6 +19,8 @@ from pipeline.staging.ranges import Moved
 from pipeline.wal import lsn
 
 _ALL = statement("capture.snapshot", "backfills")
+INITIAL = "initial"
+"""The kind of those that read what has joined."""
 DIFFERENCES = "differences"
 """The kind of those that compare a table with the log, and append what differs."""
 ENDED_EPOCH = "epoch {} has begun"
@@ -28,7 +31,7 @@ OPEN = ("waiting", "reading", "paused")
 class Backfill:
     """A row of `pipeline.backfills`. `after_xid` is an xid8; None until the wait for older transactions has begun.
 
-    `gap_after`, `gap_until`: LSNs; `gap_*`, `told_seqs`, `floor_seqs`: see the table's comments.
+    `gap_after`, `gap_until`: LSNs; `gap_*`, `told_seqs`, `floor_seqs`, `relations`, `bounds`: see the table's comments.
     """
 
     id: int
@@ -63,6 +66,13 @@ class Backfill:
     started_at: datetime | None
     finished_at: datetime | None
     void_upto: list[int] | None
+    relations: list[int] | None = None
+    bounds: list[Line | None] | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether it reads or compares some partitions alone."""
+        return self.relations is not None or self.bounds is not None
 
     @property
     def table(self) -> str:
@@ -112,10 +122,14 @@ def start(
     kind: str,
     condition: str | None = None,
     gap: tuple[int, int] | None = None,
+    *,
+    relations: Sequence[int] | None = None,
+    bounds: Sequence[Line | None] | None = None,
 ) -> int | None:
     """A new one of this table (oid, schema, name); None when one of it is under way.
 
-    `gap`: of one that compares, between which LSNs changes are missing.
+    `gap`: of one that compares, between which LSNs changes are missing. `relations`, `bounds`: see the table's
+    comments.
     """
     values = {
         "source": source,
@@ -127,6 +141,8 @@ def start(
         "condition": condition,
         "gap_after": gap[0] if gap else None,
         "gap_until": gap[1] if gap else None,
+        "relations": None if relations is None else list(relations),
+        "bounds": None if bounds is None else Jsonb(list(bounds)),
     }
     found: int | None = queries.value(connection, statement("capture.snapshot", "start_backfill"), values)
     return found

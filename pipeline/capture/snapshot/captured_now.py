@@ -21,6 +21,7 @@ class Captured:
     `relations`: itself, or the partitions that hold its rows. `key`: the numbers of its columns by which rows are
     known, of each kind of partition; "" where they have none, None where there is no partition. `members`: what names
     it, itself, in publications of its updates; a membership that was dropped and added again has another oid.
+    `covered`: those of `relations` that are published.
     """
 
     oid: int
@@ -30,6 +31,7 @@ class Captured:
     relations: tuple[int, ...]
     key: str | None
     members: tuple[int, ...]
+    covered: frozenset[int] = frozenset()
 
 
 def read(config: Config, source: Connection, pipeline: Connection, stored: Source) -> dict[int, Captured]:
@@ -42,7 +44,9 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
     ]
     by_oid = {table.oid: table for table in found}
     published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
-    roots = {table.line[-1] for table in publishable_tables.covered(found, published)} & by_oid.keys()
+    covered = publishable_tables.covered(found, published)
+    there = frozenset(table.oid for table in covered)
+    roots = {table.line[-1] for table in covered} & by_oid.keys()
     whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
     updated = _updated(found, whole)
     holding: dict[int, list[Table]] = {root: [] for root in roots}
@@ -58,6 +62,7 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
             tuple(each.oid for each in holding[oid]),
             _key(holding[oid]),
             tuple(sorted(each.tables[str(oid)][0] for each in whole if str(oid) in each.tables)),
+            there.intersection(each.oid for each in holding[oid]),
         )
         for oid in roots
     }

@@ -64,7 +64,7 @@ class Comparison:
         """
         backfills.wait(self._plan, backfill.id, REASON)
         stopping = _Stopping(self._plan, backfill.id, stop)
-        batches = self._batches(taken, stopping)
+        batches = self._batches(taken, backfill, stopping)
         batch = next(batches, None)
         while batch is not None and not stopping.said:
             following = next(batches, None)
@@ -87,8 +87,9 @@ class Comparison:
             backfills.wait(self._plan, backfill.id, None)
         return ended
 
-    def _batches(self, taken: Taken, stopping: Callable[[], bool]) -> Iterator[list[list[str]]]:
-        return (each for each in differing.keys(self._source, self._look, self._stored, taken.table_oid, stopping))
+    def _batches(self, taken: Taken, backfill: Backfill, stopping: Callable[[], bool]) -> Iterator[list[list[str]]]:
+        table = taken.table_oid
+        return iter(differing.keys(self._source, self._look, self._stored, table, stopping, backfill.bounds))
 
     def _store(self, backfill: Backfill, keys: Sequence[Sequence[str]]) -> None:
         with self._plan.transaction():

@@ -11,7 +11,17 @@ from psycopg.types.json import Jsonb
 
 from pipeline.capture.schema_history import introspection, rewrites
 from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.capture.snapshot import backfills, comparing, plan, recovery, register, to_read, truncates, unresolved
+from pipeline.capture.snapshot import (
+    backfills,
+    comparing,
+    partition_changes,
+    plan,
+    recovery,
+    register,
+    to_read,
+    truncates,
+    unresolved,
+)
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.plan import Extent
 from pipeline.capture.snapshot.samples import Samples
@@ -112,8 +122,13 @@ class Coordinator:
     def _extents(self, table_oid: int) -> Sequence[Extent]:
         return to_read.relations(self._source, [table_oid], sized=True)
 
+    def _to_read(self, backfill: Backfill) -> Sequence[Extent]:
+        """The relations that hold the rows of its table, or of its partitions."""
+        found = self._extents(backfill.table_oid)
+        return found if backfill.relations is None else [each for each in found if each.oid in backfill.relations]
+
     def _plan(self, backfill: Backfill) -> None:
-        extents = self._extents(backfill.table_oid)
+        extents = self._to_read(backfill)
         if backfill.compares and not extents:
             backfills.end(self._pipeline, backfill.id, "failed", comparing.NOTHING)
             return
@@ -149,7 +164,7 @@ class Coordinator:
 
     def _follow(self, backfill: Backfill) -> None:
         """Plan again what has changed, and look what is missing when all is read."""
-        extents = self._extents(backfill.table_oid)
+        extents = self._to_read(backfill)
         if backfill.compares:
             if ranges.left(self._pipeline, backfill.id) == 0:
                 self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
@@ -195,7 +210,7 @@ class Coordinator:
         if backfill.id in self._ended or not extents:
             return False
         self._ended.add(backfill.id)
-        if backfill.compares:
+        if backfill.compares and not backfill.partial:
             self._settle(backfill)
         first = extents[0]
         last = Planned(first.oid, first.table_oid, first.file, 0, 0)
@@ -237,9 +252,12 @@ class Coordinator:
         with self._pipeline.transaction():
             if not backfills.end(self._pipeline, backfill.id, "complete", comparing.UNKNOWN if unknown else None):
                 return
+            seq = self._newest_seq(backfill)
             if backfill.condition is None:
-                self._complete_table(backfill)
-            if backfill.compares and backfill.started_at is not None:
+                partition_changes.settle(self._pipeline, backfill, seq)
+            if backfill.condition is None and not backfill.partial:
+                self._complete_table(backfill, seq)
+            if backfill.compares and not backfill.partial and backfill.started_at is not None:
                 place = backfill.epoch, backfill.after_lsn
                 for rewritten in rewrites.unsettled(self._pipeline, backfill.source_id):
                     if rewritten.table_oid == backfill.table_oid:
@@ -256,18 +274,19 @@ class Coordinator:
             extra={"action": "snapshot.complete", "table": backfill.table},
         )
 
-    def _complete_table(self, backfill: Backfill) -> None:
+    def _newest_seq(self, backfill: Backfill) -> int:
         name = backfill.events_table or self._config.events_table
-        seq = queries.value(
-            self._pipeline, statement("capture.snapshot", "newest_seq"), {"source": self._stored.id, "name": name}
-        )
+        values = {"source": self._stored.id, "name": name}
+        return int(queries.value(self._pipeline, statement("capture.snapshot", "newest_seq"), values))
+
+    def _complete_table(self, backfill: Backfill, seq: int) -> None:
         told = (backfill.told_seqs or backfill.floor_seqs) if backfill.compares else backfill.since_seqs
         values = {
             "source": self._stored.id,
             "oid": backfill.table_oid,
             "seq": seq,
             "first_seq": None if backfill.compares else backfill.first_seq,
-            "events_table": name,
+            "events_table": backfill.events_table or self._config.events_table,
             "told_seqs": None if told is None else Jsonb(told),
         }
         self._pipeline.execute(statement("capture.snapshot", "complete_table"), values)

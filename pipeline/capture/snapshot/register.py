@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from pipeline.capture.content import source_rows
-from pipeline.capture.snapshot import backfills, captured_now, known_tables
+from pipeline.capture.snapshot import backfills, captured_now, known_tables, partition_changes
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.known_tables import EMPTY, Known
+from pipeline.capture.snapshot.partition_truncates import PartitionTruncates
+from pipeline.capture.snapshot.partitions import Partitions
 from pipeline.capture.source import captured_tables, sources
 from pipeline.capture.source.captured_tables import Joined
 from pipeline.capture.source.seen_tables import SeenTables
@@ -29,6 +31,7 @@ ANOTHER_EPOCH = "epoch {} began without its rows being read; `pipeline backfill 
 NEVER = "PIPELINE_SNAPSHOT was never when it joined; `pipeline backfill start` reads its rows"
 NOT_CHOSEN = "PIPELINE_SNAPSHOT_TABLES did not match it when it joined; `pipeline backfill start` reads its rows"
 NOT_CAPTURED = "it is not captured any more"
+UNKEYED = "the table has no key, so rows that are read could count twice"
 
 
 def read(
@@ -61,6 +64,8 @@ class Register:
         self._from_lsn = from_lsn
         self._former = FormerKeys(source, pipeline, stored)
         self._seen = SeenTables(source, pipeline, stored.id, stored.epoch)
+        self._partitions = Partitions(source, pipeline, stored, from_lsn, self._why_unread)
+        self._partition_truncates = PartitionTruncates(pipeline, stored)
         self._rereads = False
         """Whether this is the first look at an epoch whose tables are compared with the log."""
         self._at = 0
@@ -69,10 +74,12 @@ class Register:
     def update(self) -> None:
         """Look once at what is captured."""
         self._seen.look()
+        passing = self._partitions.passing()
         now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         stored = known_tables.read(self._pipeline, self._stored)
         joined = captured_tables.joined(self._pipeline, self._stored.id)
         self._former.look()
+        partitions = self._partitions.read(now, passing)
         self._at = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         with self._pipeline.transaction():
             since = sources.reads_from(self._pipeline, self._stored.id)
@@ -81,12 +88,22 @@ class Register:
                 self._compare(table, stored.get(oid), joined, since)
             for oid in stored.keys() - now.keys():
                 self._left(stored[oid])
+            self._partitions.compare(partitions, now, stored, joined, self._at)
             if since is not None:
                 sources.read_tables(self._pipeline, self._stored.id)
             if self._rereads:
                 sources.reread(self._pipeline, self._stored.id, None)
+        self._partition_truncates.look()
+        self._read_partitions(now)
         if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):
             source_rows.mark(self._source)  # where nobody writes, the log would not get there
+
+    def _read_partitions(self, tables: Mapping[int, Captured]) -> None:
+        changes = partition_changes.unsettled(self._pipeline, self._stored)
+        for root in {each.root_oid for each in changes} & tables.keys():
+            with self._pipeline.transaction():
+                of_root = [each for each in changes if each.root_oid == root]
+                partition_changes.begin(self._pipeline, self._stored, tables[root], of_root)
 
     def _compare(
         self, table: Captured, before: Known | None, all_joined: Mapping[int, Joined], since: datetime | None
@@ -182,24 +199,34 @@ class Register:
         Before the place where it was empty it may have had rows: a log that lags does not have it whole yet. `since`:
         LSN from which on it is captured with this key, as far as is known, which is before this look; None: from now.
         """
+        unread = self._unwanted(table)
         if empty_at is not None:
             there = self._log_reaches(empty_at)
             self._store(table, joined, None if there else EMPTY, complete=there, since=empty_at)
-        elif self._config.snapshot == "never":
-            self._store(table, joined, NEVER, rekeyed=rekeyed, since=since)
-        elif self._config.snapshot_tables and not patterns.matches(
-            self._config.snapshot_tables, f"{table.schema}.{table.name}"
-        ):
-            self._store(table, joined, NOT_CHOSEN, rekeyed=rekeyed, since=since)
+        elif unread is not None:
+            self._store(table, joined, unread, rekeyed=rekeyed, since=since)
         else:
             self._store(table, joined, None, rekeyed=rekeyed, since=since)
             if read(self._pipeline, self._stored, table, "initial") is None:
                 self._read_from_the_beginning(table)
 
+    def _unwanted(self, table: Captured) -> str | None:
+        """Why rows that come with a table or partition are not read, by the settings; None: they are."""
+        if self._config.snapshot == "never":
+            return NEVER
+        chosen = self._config.snapshot_tables
+        return None if not chosen or patterns.matches(chosen, f"{table.schema}.{table.name}") else NOT_CHOSEN
+
+    def _why_unread(self, table: Captured) -> str | None:
+        return self._unwanted(table) if table.keyed else UNKEYED
+
     def _read_from_the_beginning(self, table: Captured) -> None:
         """One that is under way has read rows whose changes were not captured then."""
         for backfill in backfills.open_of(self._pipeline, self._stored.id):
-            if backfill.table_oid == table.oid and backfill.condition is None:
+            if backfill.table_oid == table.oid and backfill.partial:
+                backfills.end(self._pipeline, backfill.id, "cancelled", "all of its table is read instead")
+                read(self._pipeline, self._stored, table, "initial")
+            elif backfill.table_oid == table.oid and backfill.condition is None:
                 backfills.start_over(self._pipeline, backfill.id)
                 self._execute("read_by", {"oid": table.oid, "backfill": backfill.id})
 

@@ -107,14 +107,14 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
     row = source.execute(statement("capture.source", "captured_now")).fetchone()
     assert row is not None  # noqa: S101  function calls
     (at,) = row
-    present = _present(source, left)
+    there = present(source, left)
     return Changed(
         at,
         joined,
-        _filled(source, joined),
+        filled(source, joined),
         _roots(source, joined),
-        {oid: name for oid, name in left.items() if oid in present},
-        left.keys() - present,
+        {oid: name for oid, name in left.items() if oid in there},
+        left.keys() - there,
     )
 
 
@@ -152,7 +152,8 @@ def updates_begin(connection: Connection, source_id: uuid.UUID, oids: Collection
         connection.execute(statement("capture.source", "updates_begin"), values)
 
 
-def _present(source: Connection, tables: Mapping[int, str]) -> set[int]:
+def present(source: Connection, tables: Collection[int]) -> set[int]:
+    """Which of these relations there are, by oid."""
     query = "select c.oid::bigint from pg_catalog.pg_class c where c.oid = any(%s::oid[])"
     return {oid for (oid,) in source.execute(query, (list(tables),)).fetchall()} if tables else set()
 
@@ -163,8 +164,8 @@ def _roots(source: Connection, tables: Mapping[int, str]) -> dict[int, int]:
     return dict(source.execute(query, (list(tables),)).fetchall()) if tables else {}
 
 
-def _filled(source: Connection, tables: Mapping[int, str]) -> dict[int, bool | None]:
-    """Tables that may have had rows when they joined, by oid; None where that could not be read."""
+def filled(source: Connection, tables: Collection[int]) -> dict[int, bool | None]:
+    """Which of these tables may have rows, by oid; None where that could not be read."""
     if not tables:
         return {}
     found: dict[int, bool | None] = {}

@@ -28,6 +28,11 @@ Number = Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1)]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table", show_default=False)]
 Where = Annotated[str | None, typer.Option(metavar="CONDITION", help="Only the rows for which this holds.")]
 Differences = Annotated[bool, typer.Option("--differences", help="Append only what differs from the log.")]
+Keep = Annotated[bool, typer.Option("--keep", help="The log keeps what it has of these partitions.")]
+Always = Annotated[
+    bool | None,
+    typer.Option("--always/--no-always", help="So do later ones that are detached or dropped.", show_default=False),
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Show how far it is until it ends. Ctrl-C leaves it running.")]
 
 
@@ -74,11 +79,29 @@ def backfill_list(
 ) -> int:
     """The newest backfills, also those of tables that have joined."""
     from pipeline.cli.render.backfills import show_backfills
-    from pipeline.operate import backfills
+    from pipeline.operate import backfills, snapshot_status
 
     with connected(context, "backfill") as (config, connection):
-        found = backfills.listed(config, connection, limit)
-    output({"data": found}, as_json, lambda: show_backfills(found))
+        found, now = backfills.listed(config, connection, limit), snapshot_status.find(config, connection)
+    values = {"data": found, "incomplete": now.unread if now else []}
+    output(values, as_json, lambda: show_backfills(found, now))
+    return 0
+
+
+@app.command("settle")
+def backfill_settle(
+    context: typer.Context, table: Table, keep: Keep = False, always: Always = None, as_json: Json = False
+) -> int:
+    """Accept what partitions that came or went have made different in the log, which stays as it is."""
+    from pipeline.cli.render import backfills as render
+    from pipeline.operate import partitions_kept
+
+    if not keep:
+        remedy = f"pipeline backfill start {table} --differences"
+        raise typer.BadParameter(f"--keep is needed; to make the log equal instead: {remedy}")
+    with connected(context, "backfill") as (config, connection):
+        found = partitions_kept.keep(config, connection, table, always=always)
+    output(found, as_json, lambda: say(render.kept(found)))
     return 0
 
 

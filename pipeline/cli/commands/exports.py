@@ -65,11 +65,13 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
     """The newest ranges, and the newest runs with the reason if one failed."""
     from pipeline.cli.render.exports import show_exports
     from pipeline.exports import ledger
+    from pipeline.operate import snapshot_status
 
-    with connected(context, "export") as (_, connection):
+    with connected(context, "export") as (config, connection):
         exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)
-    values = {"data": exports, "runs": runs}
-    output(values, as_json, lambda: show_exports(exports, runs))
+        now = snapshot_status.find(config, connection)
+    values = {"data": exports, "runs": runs, "incomplete": now.unread if now else []}
+    output(values, as_json, lambda: show_exports(exports, runs, now))
     return 0
 
 

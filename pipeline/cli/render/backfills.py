@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from pipeline.capture.snapshot.partition_changes import PartitionNote
 from pipeline.operate import formatting
 from pipeline.operate.backfills import NO_SERVER, Shown
 from pipeline.operate.formatting import Text
+from pipeline.operate.partitions_kept import Kept
 from pipeline.operate.snapshot_status import SnapshotStatus
 
 _STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}
@@ -62,11 +64,35 @@ def sections(now: SnapshotStatus | None) -> Iterator[Table]:
         return
     if now.backfills:
         yield summary(now.backfills)
+    yield from incomplete(now)
+    if now.partitions:
+        yield formatting.table(("partitioned table", "partitions"), map(_note, now.partitions))
+
+
+def incomplete(now: SnapshotStatus) -> Iterator[Table]:
+    """What the log lacks, and what nobody reads; nothing where all is complete."""
     if now.unread:
         rows: list[tuple[object, ...]] = [(Text(each.table, "yellow"), each.state, each.reason) for each in now.unread]
         if more := now.unread_count - len(now.unread):
             rows.append((formatting.dim(f"and {more:,} more"), "", ""))
         yield formatting.table(("not whole in the log", "state", "why"), rows)
+
+
+def _note(each: PartitionNote) -> tuple[str, str]:
+    said = []
+    if each.unknown:
+        said.append("which came and went before this version is not known")
+    if each.always:
+        said.append("the log keeps rows of partitions that leave")
+    elif each.kept:
+        said.append(f"the log stays as it is after {formatting.count(each.kept, 'change')} of partitions")
+    return each.table, "; ".join(said)
+
+
+def kept(found: Kept) -> str:
+    """What `settle --keep` has done."""
+    said = f"the log of {found.table} stays as it is: {formatting.count(found.changes, 'change')} of partitions settled"
+    return f"{said}; later ones are settled at once" if found.always else said
 
 
 def _line(each: Shown) -> list[object]:
@@ -98,9 +124,10 @@ def time_left(each: Shown) -> str:
     return "-" if each.seconds_left is None else f"about {formatting.ago(max(each.seconds_left, 1))}"
 
 
-def show_backfills(found: Sequence[Shown]) -> None:
-    """Print them, the newest first."""
-    formatting.show(summary(found) if found else "there are no backfills; begin one: `pipeline backfill start TABLE`")
+def show_backfills(found: Sequence[Shown], now: SnapshotStatus | None) -> None:
+    """Print them, the newest first, and what nobody reads."""
+    none = "there are no backfills; begin one: `pipeline backfill start TABLE`"
+    formatting.show(summary(found) if found else none, *(incomplete(now) if now else ()))
 
 
 def show_backfill(found: Shown) -> None:

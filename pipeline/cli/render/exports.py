@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from rich.console import Group
 from rich.table import Table
 
+from pipeline.cli.render import backfills
 from pipeline.exports.ledger import Export, File, Run
 from pipeline.operate import formatting
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.formatting import Text
+from pipeline.operate.snapshot_status import SnapshotStatus
 
 _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing": "yellow", "publishing": "yellow"}
 
@@ -40,12 +42,13 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
         yield "no current state", f"{each.table_name}, from {each.events_table}", each.reason
 
 
-def show_exports(found: Sequence[Export], runs: Sequence[Run]) -> None:
-    """Print ranges, then runs, the newest first."""
+def show_exports(found: Sequence[Export], runs: Sequence[Run], now: SnapshotStatus | None = None) -> None:
+    """Print ranges, then runs, the newest first, and of which tables the lake lacks something as the log does."""
     if not found and not runs:
         formatting.show("nothing was exported yet")
         return
-    formatting.show(_ranges(found) if found else None, _runs(runs) if runs else None)
+    lacking = backfills.incomplete(now) if now else ()
+    formatting.show(_ranges(found) if found else None, _runs(runs) if runs else None, *lacking)
 
 
 def show_export(found: Export, files: Sequence[File]) -> None:

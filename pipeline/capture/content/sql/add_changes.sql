@@ -10,3 +10,4 @@ from (
     union all
 {given_up}
 ) e cross join lateral (select {keys}) k ({key_names})
+where {within}

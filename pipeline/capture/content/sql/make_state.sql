@@ -31,7 +31,7 @@ select r.*, ((row_number() over (order by {key_names}) - 1) / {rows_per_part})::
 from (
     select e.record_pk, e.source, e.seq, k.*, e.checksum
     from newest e cross join lateral (select {keys_of_texts}) k ({key_names})
-    where e.live and not exists (
+    where e.live and {within} and not exists (
         select from given_up g where g.record_pk = e.record_pk
             and g.place > array[e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)]::bigint[])
     -- Where nothing was truncated, no row is asked.

@@ -182,7 +182,8 @@ def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
         assert reading.read() == 100
         reading.source.execute("alter table t detach partition t2")
         reading.source.execute("alter table t attach partition t3 for values from (200) to (300)")
-        reading.finish("t")
+        reading.finish("t", "not read")
+        assert "partition public.t2 was detached" in str(reading.row("t"))
         reading.wait_for_stream()
         assert reading.folded("t").keys() >= reading.table("t").keys()
 

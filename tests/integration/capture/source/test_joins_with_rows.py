@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
 import psycopg
 import pytest
@@ -14,9 +14,9 @@ from pipeline.capture.source import captured_tables
 def test_a_row_that_is_written_while_its_table_joins(
     source_dsn: str, monkeypatch: pytest.MonkeyPatch, meanwhile: str, was_empty: bool
 ) -> None:
-    look_at_those_that_left = captured_tables._present
+    look_at_those_that_left = captured_tables.present
 
-    def write_first(source: psycopg.Connection, tables: Mapping[int, str]) -> set[int]:
+    def write_first(source: psycopg.Connection, tables: Collection[int]) -> set[int]:
         with psycopg.connect(source_dsn, autocommit=True) as other:
             other.execute(meanwhile.encode())
         return look_at_those_that_left(source, tables)
@@ -26,7 +26,7 @@ def test_a_row_that_is_written_while_its_table_joins(
         source.execute("insert into t values (1, 1, 'never sent')")
         row = source.execute("select 't'::regclass::oid::bigint").fetchone()
         assert row is not None
-        monkeypatch.setattr(captured_tables, "_present", write_first)
+        monkeypatch.setattr(captured_tables, "present", write_first)
         changed = captured_tables.look(source, {}, {row[0]: "public.t"})
     assert changed is not None
     assert changed.first_rows(row[0])["was_empty"] is was_empty

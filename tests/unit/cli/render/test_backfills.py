@@ -26,12 +26,12 @@ ENDED = replace(READING, state="complete", ranges_done=12, rows_per_second=None,
 
 def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
     failed = replace(ENDED, id=8, state="failed", reason="the table was dropped")
-    backfills.show_backfills([READING, failed])
+    backfills.show_backfills([READING, failed], None)
     first, second = capsys.readouterr().out.splitlines()[1:]
     assert first.startswith("7          public.orders   asked   reading   3 of 12 ")
     assert "3 of 12" in first and "11,000" in first and "4,000" in first and "about 1 min 35 s" in first
     assert "failed" in second and re.search(r" - +- +the table was dropped$", second.rstrip())
-    backfills.show_backfills([])
+    backfills.show_backfills([], None)
     assert "begin one: `pipeline backfill start TABLE`" in capsys.readouterr().out
     backfills.show_backfill(READING)
     shown = capsys.readouterr().out

@@ -1,0 +1,95 @@
+"""Conditions on keys that hold for all rows that a partition may have, and for few others.
+
+A comparison may look at keys that do not differ, but must not miss one. So only bounds count that mean the same at the
+source and in the log: ranges of types that sort alike everywhere, lists, and of several columns the first one. A
+partition whose bounds are others, such as a default one, has all keys of its table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from psycopg import sql
+
+from pipeline.capture.schema_history.versions import Column
+
+Line = Sequence[Mapping[str, Any]]
+"""`pipeline.partitions.bounds`: a level for each table from the partition up to its root."""
+_SORTED = {20, 21, 23, 1082, 1114, 1184, 1700, 2950}
+"""Types of integers, dates, timestamps, numeric and uuid."""
+_LISTED = _SORTED | {16, 25, 1043}
+_BOUND = re.compile(r"FOR VALUES (?:IN \((.*)\)|FROM \((.*)\) TO \((.*)\))", re.DOTALL)
+_VALUE = re.compile(r"\s*(?:'((?:[^']|'')*)'|([^',()\s]+))(?:::[^,']+)?\s*(?:,|$)")
+_OPEN = {"MINVALUE", "MAXVALUE"}
+
+
+@dataclass(frozen=True)
+class Within:
+    """A condition on one column of a key, by its place: one of these values, or not below or above one."""
+
+    place: int
+    operator: Literal[">=", "<=", "="]
+    values: tuple[str, ...]
+
+
+Part = tuple[Within, ...]
+"""Conditions of one partition, which all hold."""
+
+
+def parts(bounds: Sequence[Line | None], key: Sequence[Column]) -> tuple[Part, ...] | None:
+    """Conditions of each of these partitions, one of which holds for a key; None: any key may be meant."""
+    found = [_part(line or (), key) for line in bounds]
+    return tuple(found) if all(found) else None
+
+
+def holds(within: Sequence[Part], key: Sequence[Column], values: Sequence[sql.Composable]) -> sql.Composable:
+    """SQL that is true if a key is within one of these partitions. `values`: of its columns, with their types."""
+    each = (
+        sql.SQL("({})").format(
+            sql.SQL(" and ").join(_condition(one, key[one.place], values[one.place]) for one in part)
+        )
+        for part in within
+    )
+    return sql.SQL("({})").format(sql.SQL(" or ").join(each))
+
+
+def _condition(one: Within, column: Column, value: sql.Composable) -> sql.Composable:
+    compared = sql.SQL("{} operator(pg_catalog.{}) {}::{}")
+    cast = sql.SQL(column.cast)
+    each = (compared.format(value, sql.SQL(one.operator), sql.Literal(text), cast) for text in one.values)
+    return sql.SQL("({})").format(sql.SQL(" or ").join(each)) if one.values else sql.SQL("false")
+
+
+def _part(line: Line, key: Sequence[Column]) -> Part:
+    return tuple(one for level in line for one in _level(level, {column.name: column for column in key}, key))
+
+
+def _level(level: Mapping[str, Any], named: Mapping[str, Column], key: Sequence[Column]) -> list[Within]:
+    found = _BOUND.fullmatch(level["bound"] or "")
+    column = named.get((level["columns"] or [""])[0])
+    if found is None or column is None:
+        return []
+    listed, low, high = (None if text is None else _values(text) for text in found.groups())
+    place = key.index(column)
+    if level["strategy"] == "l" and listed is not None and column.type_oid in _LISTED:
+        return [Within(place, "=", tuple(text for text, quoted in listed if quoted or text != "NULL"))]
+    if level["strategy"] != "r" or column.type_oid not in _SORTED or not low or not high:
+        return []
+    edges: tuple[tuple[Literal[">=", "<="], tuple[str, bool]], ...] = ((">=", low[0]), ("<=", high[0]))
+    return [Within(place, sign, (text,)) for sign, (text, quoted) in edges if quoted or text not in _OPEN]
+
+
+def _values(text: str) -> list[tuple[str, bool]] | None:
+    """The values of a list, each with whether it is quoted; None if one is no plain value."""
+    found, at = list[tuple[str, bool]](), 0
+    while at < len(text):
+        value = _VALUE.match(text, at)
+        if value is None:
+            return None
+        quoted = value[1] is not None
+        found.append((value[1].replace("''", "'") if quoted else value[2], quoted))
+        at = value.end()
+    return found

@@ -1,0 +1,38 @@
+"""Accept that the log keeps rows of partitions that have left a table, or lacks those of some that joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.capture.snapshot import known_tables, partition_changes
+from pipeline.capture.source import sources
+from pipeline.config.settings import Config
+from pipeline.errors import BackfillError, TableRefused
+from pipeline.postgres.connections import Connection
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The log of a table stays as it is. `changes`: of partitions, that were settled; `always`: later ones, too."""
+
+    table: str
+    changes: int
+    always: bool
+
+
+def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None = None) -> Kept:
+    """Settle what is known now of this table: `schema.table`, or a table of the schema public.
+
+    `always`: partitions that leave later are settled at once, and so are those that join and are not read; None: as it
+    is. Raises TableRefused or BackfillError.
+    """
+    stored = sources.find(pipeline, config.source_id)
+    if stored is None:
+        raise BackfillError("no source has been replicated from yet; start `pipeline serve` first")
+    wanted = name if "." in name else f"public.{name}"
+    known = [each for each in known_tables.read(pipeline, stored).values() if each.captured and each.table == wanted]
+    if not known:
+        raise TableRefused(f"{name[:200]} is no captured table; name the table whose partitions came or went")
+    settled = partition_changes.keep(pipeline, stored, known[0].table_oid, always=always)
+    found = next((each.always for each in partition_changes.notes(pipeline, stored) if each.table == wanted), False)
+    return Kept(wanted, settled, found)
