@@ -1,4 +1,4 @@
-"""First rows of new tables: what the server has read of a table that is newer than the clients is an insert for them.
+"""First rows of new tables and partitions: what the server reads of those newer than the clients is inserts for them.
 
 A table joins after its first rows were written, so these are `read` events. Clients that were there before the table
 would lack them. Of a table that is older than the clients they would be rows that they have not asked for.
@@ -12,34 +12,42 @@ from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
 from pipeline.readers.cursor.shapes import Columns
 
+Reads = tuple[int, int | None]
+"""Seqs between which events of a backfill are first rows: after the first one, up to the second; None: it goes on."""
+
 Table = tuple[str, int, int]
 """Source, epoch and oid."""
-_NONE = 0
 
 
 class FirstRows:
-    """Says which `read` events a session is sent. What is known of a table stays true for as long as its session."""
+    """Says which `read` events a session is sent. What a backfill has read stays so after its end."""
 
     def __init__(self, database: Pool) -> None:
         self._database = database
-        self._upto: dict[Table, int | None] = {}
+        self._known: dict[Table, list[Reads]] = {}
 
     async def learn(self, events: Iterable[Columns]) -> None:
-        """Ask for the tables of these events that are not known, or whose first backfill was going on."""
-        tables = {_table(event) for event in events if event.action == "read"}
-        asked = [table for table in tables if self._upto.get(table) is None]
+        """Ask for the tables of these events, unless they are of backfills that are known to have ended."""
+        reads = [event for event in events if event.action == "read"]
+        asked = list({_table(event) for event in reads if not self._is_within(event, ended=True)})
         if not asked:
             return
         sources, epochs, oids = (list(each) for each in zip(*asked, strict=True))
         values = {"sources": sources, "epochs": epochs, "oids": oids}
         found = await self._database.rows(statement("rpc.walstream", "first_rows"), values)
-        self._upto |= dict.fromkeys(asked, _NONE)
-        self._upto |= {asked[row["at"] - 1]: row["upto"] for row in found}
+        self._known |= {table: [] for table in asked}
+        for row in found:
+            self._known[asked[row["at"] - 1]].append((row["after"], row["upto"]))
 
     def include(self, event: Columns) -> bool:
-        """True if this event is of a new table's first rows. `learn` must know it."""
-        upto = self._upto[_table(event)]
-        return upto is None or event.seq <= upto
+        """True if this event is of the first rows of a new table or partition. `learn` must know it."""
+        return self._is_within(event)
+
+    def _is_within(self, event: Columns, *, ended: bool = False) -> bool:
+        return any(
+            after < event.seq and (not ended if upto is None else event.seq <= upto)
+            for after, upto in self._known.get(_table(event), ())
+        )
 
 
 def _table(event: Columns) -> Table:

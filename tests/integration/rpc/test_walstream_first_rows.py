@@ -131,3 +131,53 @@ def test_without_inserts_there_are_no_first_rows(log: psycopg.Connection, addres
         write(log, ("read", {"id": 1}))
         write(log, ("delete", {"id": 2}))
         assert client.next().values == {"id": 2}
+
+
+def see_leaf(log: psycopg.Connection, oid: int, when: str | None = "infinity") -> None:
+    log.execute(SEEN, [SOURCE, oid, when])
+
+
+def read_partitions(log: psycopg.Connection, leaves: list[int], *, last: int | None = None) -> None:
+    """A backfill of these alone, whose events come from here on; up to `last`, if it has ended."""
+    log.execute(
+        "insert into pipeline.backfills (source_id, epoch, table_oid, table_schema, table_name, kind, state, relations,"
+        " after_lsn, since_seqs, first_seq, last_seq) values (%s, 0, %s, 'public', 'orders', 'initial', %s, %s, 1,"
+        " jsonb_build_object('public.sequin_events', %s::bigint), %s, %s)",
+        [SOURCE, OID, "reading" if last is None else "complete", leaves, head(log), last and head(log) + 1, last],
+    )
+
+
+@pytest.mark.parametrize("seen", [None, "-infinity", "infinity"], ids=["old", "before the consumer", "new"])
+def test_rows_of_a_partition_that_is_new_are_inserts(log: psycopg.Connection, address: str, seen: str | None) -> None:
+    """Whatever its table is, which was captured before."""
+    see(log, None)
+    see_leaf(log, 1, seen)
+    read_partitions(log, [1])
+    assert sent(log, address) == ([0, 1, 2] if seen == "infinity" else [])
+
+
+def test_rows_of_a_new_partition_end_with_its_backfill(log: psycopg.Connection, address: str) -> None:
+    see(log, None)
+    see_leaf(log, 1)
+    read_partitions(log, [1], last=head(log) + 2)
+    backfill(log, kind="asked")
+    assert sent(log, address) == [0, 1]
+
+
+def test_an_old_partition_of_a_new_table_is_not_its_first_rows(log: psycopg.Connection, address: str) -> None:
+    see(log)
+    see_leaf(log, 1, None)
+    read_partitions(log, [1])
+    assert sent(log, address) == []
+
+
+def test_a_partition_that_joins_later_in_a_session_is_asked_for(log: psycopg.Connection, address: str) -> None:
+    see(log, None)
+    see_leaf(log, 1)
+    with Client(address).connected() as client:
+        write(log, ("read", {"id": 1}))
+        write(log, ("insert", {"id": 2}))
+        assert client.next().values["id"] == 2
+        read_partitions(log, [1])
+        write(log, ("read", {"id": 3}))
+        assert client.next().values["id"] == 3
