@@ -89,18 +89,30 @@ def start(
     if differences:
         _require_comparable(table, relations, choose)
         _require_comparable_key(source, pipeline, stored, table)
-    if differences and (changes := partition_changes.alone(pipeline, stored, table.oid)):
-        with pipeline.transaction():
-            started = partition_changes.compare(pipeline, stored, table, changes)
-    elif choose is None:
-        started = register.read(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
-    else:
-        chosen = _chosen(config, table, choose(found.columns))
-        each = (table.oid, table.schema, table.name)
-        started = backfills.start(pipeline, stored.id, stored.epoch, each, "asked", chosen.text)
+    started = _begin(
+        config, pipeline, stored, table, choose(found.columns) if choose else None, differences=differences
+    )
     if started is None:
         raise _under_way(pipeline, stored, table)
     return shown_backfills.show(config, pipeline, started)
+
+
+def _begin(
+    config: Config,
+    pipeline: Connection,
+    stored: Source,
+    table: Captured,
+    chosen: Condition | None,
+    *,
+    differences: bool,
+) -> int | None:
+    if differences and (changes := partition_changes.alone(pipeline, stored, table.oid)):
+        with pipeline.transaction():
+            return partition_changes.compare(pipeline, stored, table, changes)
+    if chosen is None:
+        return register.read(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
+    text = _chosen(config, table, chosen).text
+    return backfills.start(pipeline, stored.id, stored.epoch, (table.oid, table.schema, table.name), "asked", text)
 
 
 def captured_table(source: Connection, name: str, captured: Mapping[int, Captured]) -> Captured:

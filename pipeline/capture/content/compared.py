@@ -40,6 +40,15 @@ class Compared:
     within: tuple[Part, ...] | None = None
 
     @property
+    def counts(self) -> sql.Composable:
+        """Whether the event `e` knows its row by the key that it has now."""
+        if self.void_upto is None:
+            return sql.SQL("true")
+        return sql.SQL("not coalesce((e.source_epoch, e.commit_lsn) <= ({}, {}::bigint), false)").format(
+            *self.void_upto
+        )
+
+    @property
     def rows(self) -> sql.Composable:
         """The query for its published rows."""
         columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in self.columns)

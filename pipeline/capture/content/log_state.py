@@ -168,7 +168,7 @@ class LogState:
                 "after": sql.Literal(after.get(str(events), 0)),
                 "upto": sql.Literal(upto.get(str(events), 0)),
             }
-            values["counts"] = self._counts()
+            values["counts"] = self._table.counts
             changes.append(sql.SQL(statement("capture.content", "changes_of_table")).format(**values))
             each = sql.SQL(statement("capture.content", "keys_given_up"))
             given_up.append(each.format(**values, key=key, key_columns=names))
@@ -184,25 +184,10 @@ class LogState:
             "keys": _LIST.join(key_text.values(self._table.key, key_texts, typed=self._typed)),
             "keys_of_texts": _LIST.join(key_text.values(self._table.key, kept, typed=self._typed)),
             "key_names": self._key_names(),
-            "within": self._within(),
+            "within": partition_bounds.may_hold(self._table.within, self._table.key),
             "table": sql.Literal(self._table.oid),
             "leaves": sql.Literal(len(leaves)),
         }
-
-    def _counts(self) -> sql.Composable:
-        """Whether an event knows its row by the key that it has now."""
-        if self._table.void_upto is None:
-            return sql.SQL("true")
-        return sql.SQL("not coalesce((e.source_epoch, e.commit_lsn) <= ({}, {}::bigint), false)").format(
-            *self._table.void_upto
-        )
-
-    def _within(self) -> sql.Composable:
-        """Whether a row may be one of those that are compared: also if its key is not known."""
-        if self._table.within is None:
-            return sql.SQL("true")
-        values = [sql.Identifier("k", f"key_{place}") for place in range(len(self._table.key))]
-        return sql.SQL("({}) is not false").format(partition_bounds.holds(self._table.within, self._table.key, values))
 
     def _key_names(self, of: str | None = None) -> sql.Composable:
         names = [f"key_{place}" for place in range(len(self._table.key))]

@@ -56,6 +56,14 @@ def holds(within: Sequence[Part], key: Sequence[Column], values: Sequence[sql.Co
     return sql.SQL("({})").format(sql.SQL(" or ").join(each))
 
 
+def may_hold(within: Sequence[Part] | None, key: Sequence[Column]) -> sql.Composable:
+    """The same for the key that the log has as `k.key_0`, …: also true if the log does not know it."""
+    if within is None:
+        return sql.SQL("true")
+    values = [sql.Identifier("k", f"key_{place}") for place in range(len(key))]
+    return sql.SQL("({}) is not false").format(holds(within, key, values))
+
+
 def _condition(one: Within, column: Column, value: sql.Composable) -> sql.Composable:
     compared = sql.SQL("{} operator(pg_catalog.{}) {}::{}")
     cast = sql.SQL(column.cast)

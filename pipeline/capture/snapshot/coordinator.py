@@ -122,13 +122,8 @@ class Coordinator:
     def _extents(self, table_oid: int) -> Sequence[Extent]:
         return to_read.relations(self._source, [table_oid], sized=True)
 
-    def _to_read(self, backfill: Backfill) -> Sequence[Extent]:
-        """The relations that hold the rows of its table, or of its partitions."""
-        found = self._extents(backfill.table_oid)
-        return found if backfill.relations is None else [each for each in found if each.oid in backfill.relations]
-
     def _plan(self, backfill: Backfill) -> None:
-        extents = self._to_read(backfill)
+        extents = _of(backfill, self._extents(backfill.table_oid))
         if backfill.compares and not extents:
             backfills.end(self._pipeline, backfill.id, "failed", comparing.NOTHING)
             return
@@ -164,7 +159,7 @@ class Coordinator:
 
     def _follow(self, backfill: Backfill) -> None:
         """Plan again what has changed, and look what is missing when all is read."""
-        extents = self._to_read(backfill)
+        extents = _of(backfill, self._extents(backfill.table_oid))
         if backfill.compares:
             if ranges.left(self._pipeline, backfill.id) == 0:
                 self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
@@ -252,7 +247,9 @@ class Coordinator:
         with self._pipeline.transaction():
             if not backfills.end(self._pipeline, backfill.id, "complete", comparing.UNKNOWN if unknown else None):
                 return
-            seq = self._newest_seq(backfill)
+            name = backfill.events_table or self._config.events_table
+            values = {"source": self._stored.id, "name": name}
+            seq = int(queries.value(self._pipeline, statement("capture.snapshot", "newest_seq"), values))
             if backfill.condition is None:
                 partition_changes.settle(self._pipeline, backfill, seq)
             if backfill.condition is None and not backfill.partial:
@@ -274,11 +271,6 @@ class Coordinator:
             extra={"action": "snapshot.complete", "table": backfill.table},
         )
 
-    def _newest_seq(self, backfill: Backfill) -> int:
-        name = backfill.events_table or self._config.events_table
-        values = {"source": self._stored.id, "name": name}
-        return int(queries.value(self._pipeline, statement("capture.snapshot", "newest_seq"), values))
-
     def _complete_table(self, backfill: Backfill, seq: int) -> None:
         told = (backfill.told_seqs or backfill.floor_seqs) if backfill.compares else backfill.since_seqs
         values = {
@@ -294,3 +286,8 @@ class Coordinator:
 
 def _ranges(extents: Sequence[Extent], *, by_key: bool) -> list[Planned]:
     return [planned for extent in extents for planned in (plan.by_blocks if by_key else plan.whole)(extent)]
+
+
+def _of(backfill: Backfill, extents: Sequence[Extent]) -> Sequence[Extent]:
+    """Those that hold the rows of its table, or of its partitions."""
+    return extents if backfill.relations is None else [each for each in extents if each.oid in backfill.relations]
