@@ -268,7 +268,7 @@ def _beside_an_older_shuffler(database_dsn: str, serve: Callable[..., Serving]) 
         older.execute("insert into pipeline.roles values ('shuffle', 'somewhere:1', 1, 'running')")
         older.execute("select pg_advisory_lock(1346981968, hashtext('pipeline:shuffle'))")
         with role_locks.beating(older, lambda _: None):  # or a server that is slow to start finds it frozen
-            server = serve(wait=False)
+            server = serve(wait=False, snapshot="never")  # the log is to have what is written, and nothing else
             eventually(lambda: "the shuffler of somewhere:1 is of an older version" in server.log())
             asked = partial(eventually, errors=(httpx.TransportError, AssertionError))
             asked(lambda: "older version" in server.get("/readyz").text)
