@@ -110,8 +110,8 @@ class History:
     `known`: False where it was copied in a form that the history does not have. `begun`: False where it has had no
     event by then, so that the history does not have the form that it had.
     `partitions`: names that partitions had, by oid. `later`: places from which on versions hold that come after the
-    position and the form that was given, with the oid of the table or of its partition. `named_later`: the name from
-    the first change after a copy on, if only that change told the form of the copy.
+    position and the form that was given, with the oid of the table or of its partition. `named_later`: the name that
+    the first change after a copy tells, unless that change has another form.
     """
 
     oid: int
@@ -165,6 +165,13 @@ class Formed:
         """
         place, known = self.within(versions)
         return next((each for each in versions if known and each.place == place != self.place), None)
+
+    def copied_as(self, versions: Sequence[TableVersion]) -> TableVersion | None:
+        """The version by which the history knew the form of a copy when that was made, perhaps under another name."""
+        place, known = self.within(versions)
+        if self.place is None or self.copied is None or not known or place != self.place:
+            return None
+        return next((each for each in reversed(versions) if each.place <= self.place), None)
 
 
 AS_OF_POSITION = Formed()
@@ -230,11 +237,6 @@ def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> Ta
     return queries.one(log, TableVersion, statement(_ROOM, "version_by_name"), values)
 
 
-def newest_places(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, Place]:
-    """From where on each has the form that is the newest; one without any event yet is not there."""
-    return {oid: versions[-1].place for oid, versions in all_versions(log, source, oids).items()}
-
-
 def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableVersion]]:
     """By the table's oid, in the order of the changes that they hold for; one without any event yet is not there."""
     found: dict[int, list[TableVersion]] = {}
@@ -261,7 +263,7 @@ def _upto(position: Position, formed: Place | None) -> Place:
 
 def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Formed) -> History:
     place, known = formed.within(versions)
-    later = formed.later(versions)
+    named = formed.later(versions) or formed.copied_as(versions)
     first, at = _reached(versions, position), _reached(versions, position, place)
     reached = _upto(position, formed.place)
     now = versions[at]
@@ -279,7 +281,7 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
             if each.relation_oid != oid
         },
         tuple((each.place, each.relation_oid) for each in versions if each.place > reached),
-        None if later is None else (later.place, (later.table_schema, later.table_name)),
+        None if named is None else (max(named.place, place or BEGINNING), (named.table_schema, named.table_name)),
     )
 
 

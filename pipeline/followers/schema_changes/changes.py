@@ -12,7 +12,7 @@ from pipeline.errors import NotFollowable, Refused, SchemaStopped, TablesChanged
 from pipeline.followers.applying import followed_tables, position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import TableVersion
+from pipeline.followers.applying.table_versions import Place, TableVersion
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import (
@@ -96,7 +96,7 @@ class SchemaChanges:
             if not table_versions.is_known(self._log, here, oid, wanted[oid].formed):
                 copies.want(self._follower, here, [oid])
             return
-        if self._divide(here, oid) or self._rename_as_copied(self._here(), oid):
+        if self._divide(here, oid) or self._rename_as_copied(self._here(), oid, changed.seq):
             return
         here = self._here()
         found = table_versions.next_change(self._log, here, oid, wanted[oid].formed)
@@ -115,10 +115,11 @@ class SchemaChanges:
                 reached_versions.store(self._follower, here, oid, name, after.place)
             self._store_names(here, names)
 
-    def _rename_as_copied(self, here: Position, oid: int) -> bool:
-        """True if what comes next is a name alone: a copy has the other changes of that place already."""
+    def _rename_as_copied(self, here: Position, oid: int, seq: int) -> bool:
+        """True if what comes next, at this seq, is a name alone: a copy has the other changes of that place already."""
         versions = table_versions.all_versions(self._log, here.source, [oid]).get(oid, [])
-        later = self._wanted[oid].formed.later(versions)
+        formed = self._wanted[oid].formed
+        later = formed.later(versions) or self._at(seq, formed.copied_as(versions), versions)
         if later is None or self._called[oid] == (later.table_schema, later.table_name):
             return False
         with self._follower.transaction():
@@ -127,6 +128,15 @@ class SchemaChanges:
             reached_versions.store(self._follower, here, oid, names.pop(oid), later.place)
             self._store_names(here, names)
         return True
+
+    def _at(self, seq: int, copied_as: TableVersion | None, versions: Sequence[TableVersion]) -> TableVersion | None:
+        """The version of the event of that seq, if it is like `copied_as`."""
+        if copied_as is None:
+            return None
+        query = sql.SQL(statement("followers.schema_changes", "place_of_event")).format(events=self._events.identifier)
+        place = queries.one(self._log, Place, query, {"seq": seq})
+        reached = [each for each in versions if place is not None and each.place <= place]
+        return reached[-1] if reached and reached[-1].is_like(copied_as) else None
 
     def _rename(self, oid: int, target: Name) -> dict[int, Name]:
         """Give a table this name, and others that have it theirs; returns the new names by oid."""

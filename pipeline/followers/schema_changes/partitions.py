@@ -175,10 +175,10 @@ def settle(log: Connection, follower: Connection, found: Follower, table: TableN
     root = follower.execute(statement(_ROOM, "root_of_partition"), _named(name)).fetchone()
     if root is None or root not in called:
         return True
-    begins = table_versions.newest_places(log, found.source_id, [table.table_oid]).get(table.table_oid)
+    versions = table_versions.all_versions(log, found.source_id, [table.table_oid]).get(table.table_oid)
     with follower.transaction():
         here = position.existing(follower, found.source_id, found.name, held=True)
-        if begins is None or Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < begins:
+        if not versions or Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < versions[-1].place:
             return False
         position.change_tables(follower, here)
         Partitions(follower, found, root, called).detach(name)

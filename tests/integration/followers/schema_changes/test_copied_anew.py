@@ -243,6 +243,24 @@ def test_a_table_gets_what_changed_while_it_was_copied(changed: Changed, renamed
         changed.become_equal_in_time(name)
 
 
+WITH_IT = "insert into $t_new (id, n) values (4, 'n4')"
+
+
+@pytest.mark.parametrize("in_between", [(), (WITH_IT,)], ids=["without an event", "after an event"])
+def test_a_name_that_is_taken_back_after_a_copy(changed: Changed, in_between: tuple[str, ...]) -> None:
+    new = changed.named("$t_new")
+    with changed.made.running():
+        changed.become_equal()
+        changed.run("alter table $t rename to $t_new")
+        resync_follower.resync(changed.stage.log, changed.made.name, [changed.named("public.$t")])
+        changed.become_equal_in_time(new)
+        changed.run(*in_between)
+        changed.run("alter table $t_new rename to $t", "insert into $t (id, n) values (5, 'n5')")
+        changed.become_equal_in_time()
+        changed.run("alter table $t rename to $t_new", "update $t_new set n = 'n6'")
+        changed.become_equal_in_time(new)
+
+
 def test_names_that_are_exchanged_while_one_table_is_copied(stage: Stage, cluster: Cluster) -> None:
     with followed_tables(stage, cluster, 2) as made, made[0].made.running():
         become_equal(made)
