@@ -176,7 +176,7 @@ class Released(FollowerError):
 
 
 class Locked(FollowerError):
-    """Somebody uses a table of a follower that is to be truncated. `pid`: which session there; None: not known."""
+    """Another session uses a table of a follower that is to be truncated or divided. `pid`: the session, if known."""
 
     def __init__(self, sentence: str, pid: int | None) -> None:
         super().__init__(sentence)

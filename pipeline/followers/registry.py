@@ -26,6 +26,9 @@ TAKES_UP = "the running server does so within seconds"
 START_SERVER = "start `pipeline serve`"
 
 
+ITSELF = "it goes on by itself"
+
+
 @dataclass(frozen=True)
 class Options:
     """What a follower is to be. `tables`: patterns; empty means all that are captured. `truncate`: before a copy."""
@@ -72,6 +75,14 @@ class FollowerTable(TableName):
     state: str = "waiting"
     reason: str | None = None
     remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """What `show` says of a table that is followed or copied. `remedy`: what somebody may do."""
+
+    reason: str
+    remedy: str = ITSELF
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ GAP = "what was read is not missing any more"
 YIELDS = "reading tables waits for the stream"
 YIELDS_TO_LOG = "queues wait while the log lags"
 GAPS = "a follower asks whether what was changed before an epoch is in the log"
+JOINED = "a follower's tables are divided as looks at the source's catalog have found it"
 LAKE = "which changes are of one table, and from where on all of its rows are known, is in the history of its source"
 DIVIDED = "a lake has no current state of a table whose changes go to several events tables"
 NEW_PARTITIONS = "partitions that are newer than clients are not read together with older ones"
@@ -69,9 +70,12 @@ OWNERS = {
             "pipeline/followers/running": GAPS,
         },
     ),
-    "pipeline.partition_changes": Owner("pipeline/capture/snapshot"),
+    "pipeline.partition_changes": Owner(
+        "pipeline/capture/snapshot",
+        {"pipeline/followers/running": JOINED, "pipeline/followers/schema_changes": JOINED},
+    ),
     "pipeline.partition_looks": Owner("pipeline/capture/snapshot"),
-    "pipeline.partitions": Owner("pipeline/capture/snapshot"),
+    "pipeline.partitions": Owner("pipeline/capture/snapshot", {"pipeline/followers/schema_changes": JOINED}),
     "pipeline.snapshots": Owner(
         "pipeline/capture/snapshot",
         {

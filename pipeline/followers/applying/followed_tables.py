@@ -28,7 +28,7 @@ class Wanted:
     and whole updates are upserts, what is missing is no difference. So it is where a follower began from the log, up
     to the table's `complete_seq`. `formed`: the follower has the form that the table has from a place on, though its
     position is before that: whoever changes it says so here. `copied`: it was, so events that the copy contains are
-    left out.
+    left out. `joins_at`: from this place on it needs a partition that joined at the source.
     """
 
     schema: str
@@ -36,6 +36,7 @@ class Wanted:
     filled_upto: int = 0
     formed: Formed = AS_OF_POSITION
     copied: Copied | None = None
+    joins_at: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ def _first(changes_at: Place | None, divided: Partition | None, wanted: Wanted, 
     """The first place at which the follower's table has to become another: in form, in partitions or in name."""
     named = history.named_later
     is_named = named is not None and named[1] == (wanted.schema, wanted.name)
-    places = [changes_at, divided and divided.place, named and not is_named and named[0]]
+    places = [changes_at, divided and divided.place, named and not is_named and named[0], wanted.joins_at]
     return min((place for place in places if place), default=None)
 
 

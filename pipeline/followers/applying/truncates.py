@@ -93,16 +93,17 @@ def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequ
         with follower.transaction(), queries.lock_timeout(follower, LOCK_TIMEOUT):
             run(follower, tables)
     except psycopg.errors.LockNotAvailable as error:
-        raise _locked(follower, names) from error
+        raise locked(follower, names, "a truncate") from error
 
 
-def _locked(follower: Connection, names: Sequence[sql.Identifier]) -> Locked:
+def locked(follower: Connection, names: Sequence[sql.Identifier], what: str) -> Locked:
+    """Return the error for a statement that gave up waiting for a lock of one of these. `what`: the statement."""
     values = {"names": [name.as_string(follower) for name in names]}
     with follower.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(statement("followers.applying", "users_of_tables"), values).fetchone()
     if found is None:
-        return Locked("a truncate waited for a session that uses the table, and has ended by now", None)
-    said = f"a truncate of {found['table']} waits"
+        return Locked(f"{what} waited for a session that uses the table, and has ended by now", None)
+    said = f"{what} of {found['table']} waits"
     if found["pid"] is None:
         return Locked(f"{said} for a prepared transaction that uses it", None)
     who = f"{found['user_name'] or 'another user'}, {found['application'] or 'no name'}, {found['state'] or 'unknown'}"

@@ -17,15 +17,24 @@ _LAST = 2**31 - 1
 
 def outstanding(log: Connection, here: Position, made: Mapping[int, Copied | None]) -> dict[int, Copied]:
     """The copies, by oid, that may contain events from this position on."""
-    reached = Place(here.source_epoch, here.commit_lsn or 0, _LAST)
-    found = {oid: copied for oid, copied in made.items() if copied is not None and copied.place > reached}
-    return found if found and not _at_the_end(log, here, found) else {}
+    found = {oid: copied for oid, copied in made.items() if copied is not None and not _is_behind(here, copied.place)}
+    return found if found and not _at_the_end(log, here, max(copied.place for copied in found.values())) else {}
 
 
-def _at_the_end(log: Connection, here: Position, found: Mapping[int, Copied]) -> bool:
-    """Whether no event is in a copy, as the log has nothing after the position that could be: in a source at rest."""
+def reaches(log: Connection, here: Position, place: Place) -> bool:
+    """True if everything is applied that comes before a place."""
+    return _is_behind(here, place) or _at_the_end(log, here, place)
+
+
+def _is_behind(here: Position, place: Place) -> bool:
+    return place <= Place(here.source_epoch, here.commit_lsn or 0, _LAST)
+
+
+def _at_the_end(log: Connection, here: Position, newest: Place) -> bool:
+    """Whether nothing comes before this place, as the log has nothing after the position that could: in a source at
+    rest.
+    """
     epoch = queries.value(log, statement("followers.copying", "source_epoch"), {"source": here.source})
-    newest = max(copied.place for copied in found.values())
     if epoch is None or epoch < newest.epoch:
         return False
     # What was staged in an epoch is in the log before the next one begins.

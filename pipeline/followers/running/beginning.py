@@ -19,11 +19,12 @@ from pipeline.followers.applying.table_versions import AS_OF_POSITION, Formed
 from pipeline.followers.copying import copies, missing_tables, passed, side_by_side, table_copies
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
-from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.running import epoch_gaps, lost_log
+from pipeline.followers.registry import Follower, Note, TableName
+from pipeline.followers.running import epoch_gaps, joined_partitions, lost_log
 from pipeline.followers.running.epoch_gaps import Compared
 from pipeline.followers.schema_changes import first_forms, reached_versions, rewritten
 from pipeline.followers.schema_changes.first_forms import FirstForms
+from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
 from pipeline.followers.schema_changes.reached_versions import StoredForm
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -31,6 +32,8 @@ from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 
 _NOT_YET = 2**63 - 1
+_COMPARED = Note("is compared with the log after a gap, so some of its rows are as of another moment")
+_JOINED = Note("gets the rows of a partition that was attached at the source")
 _ROOM = "followers.running"
 
 
@@ -143,12 +146,14 @@ def source_tables(config: Config, log: Connection, found: Follower) -> Callable[
     return lambda source: SourceTables(source, config.source_reading, publications, epoch)
 
 
-def wanted_tables(log: Connection, follower: Connection, found: Follower, here: Position) -> dict[int, Wanted]:
+def wanted_tables(
+    log: Connection, follower: Connection, found: Follower, here: Position, looked: LookedPartitions
+) -> dict[int, Wanted]:
     """By oid, without those that are to be copied anew; `copied` is given with those whose copies the log is not past.
 
-    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), and of
-    any one after a gap, until it has been compared; unless it was copied since. `here`: the position, read before this;
-    who applies has to be of its generation.
+    Of a follower that began from the log, a table may lack rows until it has been read, and of any one after a gap,
+    until it has been compared, or until the rows of a partition that joined are read; unless it was copied since.
+    `here`: the position, read before this; who applies has to be of its generation.
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
@@ -156,9 +161,12 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower, here: 
     made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     copied = passed.outstanding(log, here, made)
     formed, compared = reached_versions.find(follower, here), epoch_gaps.compared(log, found.source_id)
+    joined = joined_partitions.joined(log, found.source_id, here.seq, made)
 
     def filled_upto(oid: int) -> int:
         upto = (complete.get(oid, 0) or _NOT_YET) if found.copy == "log" and oid not in made else 0
+        if oid in joined:
+            upto = max(upto, joined[oid] or _NOT_YET)
         copy = made.get(oid)
         if oid in compared and (copy is None or copy.source_epoch < compared[oid].epoch):
             seq = compared[oid].right_from
@@ -168,7 +176,8 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower, here: 
     def wanted(table: TableName) -> Wanted:
         oid = table.table_oid
         place, filled = _formed(formed.get(oid), made.get(oid)), filled_upto(oid)
-        return Wanted(table.table_schema, table.table_name, filled_upto=filled, formed=place, copied=copied.get(oid))
+        joins_at = looked.joins_at(oid)
+        return Wanted(table.table_schema, table.table_name, filled, place, copied.get(oid), joins_at)
 
     return {oid: wanted(table) for oid, table in called(follower, found).items() if oid not in anew}
 
@@ -196,8 +205,10 @@ def called(follower: Connection, found: Follower) -> dict[int, TableName]:
     }
 
 
-def settling(log: Connection, follower: Connection, found: Follower) -> set[int]:
-    """Tables, by oid, whose comparison with the log after a gap the follower is not past."""
+def settling(log: Connection, follower: Connection, found: Follower) -> dict[int, Note]:
+    """Return tables, by oid, whose comparison with the log after a gap the follower is not past, or that still get the
+    rows of a partition that joined; with what to say of it.
+    """
     here = current_position(follower, found)
     made = copies.find(follower, here)
 
@@ -209,7 +220,10 @@ def settling(log: Connection, follower: Connection, found: Follower) -> set[int]
 
     known = {table.table_oid for table in found.table_states}
     compared = epoch_gaps.compared(log, found.source_id)
-    return {oid for oid, each in compared.items() if oid in known and settles(oid, each)}
+    joined = joined_partitions.joined(log, found.source_id, here.seq, made)
+    reasons = dict.fromkeys(joined, _JOINED)
+    reasons |= {oid: _COMPARED for oid, each in compared.items() if settles(oid, each)}
+    return {oid: reason for oid, reason in reasons.items() if oid in known}
 
 
 def gap(log: Connection, follower: Connection, found: Follower, wanted: Mapping[int, Wanted]) -> Gap | None:

@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before a copy that failed is tried again; each failure in a row doubles them."""
-ITSELF = "it goes on by itself"
 _PROGRAM = "pipeline copier"
 
 
@@ -190,7 +189,7 @@ class Copier:
         """Say that it is copied, and why it waits, once."""
         if self._said.get(table.table_oid, "") == reason:
             return
-        remedy = reason and ITSELF
+        remedy = reason and registry.ITSELF
         said = FollowerTable(table.table_oid, table.table_schema, table.table_name, "copying", reason, remedy)
         registry.report_tables(log, self._id, [said])
         self._said[table.table_oid] = reason

@@ -20,16 +20,17 @@ from pipeline.errors import CursorExpired, Locked, NotFollowable, Overtaken, Pip
 from pipeline.followers import registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
-from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.upcoming import Shared
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
-from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
+from pipeline.followers.registry import Follower, FollowerTable, Note, Report, TableName
 from pipeline.followers.running import beginning, lost_log, mending, partition_bounds, remedies
-from pipeline.followers.running.copier import ITSELF, Copier
+from pipeline.followers.running.copier import Copier
+from pipeline.followers.running.joined_partitions import PartitionNews
 from pipeline.followers.schema_changes.changes import SchemaChanges
+from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -43,7 +44,6 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
-_SETTLES = "is compared with the log after a gap, so some of its rows are as of another moment"
 
 
 class Following:
@@ -66,6 +66,7 @@ class Following:
         self._delay, self._is_in_log = FIRST_DELAY, False
         self._said_tables = dict[int, FollowerTable]()
         self._copier = Copier(config, follower, name)
+        self._news = PartitionNews(log)
 
     def run(self, stop: Stop) -> None:
         """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
@@ -116,7 +117,7 @@ class Following:
 
         def say(table: TableName, reason: str | None) -> None:
             with one_at_a_time:
-                self._say_table(table, "copying", reason)
+                self._say_table(table, "copying", Note(reason) if reason else None)
 
         def go_on() -> bool:
             with one_at_a_time:
@@ -126,12 +127,14 @@ class Following:
 
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
+        self._news.begin()
         here = beginning.current_position(follower, found)
         if beginning.want_unknown(self._log, follower, found, here):
             return
-        wanted = beginning.wanted_tables(self._log, follower, found, here)
-        called = beginning.called(follower, found)
-        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
+        called = {oid: (each.table_schema, each.table_name) for oid, each in beginning.called(follower, found).items()}
+        looked = LookedPartitions(self._config, self._log, follower, found, called)
+        wanted = beginning.wanted_tables(self._log, follower, found, here, looked)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called, looked)
         try:
             if not self._is_in_log:  # once for this session with the log
                 lost_log.require_in_log(self._log, here)
@@ -160,7 +163,7 @@ class Following:
         with closing(self._applier(follower, found, wanted, changes)) as applier:
             if applier.position.generation != here.generation:  # what is wanted may be of before that
                 return
-            self._say_tables(wanted, copied, anew, settling)
+            self._say_tables(wanted, {*copied, *settling}, anew, settling, changes)
             if anew:
                 self._copier.ensure(anew)
             # What stopped it is still in the way until something was applied, or there is nothing left to apply.
@@ -173,11 +176,13 @@ class Following:
                     position.require(follower, applier.position)
                     if settling and beginning.settling(self._log, follower, found) != settling:
                         return
+                    self._say_tables(wanted, {*copied, *settling}, anew, settling, changes)
                 else:
                     self._delay = FIRST_DELAY
                     logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
                 applied = applier.apply()
-                if copied and not passed.outstanding(self._log, applier.position, copied):
+                is_past = bool(copied) and not passed.outstanding(self._log, applier.position, copied)
+                if is_past or self._news.has_come() or changes.looked.settle(applier.position, wanted):
                     return
 
     def _applier(
@@ -206,15 +211,17 @@ class Following:
     def _say_tables(
         self,
         wanted: Mapping[int, Wanted],
-        copied: Mapping[int, Copied],
+        copying: Collection[int],
         anew: Sequence[TableName],
-        settling: Collection[int],
+        settling: Mapping[int, Note],
+        changes: SchemaChanges,
     ) -> None:
         for table in anew:
             self._say_table(table, "copying")
+        notes = {**changes.looked.notes(), **settling}
         for oid, each in wanted.items():
-            state = "copying" if oid in copied or oid in settling else "following"
-            self._say_table(TableName(oid, each.schema, each.name), state, _SETTLES if oid in settling else None)
+            table = TableName(oid, each.schema, each.name)
+            self._say_table(table, "copying" if oid in copying else "following", notes.get(oid))
 
     def _is_wanted(self, said: Report) -> bool:
         """Say how far it is, and look whether somebody wants something else; both now and then."""
@@ -224,15 +231,16 @@ class Following:
         found = self._find()
         return found is not None and found.wanted == "running"
 
-    def _say_table(self, table: TableName, state: str, reason: str | None = None) -> None:
+    def _say_table(self, table: TableName, state: str, note: Note | None = None) -> None:
         """Say what is with a table, once."""
-        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and ITSELF)
-        if self._said_tables.get(table.table_oid) != said:
+        oid, schema, name = table.table_oid, table.table_schema, table.table_name
+        said = FollowerTable(oid, schema, name, state, *((note.reason, note.remedy) if note else ()))
+        if self._said_tables.get(oid) != said:
             registry.report_tables(self._state, self._id, [said])
-            self._said_tables[table.table_oid] = said
-            if reason is not None:
-                extra = {"action": "follower.copy_waits"}
-                logger.info("%s: table %s.%s %s", self._name, table.table_schema, table.table_name, reason, extra=extra)
+            self._said_tables[oid] = said
+            if note is not None:
+                extra = {"action": "follower.copy_waits" if state == "copying" else "follower.divided"}
+                logger.info("%s: table %s.%s: %s", self._name, schema, name, note.reason, extra=extra)
 
     def _hear(self) -> None:
         """Wait for new events, or for a while."""
@@ -266,7 +274,7 @@ class Following:
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
             if (found := self._find()) is None or not self._is_as_said(found):
                 return
-            if found.wanted == "paused" or self._copier.placed != placed:
+            if found.wanted == "paused" or self._copier.placed != placed or self._news.has_come():
                 return
 
 

@@ -14,7 +14,7 @@ from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place, TableVersion
 from pipeline.followers.copying import copies
-from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.registry import Follower
 from pipeline.followers.schema_changes import (
     difference,
     enums,
@@ -27,7 +27,8 @@ from pipeline.followers.schema_changes import (
 )
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import Difference
-from pipeline.followers.schema_changes.partitions import Partitions
+from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
+from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions
 from pipeline.followers.schema_changes.source_tables import SourceTable
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.log.table import EventsTable
@@ -48,12 +49,15 @@ class SchemaChanges:
         follower: Connection,
         found: Follower,
         wanted: Mapping[int, Wanted],
-        called: Mapping[int, TableName],
+        called: Mapping[int, Name],
+        looked: LookedPartitions,
     ) -> None:
         """`called`: all tables that it has, those that are copied anew as well."""
         self._config, self._log, self._state, self._follower, self._found = config, log, state, follower, found
         self._wanted = wanted
-        self._called = {oid: (table.table_schema, table.table_name) for oid, table in called.items()}
+        self._called = dict(called)
+        self.looked = looked
+        """Partitions that joined or left."""
         self._events = EventsTable.parse(config.events_table)
 
     def look(self) -> None:
@@ -151,17 +155,22 @@ class SchemaChanges:
 
     def _divide(self, here: Position, oid: int) -> bool:
         """Whether what comes next is a partition alone, which the follower has so now, or does not need."""
-        formed = self._wanted[oid].formed
+        formed, joins_at = self._wanted[oid].formed, self._wanted[oid].joins_at
         history = table_versions.read(self._log, {oid: formed}, here)[oid]
         new = followed_tables.next_partition(self._follower, self._wanted, history)
         change = table_versions.next_change(self._log, here, oid, formed)
+        named = history.named_later
+        places = [new and new.place, change and change[1].place, named and named[0]]
+        if joins_at is not None and all(joins_at <= place for place in places if place):
+            self.looked.follow(oid, joins_at)
+            return True
         if new is None or (change is not None and change[1].place < new.place):
             return False
         alone = change is None or change[1].place > new.place
         theirs = partitions.at_source(self._config, oid) if new.attached else []
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            divided = Partitions(self._follower, self._found, self._called[oid], self._called.values())
+            divided = self._partitions(oid)
             if new.attached:
                 divided.follow(theirs, new)
             else:
@@ -180,9 +189,13 @@ class SchemaChanges:
         theirs = partitions.at_source(self._config, oid)
         with self._follower.transaction():
             position.change_tables(self._follower, self._here())
-            if not Partitions(self._follower, self._found, root, self._called.values()).follow(theirs):
+            if not self._partitions(oid).follow(theirs):
                 raise partitions.refused((schema, name))
         return True
+
+    def _partitions(self, oid: int) -> Partitions:
+        former = FormerPartitions(self._log, self._found, oid)
+        return Partitions(self._follower, self._found, self._called[oid], self._called.values(), former)
 
     def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
         """Columns and key."""

@@ -7,6 +7,7 @@ is none that it needs.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from pipeline.printable import shortest
 
 logger = logging.getLogger(__name__)
 _ROOM = "followers.schema_changes"
+_LONGEST_NAME = 63
 _NO_ROOM = (
     psycopg.errors.InvalidObjectDefinition,
     psycopg.errors.InvalidTableDefinition,
@@ -73,22 +75,44 @@ def read(source: Connection, root: int) -> list[SourcePartition]:
         return queries.rows(source, SourcePartition, statement(_ROOM, "partitions"), {"root": root})
 
 
-class Partitions:
-    """Of one table of a follower, which is called so there and at the source. `called`: all tables that it follows."""
+class FormerPartitions:
+    """Partitions that a table of the source has had, by its oid. Asked for once they are needed."""
 
-    def __init__(self, follower: Connection, found: Follower, root: Name, called: Collection[Name]) -> None:
-        self._follower, self._found, self._root, self._called = follower, found, root, called
+    def __init__(self, log: Connection, found: Follower, root: int) -> None:
+        self._log, self._values = log, {"source": found.source_id, "root": root}
+
+    def oid(self, name: Name, *, left: bool) -> int | None:
+        """Return the oid of the one that was called so; of one that has left, or was there at the last look."""
+        found = self._log.execute(statement(_ROOM, "former_partitions"), self._values).fetchall()
+        return next((oid for called, oid, has_left in found if called == ".".join(name) and has_left >= left), None)
+
+
+class Partitions:
+    """Of one table of a follower, which is called so there and at the source. `called`: all tables that it follows.
+
+    `former`: those that the source has had, which may be in the way of others.
+    """
+
+    def __init__(
+        self,
+        follower: Connection,
+        found: Follower,
+        root: Name,
+        called: Collection[Name],
+        former: FormerPartitions | None = None,
+    ) -> None:
+        self._follower, self._found, self._root, self._called, self._former = follower, found, root, called, former
 
     def lacks(self, theirs: Sequence[SourcePartition]) -> bool:
         """Whether one of them is none here, and that is partitioned."""
         divided = self._follower.execute(statement(_ROOM, "partition_root"), _named(self._root)).fetchone() is not None
-        here = self._names() if divided and theirs else set[Name]()
+        here = self.names() if divided and theirs else set[Name]()
         return divided and any(each.called not in here for each in theirs)
 
-    def follow(self, theirs: Sequence[SourcePartition], new: Partition | None = None) -> bool:
+    def follow(self, theirs: Sequence[SourcePartition], new: Partition | None = None, *, is_kept: bool = False) -> bool:
         """Make or attach this one, and those that it is part of, or without it all that are lacking.
 
-        Whether there was one. In the transaction that is open.
+        Whether there was one. In the transaction that is open. `is_kept`: a table that was detached has the rows of it.
 
         Raises SchemaStopped where the follower does not let us, or is not to follow, or where the source does not have
         it any more and the follower has it as a table of its own.
@@ -98,37 +122,75 @@ class Partitions:
             self._require_dispensable(new)
         made = False
         for each in wanted:
-            if each.called not in self._names():  # one that is attached brings its own
-                made = self._made(each) or made
+            if each.called not in self.names():  # one that is attached brings its own
+                if not is_kept:
+                    self._set_aside(each.called)
+                made = self._made(each, theirs) or made
         return made
 
     def detach(self, name: Name) -> None:
         """Let a table that is a partition here be one of its own. In the transaction that is open."""
-        parent = self._follower.execute(statement(_ROOM, "parent"), _named(name)).fetchone()
+        parent = self._parent(name)
         if parent is not None:
             query = sql.SQL("alter table {} detach partition {}")
             detached = query.format(sql.Identifier(*parent), sql.Identifier(*name))
             self._run(Alteration(f"the source detached {_shown(name)} from {_shown(self._root)}", detached))
 
-    def _made(self, each: SourcePartition) -> bool:
-        if each.parent not in {self._root, *self._names()}:
+    def detach_gone(self, name: Name, theirs: Sequence[SourcePartition]) -> None:
+        """Detach a partition that the source has no longer, with those above it that it does not have either."""
+        there = {self._root, *(each.called for each in theirs)}
+        while (parent := self._parent(name)) is not None and parent not in there:
+            name = parent
+        self.detach(name)
+
+    def _parent(self, name: Name) -> Name | None:
+        return self._follower.execute(statement(_ROOM, "parent"), _named(name)).fetchone()
+
+    def _made(self, each: SourcePartition, theirs: Sequence[SourcePartition]) -> bool:
+        if each.parent not in {self._root, *self.names()}:
             return False  # it is divided otherwise
-        if self._is_table(each.called):
-            attached = sql.SQL("alter table {} attach partition {} ").format(
-                sql.Identifier(*each.parent), sql.Identifier(*each.called)
-            )
-            what = f"the source attached {_shown(each.called)} to {_shown(each.parent)}"
-            self._run(Alteration(what, attached + _printed(each.bound)))
-            return True
-        try:
-            with self._follower.transaction():
-                for alteration in self._creation(each):
-                    self._run(alteration)
-        except SchemaStopped as error:
-            if isinstance(error.__cause__, _NO_ROOM):
-                return False
-            raise
-        return True
+        attached = self._is_table(each.called)
+        while True:
+            try:
+                with self._follower.transaction():
+                    for alteration in [self._attachment(each)] if attached else self._creation(each):
+                        self._run(alteration)
+            except SchemaStopped as error:
+                if (gone := self._in_the_way(error, theirs)) is not None:
+                    self.detach_gone(gone, theirs)
+                elif attached or not isinstance(error.__cause__, _NO_ROOM):
+                    raise
+                else:
+                    return False
+            else:
+                return True
+
+    def _set_aside(self, name: Name) -> None:
+        """Rename a table that was a partition: rows that it has kept are none of the one that has its name now."""
+        if self._former is None or name in self._called or not self._is_table(name):
+            return
+        if (oid := self._former.oid(name, left=True)) is not None:
+            query = sql.SQL("alter table {} rename to {}")
+            renamed = query.format(sql.Identifier(*name), sql.Identifier(left_name(name[1], oid)))
+            self._run(Alteration(f"the source has another partition {_shown(name)}", renamed))
+
+    def _in_the_way(self, error: SchemaStopped, theirs: Sequence[SourcePartition]) -> Name | None:
+        """Return a partition that overlaps another one, and that the source has no longer. The error names it."""
+        if self._former is None or not isinstance(error.__cause__, psycopg.errors.InvalidObjectDefinition):
+            return None
+        oids, there = {each.oid for each in theirs}, {each.called for each in theirs}
+        for name in self.names() - there:
+            if re.search(rf"(?<!\w){re.escape(name[1])}(?!\w)", str(error.__cause__)):
+                oid = self._former.oid(name, left=False)
+                return name if oid is not None and oid not in oids else None
+        return None
+
+    def _attachment(self, each: SourcePartition) -> Alteration:
+        attached = sql.SQL("alter table {} attach partition {} ").format(
+            sql.Identifier(*each.parent), sql.Identifier(*each.called)
+        )
+        what = f"the source attached {_shown(each.called)} to {_shown(each.parent)}"
+        return Alteration(what, attached + _printed(each.bound))
 
     def _creation(self, each: SourcePartition) -> Iterator[Alteration]:
         what = f"the source made {_shown(each.called)}, a partition of {_shown(each.parent)}"
@@ -149,10 +211,9 @@ class Partitions:
                 f"`{attach}` there",
             )
 
-    def _names(self) -> set[Name]:
-        table = sql.Identifier(*self._root).as_string(self._follower)
-        found = self._follower.execute(statement("followers.applying", "name_partitions"), {"table": table}).fetchall()
-        return set(found)
+    def names(self) -> set[Name]:
+        """Return those that the follower has."""
+        return names(self._follower, self._root)
 
     def _is_table(self, name: Name) -> bool:
         return queries.value(self._follower, statement(_ROOM, "there"), _named(name)) is not None
@@ -163,6 +224,18 @@ class Partitions:
             said = f"table {_shown(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
             raise SchemaStopped(said, f"`{text}` there")
         run(self._follower, self._found.name, self._root, [alteration])
+
+
+def names(follower: Connection, root: Name) -> set[Name]:
+    """Return the partitions that a table of the follower has, at any level."""
+    table = sql.Identifier(*root).as_string(follower)
+    return set(follower.execute(statement("followers.applying", "name_partitions"), {"table": table}).fetchall())
+
+
+def left_name(name: str, oid: int) -> str:
+    """Return what a table is called that was a partition, if another one gets its name. `oid`: at the source."""
+    ending = f"_{oid}"
+    return name.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending
 
 
 def settle(log: Connection, follower: Connection, found: Follower, table: TableName, called: Collection[Name]) -> bool:

@@ -75,6 +75,18 @@ create table if not exists pipeline_follower.forms (
 );
 comment on table pipeline_follower.forms is
     'Tables that schema changes of the source have reached, by their oids there: their names here, and from where on the source has that form.';
+create table if not exists pipeline_follower.partitions (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    looked_upto bigint not null,
+    kept bigint[] not null,
+    primary key (source_database_id, follower, table_oid)
+);
+comment on table pipeline_follower.partitions is
+    'Tables, by their oids at the source, that are divided as the source''s up to this number of a change of partitions.';
+comment on column pipeline_follower.partitions.kept is
+    'Numbers of partitions that left, and whose rows stay in the table, as it is divided otherwise.';
 comment on column pipeline_follower.copies.form is
     'The columns that were copied; until then the form of the source''s that the table was made with, if it is known.';
 comment on column pipeline_follower.copies.wanted_seq is

@@ -5,5 +5,5 @@ from pipeline.snapshot_tables k
 where k.source_id = %(source)s and k.captured and k.epoch > 0 and (k.reread = 'differences' or exists (
     select from pipeline.backfills b
     where b.source_id = k.source_id and b.epoch = k.epoch and b.table_oid = k.table_oid and b.kind = 'differences'
-        and b.state not in ('failed', 'cancelled')
+        and b.relations is null and b.bounds is null and b.state not in ('failed', 'cancelled')
 ))

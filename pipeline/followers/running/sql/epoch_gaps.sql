@@ -4,7 +4,7 @@ select e.epoch, e.reason, e.started_at, t.oid as table_oid, coalesce(k.keyed, fa
     coalesce(k.epoch = e.epoch and k.reread = 'differences', false) or exists (
         select from pipeline.backfills b
         where b.source_id = e.source_id and b.epoch = e.epoch and b.table_oid = t.oid and b.kind = 'differences'
-            and b.state not in ('failed', 'cancelled')
+            and b.relations is null and b.bounds is null and b.state not in ('failed', 'cancelled')
     ) as compared,
     coalesce(s.rereads_epoch = e.epoch, false) as pending
 from pipeline.epochs e

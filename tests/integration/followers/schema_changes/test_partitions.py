@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from pipeline.followers.running import copier, following
 from pipeline.operate import resync_follower
 from pipeline.server.schedule import publish_new_tables
-from tests.fixtures.copying import copying
-from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.schema_changes import Changed
+from tests.fixtures.partitions import PARTED, divided, is_partition
+from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
-
-PARTED = (
-    "create table $t (id int, area text, note text, primary key (area, id)) partition by list (area)",
-    "create table $t_a partition of $t for values in ('a')",
-    "create table $t_c (like $t, primary key (area, id))",
-)
-ROWS = ("insert into $t values (1, 'a', 'x')", "insert into $t_c values (1, 'c', 'x')")
 
 
 @pytest.fixture(scope="module")
@@ -38,26 +29,6 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
     monkeypatch.setattr(copier, "REST_SECONDS", 0.05)
-
-
-@contextmanager
-def divided(stage: Stage, cluster: Cluster, *there: str, **options: str) -> Iterator[Changed]:
-    """A follower of `t` and `t_c` that has their rows. `there`: how its tables are made; as at the source."""
-    table = unique("t")
-    tables = [table, f"{table}_c"]
-    stage.run(*(each.replace("$t", table) for each in PARTED))
-    publish_new_tables(stage.config)
-    stage.run(*(each.replace("$t", table) for each in ROWS))
-    stage.arrive()
-    made = [each.replace("$t", table) for each in (*(there or PARTED), *ROWS) if options.get("copy") != "source"]
-    given = {"copy": "none", "patterns": (f"public.{table}*",), **options}
-    with copying(stage, cluster, *made, tables=tables, **given) as copy:
-        yield Changed(stage, copy, table)
-
-
-def is_partition(changed: Changed, name: str) -> bool:
-    query = "select relispartition from pg_class where oid = %s::regclass"
-    return changed.made.look.execute(query, [changed.named(name)]).fetchall() == [(True,)]
 
 
 MADE = {

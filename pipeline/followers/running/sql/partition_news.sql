@@ -1,0 +1,6 @@
+-- Another row whenever a look has found a change of a partition, one was settled, or what reads it has ended without.
+select (select c.id from pipeline.partition_changes c order by c.id desc limit 1) as newest, count(*) as unsettled,
+    count(*) filter (where b.state in ('failed', 'cancelled')) as given_up
+from pipeline.partition_changes c
+left join pipeline.backfills b on b.id = c.backfill_id
+where c.settled_at is null

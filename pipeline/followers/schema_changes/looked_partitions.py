@@ -1,0 +1,252 @@
+"""Partitions that the server found joined or gone when it looked at the source's catalog: no event says so.
+
+A follower's table is divided likewise once the log is applied up to where the server looked: before that, an event may
+still write a row to a partition that is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from pipeline.config.settings import Config
+from pipeline.errors import Locked, SchemaStopped
+from pipeline.followers.applying import position, truncates
+from pipeline.followers.applying.followed_tables import Partition
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.copying import copies, passed
+from pipeline.followers.registry import Follower, Note
+from pipeline.followers.schema_changes import partitions
+from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions, SourcePartition
+from pipeline.followers.schema_changes.table_names import Name
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.printable import shortest
+
+AGAIN_SECONDS = 1.0
+"""How long to go on before a table is tried again that another session used."""
+_ROOM = "followers.schema_changes"
+_NAMED = 3
+"""So many tables are named in a note."""
+
+
+@dataclass(frozen=True)
+class LookedPartition:
+    """A change of a partition that a look found: `what` is attached, returned, detached or dropped.
+
+    `names`: the names that it had, as `schema.name`. `is_reused`: another partition of the table has its name now.
+    """
+
+    id: int
+    root_oid: int
+    leaf_oid: int
+    what: str
+    epoch: int
+    seen_lsn: int
+    names: list[str]
+    is_reused: bool
+
+    @property
+    def place(self) -> Place:
+        """The place in the log before which everything had happened that the look found."""
+        return Place(self.epoch, self.seen_lsn, 0)
+
+    @property
+    def has_joined(self) -> bool:
+        """True if it is a partition since; False if it is one no longer."""
+        return self.what in ("attached", "returned")
+
+    def among(self, names: Collection[Name]) -> Name | None:
+        """Return what the follower calls it, if it is one of these."""
+        return next((name for called in self.names for name in names if ".".join(name) == called), None)
+
+
+class LookedPartitions:
+    """Those of one follower's tables, as of now. `called`: the names of its tables, by oid."""
+
+    def __init__(
+        self, config: Config, log: Connection, follower: Connection, found: Follower, called: Mapping[int, Name]
+    ) -> None:
+        self._config, self._log, self._follower, self._found, self._called = config, log, follower, found, called
+        values = {
+            "source": found.source_id,
+            "roots": list(called),
+            "made_at": found.made_at,
+            "made_seq": found.made_seq,
+            "copy": found.copy,
+        }
+        self._all = queries.rows(log, LookedPartition, statement(_ROOM, "looked_partitions"), values)
+        self._pending = pending(follower, found, self._all)
+        self._waits, self._not_before = dict[int, Note](), 0.0
+
+    def joins_at(self, oid: int) -> Place | None:
+        """Return the place from which on a table needs the next partition that joined; None if there is none."""
+        if self._found.ddl == "stop":
+            return None
+        return next((each.place for each in self._pending.get(oid, ()) if each.has_joined), None)
+
+    def settle(self, here: Position, oids: Collection[int]) -> bool:
+        """Divide one of these tables as far as the log is applied; True if there was anything to do.
+
+        If another session uses it, that is tried again later, and `notes` says so. Raises what `follow` does.
+        """
+        if self._found.ddl == "stop" or time.monotonic() < self._not_before:
+            return False
+        for oid in self._pending.keys() & set(oids):
+            due = [each.place for each in self._pending[oid] if passed.reaches(self._log, here, each.place)]
+            if due:
+                try:
+                    self.follow(oid, max(due))
+                except Locked as error:
+                    self._not_before = time.monotonic() + AGAIN_SECONDS
+                    self._waits[oid] = Note(str(error))
+                    return False
+                return True
+        return False
+
+    def follow(self, oid: int, upto: Place) -> None:
+        """Divide a table as looks up to this place found it, in a transaction.
+
+        Raises SchemaStopped if the follower does not let us, Locked if another session uses the table, Overtaken, and
+        Unavailable if the source does not answer.
+        """
+        due = [each for each in self._pending[oid] if each.place <= upto]
+        root = self._called[oid]
+        divided = Partitions(
+            self._follower, self._found, root, self._called.values(), FormerPartitions(self._log, self._found, oid)
+        )
+        concerned = [each for each in due if (each.among(divided.names()) is None) == each.has_joined]
+        theirs = partitions.at_source(self._config, oid) if concerned else []
+        here = position.existing(self._follower, self._found.source_id, self._found.name)
+        try:
+            with self._follower.transaction():
+                here = position.change_tables(self._follower, here)
+                with queries.lock_timeout(self._follower, truncates.LOCK_TIMEOUT):
+                    for each in due:
+                        here = self._divide(here, divided, theirs, each)
+                kept = [each.id for each in due if each not in concerned and not each.has_joined and self._keeps(each)]
+                stored = {**vars(here), "oid": oid, "upto": due[-1].id, "kept": kept}
+                self._follower.execute(statement(_ROOM, "store_looked"), stored)
+        except SchemaStopped as error:
+            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise truncates.locked(self._follower, [sql.Identifier(*root)], "a change of partitions") from error
+            raise
+
+    def _divide(
+        self, here: Position, divided: Partitions, theirs: Sequence[SourcePartition], each: LookedPartition
+    ) -> Position:
+        there = each.among(divided.names())
+        if each.has_joined:
+            is_theirs = any(each.leaf_oid == their.oid for their in theirs)
+            if there is None and is_theirs and self._joins(divided, theirs, each):
+                return copies.want(self._follower, here, [each.root_oid])
+        elif there is not None and not each.is_reused:
+            divided.detach_gone(there, theirs)
+        elif there is not None:
+            # Which rows are of the one before, and which of the one that has its name now, the follower does not know.
+            copy = copies.find(self._follower, here).get(each.root_oid)
+            if copy is None or copy.place < each.place:
+                self._require_copies(each, there)
+                return copies.want(self._follower, here, [each.root_oid])
+        return here
+
+    def _joins(self, divided: Partitions, theirs: Sequence[SourcePartition], each: LookedPartition) -> bool:
+        """Make or attach a partition; True if the table lacks rows of it that do not come.
+
+        Of one that returned the log has only what differs from before it left: the table that was detached has that.
+        """
+        is_kept = each.what == "returned" and bool(self._own([each]))
+        is_made = divided.follow(theirs, Partition(each.place, each.leaf_oid, ("", ""), attached=True), is_kept=is_kept)
+        return is_made and each.what == "returned" and not is_kept
+
+    def _keeps(self, each: LookedPartition) -> bool:
+        """True if the rows of a partition that left are still in the table: no table has them that was detached."""
+        return not self._own([each])
+
+    def _own(self, of: Sequence[LookedPartition]) -> list[Name]:
+        """Return tables of their own that these were at the follower."""
+        names = [name for each in of for name in (*each.names, _left_name(each))]
+        return self._follower.execute(statement(_ROOM, "tables_of_their_own"), {"names": names}).fetchall()
+
+    def _require_copies(self, each: LookedPartition, there: Name) -> None:
+        if self._found.on_rewrite == "stop":
+            root = ".".join(self._called[each.root_oid])
+            raise SchemaStopped(
+                f"table {root} of the follower stops: its partition {'.'.join(there)} was {each.what} at the source,"
+                " another one has that name since, and --on-rewrite is stop",
+                f"`pipeline followers resync {self._found.name} {root}`",
+            )
+
+    def notes(self) -> dict[int, Note]:
+        """Return what there is to say of tables, by oid: partitions that stay in them, and tables that were some."""
+        found = dict[int, Note]()
+        for oid in {each.root_oid for each in self._all if not each.has_joined}:
+            said = [note for note in (self._kept(oid), self._dropped(oid)) if note is not None]
+            if said:
+                found[oid] = Note("; ".join(each.reason for each in said), "; ".join(each.remedy for each in said))
+        return found | self._waits
+
+    def _kept(self, oid: int) -> Note | None:
+        """Of a follower that detaches none."""
+        if self._found.ddl != "stop":
+            return None
+        names = kept(self._follower, self._called[oid], self._pending.get(oid, ()))
+        if not names:
+            return None
+        root = shortest(*self._called[oid])
+        statements = [f"`alter table {root} detach partition {shortest(*name)}` there" for name in names[:_NAMED]]
+        what = (
+            "is no partition at the source any more" if len(names) == 1 else "are no partitions at the source any more"
+        )
+        return Note(f"{_some(names)} {what}, and --ddl is stop", ", ".join(statements))
+
+    def _dropped(self, oid: int) -> Note | None:
+        dropped = [each for each in self._all if each.root_oid == oid and each.what == "dropped"]
+        there = [name for name in self._own(dropped) if name not in self._called.values()]
+        if not there:
+            return None
+        is_one = "is a table of its own here" if len(there) == 1 else "are tables of their own here"
+        were = (
+            "was a partition that the source dropped" if len(there) == 1 else "were partitions that the source dropped"
+        )
+        drop = f"`drop table {', '.join(shortest(*name) for name in there[:_NAMED])}` there"
+        return Note(f"{_some(there)} {is_one}, and {were}", f"{drop}, if nobody needs it")
+
+
+def pending(
+    follower: Connection, found: Follower, listed: Sequence[LookedPartition]
+) -> dict[int, list[LookedPartition]]:
+    """Return those that a follower's tables are not divided by yet, by the table's oid, in order."""
+    if not listed:
+        return {}
+    values = {"source": found.source_id, "follower": found.name}
+    marks = {oid: upto for oid, upto, _ in follower.execute(statement(_ROOM, "find_looked"), values)}
+    result = dict[int, list[LookedPartition]]()
+    for each in listed:
+        if each.id > marks.get(each.root_oid, 0):
+            result.setdefault(each.root_oid, []).append(each)
+    return result
+
+
+def kept(follower: Connection, root: Name, changes: Sequence[LookedPartition]) -> list[Name]:
+    """Return partitions of a follower's table that the source has no longer."""
+    newest = {each.leaf_oid: each for each in changes}
+    gone = [each for each in newest.values() if not each.has_joined and not each.is_reused]
+    names = partitions.names(follower, root) if gone else set[Name]()
+    return [name for each in gone if (name := each.among(names)) is not None]
+
+
+def _left_name(each: LookedPartition) -> str:
+    schema, _, name = each.names[0].partition(".")
+    return f"{schema}.{partitions.left_name(name, each.leaf_oid)}"
+
+
+def _some(names: Sequence[Name]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(".".join(name) for name in names[:_NAMED]) + more

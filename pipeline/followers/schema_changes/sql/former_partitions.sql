@@ -1,0 +1,6 @@
+-- The partitions that a table of the source has had: name, oid, and whether it has left, as looks at the catalog found.
+select p.leaf_name, p.leaf_oid, false from pipeline.partitions p
+where p.source_id = %(source)s and p.root_oid = %(root)s
+union all
+select c.leaf_name, c.leaf_oid, true from pipeline.partition_changes c
+where c.source_id = %(source)s and c.root_oid = %(root)s and c.what in ('detached', 'dropped')
