@@ -92,6 +92,8 @@ class _PacedConnection(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._is_chunked, self.left = is_chunked(event.headers), 0
+            if self._is_chunked and any(name == b"content-length" for name, _ in event.headers):
+                raise h11.RemoteProtocolError("two lengths: a proxy may take the end of this body for a request")
         elif isinstance(event, h11.Data) and self._is_chunked:
             self.left -= 1
         return event

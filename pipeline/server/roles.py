@@ -20,6 +20,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Undecodable
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
+from pipeline.process import memory
 from pipeline.process.child import RETRY
 from pipeline.process.fork_client import Siblings
 from pipeline.process.fork_server import fork_on_request
@@ -80,6 +81,7 @@ def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
 
 def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
     if role in runners.ANYWHERE:  # any number may answer requests
+        memory.return_freed()
         runners.ANYWHERE[role](config, server_name(), stop)
         return
     with connections.connect(config.database, "pipeline database", name=f"pipeline {role}") as connection:
