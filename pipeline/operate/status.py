@@ -81,7 +81,8 @@ class Progress:
 class Status:
     """The whole status. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up.
 
-    `warnings`: users that are or can become superusers while they read tables of other roles.
+    `warnings`: users that are or can become superusers while they read tables of other roles, and tables whose reading
+    failed and that the reading role may not read.
 
     Text, JSON, metrics and exit status all say `replicating`.
     """

@@ -19,7 +19,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry
 from pipeline.followers.registry import Follower
-from pipeline.postgres import connections, migrations, queries, reading_session
+from pipeline.postgres import migrations, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -28,8 +28,6 @@ FOLLOWER_REMEDY = (
     "use a role that owns the follower's tables and can do little else (docs/how-to/role-of-a-follower.md)"
 )
 _PROGRAM = "pipeline roles"
-_LOOK_SECONDS = 10.0
-"""How long the source has to answer."""
 _SECONDS = 2.0
 """How long a follower has to answer; one that does not is left out."""
 
@@ -67,18 +65,6 @@ class SuperuserRisk:
     def remedy(self) -> str:
         """The remedy."""
         return REMEDY if self.follower is None else FOLLOWER_REMEDY
-
-
-def warnings(config: Config) -> list[str]:
-    """The risks, each in one line with its remedy; why they are not known if the reading role cannot log in."""
-    with (
-        connections.answering(config.source, "source", _LOOK_SECONDS, name=_PROGRAM) as source,
-        connections.connect(config.database, "pipeline database", name=_PROGRAM) as pipeline,
-    ):
-        try:
-            return [f"{risk.text}; {risk.remedy}" for risk in find(config, source, pipeline)]
-        except PipelineError as error:
-            return [str(error)]
 
 
 def find(config: Config, source: Connection, pipeline: Connection | None) -> list[SuperuserRisk]:

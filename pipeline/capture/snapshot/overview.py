@@ -43,6 +43,11 @@ def counts(connection: Connection, source: uuid.UUID) -> dict[str, int]:
     return dict(connection.execute(statement("capture.snapshot", "count_tables"), {"source": source}).fetchall())
 
 
+def failed(connection: Connection, source: uuid.UUID) -> dict[int, str]:
+    """Tables that the log does not have whole because reading them failed, by oid: schema and name."""
+    return dict(connection.execute(statement("capture.snapshot", "failed_tables"), {"source": source}).fetchall())
+
+
 def incomplete(connection: Connection, source: uuid.UUID, most: int = FEW) -> list[Incomplete]:
     """Some of those that nobody reads now."""
     values = {"source": source, "most": most}

@@ -47,12 +47,12 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
 
 def _with_warnings(config: Config, now: Status, known: list[str] | None = None) -> Status:
     """The status with its warnings; those that are `known` are not looked for again."""
-    from pipeline.operate import superusers
+    from pipeline.operate import role_warnings
 
     if known is None and now.source_lsn is None:  # the source does not answer, which the status says
         return now
     try:
-        return replace(now, warnings=superusers.warnings(config) if known is None else known)
+        return replace(now, warnings=role_warnings.read(config) if known is None else known)
     except (PipelineError, psycopg.Error):
         return now
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psycopg
 
@@ -14,11 +14,10 @@ from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
-from pipeline.operate import formatting
+from pipeline.operate import formatting, reading_rights
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names
 from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
-from pipeline.printable import sql
 
 NAME, RIGHTS = "snapshot", "snapshot rights"
 ROWS_PER_SECOND = 50_000
@@ -30,22 +29,25 @@ _PATIENCE = "set local lock_timeout = '1s'"
 
 def run(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
     """What the snapshot of the tables that are to join will be. Parameters as in `source_checks.run`."""
+    joining = [] if config.snapshot == "never" else _joining(config, source, pipeline, stored)
     if config.snapshot == "never":
         yield Finding("ok", NAME, "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read")
-        return
-    joining = _joining(config, source, pipeline, stored)
-    if not joining:
+    elif not joining:
         yield Finding("ok", NAME, "no table is to be read")
+    failed = reading_rights.failed(pipeline, stored)
+    if not joining and not failed:
         return
     try:
         with reading_session.catalog_session(config, source, name="pipeline check") as reading, reading.transaction():
             reading.execute(_PATIENCE)
             found = to_read.relations(reading, [table.oid for table in joining], sized=True)
+            tried = to_read.relations(reading, failed, sized=False)
     except psycopg.errors.LockNotAvailable:
         yield Finding("warning", NAME, "a session locks a table: how much there is to read is not known", "check again")
         return
-    yield Finding("ok", NAME, _said(joining, [each for each in found if each.refused is None]))
-    yield from _refused(found)
+    if joining:
+        yield Finding("ok", NAME, _said(joining, [each for each in found if each.refused is None]))
+    yield from _refused([*found, *tried], failed)
 
 
 def _joining(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> list[Table]:
@@ -92,10 +94,9 @@ def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
     return said
 
 
-def _refused(found: Sequence[Relation]) -> Findings:
-    """A warning for each table that cannot be read: the others are."""
+def _refused(found: Sequence[Relation], failed: Mapping[int, str]) -> Findings:
+    """A warning for each table that cannot be read: the others are. `failed`: tables whose reading has failed."""
     for each in found:
         if each.lacking:
-            yield Finding(
-                "warning", RIGHTS, each.lacking, "; ".join(map(sql, each.grants)), cure=Cure("source", each.grants)
-            )
+            remedy = reading_rights.remedy(each, failed)
+            yield Finding("warning", RIGHTS, each.lacking, remedy, cure=Cure("source", each.grants))

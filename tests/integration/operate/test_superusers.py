@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from pipeline.operate import superusers
+from pipeline.operate import role_warnings, superusers
 from pipeline.operate.preflight import check
 from tests.fixtures.followers import Adding, run
 from tests.fixtures.postgres import Cluster, unique
@@ -91,7 +91,7 @@ def test_the_warning_needs_a_table_of_another_role(adding: Adding, follower_dsn:
         assert risks("postgres", "postgres") == [f'user "postgres" at the source {said}', at_follower]
         assert risks(small, reader) == [f'user "{reader}" at the source {said}', at_follower]
         assert risks(small, small) == [at_follower]
-        assert superusers.warnings(config) == [
+        assert role_warnings.read(config) == [
             f'user "postgres" at the source {said}; {superusers.REMEDY}',
             f"{at_follower}; {superusers.FOLLOWER_REMEDY}",
         ]

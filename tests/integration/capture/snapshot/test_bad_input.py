@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from pipeline.capture.content import comparison
 from pipeline.capture.snapshot import backfills, plan, worker
@@ -15,7 +14,6 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.operate import start_backfill
 from pipeline.postgres import connections, session_settings
-from tests.fixtures.postgres import unique
 from tests.fixtures.shuffling import move, shuffler, stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 from tests.fixtures.waiting import PATIENCE, eventually
@@ -228,29 +226,6 @@ def test_older_transactions_are_waited_for_and_named(config: Config, source_dsn:
         assert f"pid {writer.info.backend_pid} of postgres (slow)" in reason(reading)
         writer.commit()
         require_whole(reading)
-
-
-def test_a_table_without_rights_is_named_and_the_others_go_on(config: Config, source_dsn: str):
-    role = unique("reader")
-    dsn = make_conninfo(source_dsn, user=role)
-    with psycopg.connect(source_dsn, autocommit=True) as owner:
-        owner.execute(f"create role {role} login replication".encode())
-        try:
-            for statement in (TABLE, ROWS, "create table u (id int primary key)", "insert into u values (1)"):
-                owner.execute(statement.encode())
-            owner.execute("create table hidden (id int primary key); alter table hidden enable row level security")
-            owner.execute("insert into hidden values (1)")
-            owner.execute(f"create publication {role} for table t, u, hidden".encode())
-            owner.execute(f"grant select on u, hidden to {role}".encode())
-            poor = config.model_copy(update={"source_dsn": type(config.source_dsn)(dsn), "publication": role})  # type: ignore[misc]
-            with snapshotting(poor) as reading:
-                reading.finish("u")
-                reading.finish("t", "failed")
-                assert f'permission denied for table t; grant user "{role}" select on it' in reason(reading)
-                reading.finish("hidden", "failed")
-                assert "affected by row-level security policy" in str((reading.row("hidden") or ())[1])
-        finally:
-            owner.execute(f"drop publication {role}; drop owned by {role}; drop role {role}".encode())
 
 
 def test_a_timeout_of_the_role_makes_ranges_shorter(config: Config):

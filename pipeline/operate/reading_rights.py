@@ -1,0 +1,38 @@
+"""Rights that the reading role lacks on tables whose reading failed: no later look reads such a table again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.capture.snapshot import overview, to_read
+from pipeline.capture.snapshot.to_read import Relation
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.postgres import migrations, reading_session
+from pipeline.postgres.connections import Connection
+from pipeline.printable import sql
+
+
+def failed(pipeline: Connection | None, stored: Source | None) -> dict[int, str]:
+    """Tables whose reading failed, by oid: schema and name. Empty if the pipeline database cannot say it."""
+    if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
+        return {}
+    return overview.failed(pipeline, stored.id)
+
+
+def remedy(relation: Relation, tables: Mapping[int, str]) -> str:
+    """What an administrator runs so that the relation can be read, and then a user, if its table is one of `tables`."""
+    grants = "; ".join(map(sql, relation.grants))
+    table = tables.get(relation.table_oid)
+    return grants if table is None else f"{grants}; then: `pipeline backfill start {table}`"
+
+
+def warnings(config: Config, source: Connection, pipeline: Connection) -> list[str]:
+    """Each relation of a failed table that the reading role may not read, in one line with its remedy."""
+    tables = failed(pipeline, sources.find_in_any(pipeline, config.source_id))
+    if not tables:
+        return []
+    with reading_session.catalog_session(config, source, name="pipeline rights") as reading:
+        found = to_read.relations(reading, tables, sized=False)
+    return [f"{each.lacking}; {remedy(each, tables)}" for each in found if each.lacking]

@@ -1,0 +1,26 @@
+"""What `status` warns of at the source and at followers: roles that may do too much, or too little to read a table."""
+
+from __future__ import annotations
+
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError
+from pipeline.operate import reading_rights, superusers
+from pipeline.postgres import connections
+
+_PROGRAM = "pipeline roles"
+_LOOK_SECONDS = 10.0
+"""How long the source has to answer."""
+
+
+def read(config: Config) -> list[str]:
+    """The warnings, each in one line with its remedy; why they are not known if the reading role cannot log in."""
+    with (
+        connections.answering(config.source, "source", _LOOK_SECONDS, name=_PROGRAM) as source,
+        connections.connect(config.database, "pipeline database", name=_PROGRAM) as pipeline,
+    ):
+        try:
+            risks = superusers.find(config, source, pipeline)
+            lacking = reading_rights.warnings(config, source, pipeline)
+        except PipelineError as error:
+            return [str(error)]
+    return [*(f"{risk.text}; {risk.remedy}" for risk in risks), *lacking]
