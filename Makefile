@@ -96,6 +96,7 @@ torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.export_kills)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.consumers --minutes 10)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.walstream --minutes 10)
+	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.partitions --minutes 20 --pg $(PG))
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.followers --minutes 20 --pg $(PG) --followers-pg $(PG))
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.restores --minutes 20)
 

@@ -27,6 +27,10 @@ Bounds = tuple[Key | None, Key | None]
 """Keys after the first one and up to the second one; None: no bound."""
 
 
+class Altered(NotComparable):
+    """The table is no longer what it was when the comparison began; another comparison may succeed."""
+
+
 class SourceRows:
     """Uses the connection, from one thread."""
 
@@ -112,7 +116,7 @@ class SourceRows:
             found = self._source.execute(statement("capture.content", "begin_look"), values).fetchone()
             snapshot, unaltered = found or ("", False)
             if not unaltered:
-                raise NotComparable(_ALTERED)
+                raise Altered(_ALTERED)
             self._require_same_key()
             with key_comparison.no_ambiguity():
                 yield snapshot
@@ -120,7 +124,7 @@ class SourceRows:
     def _require_same_key(self) -> None:
         """An owner who renames a type, or adds a cast, alters no table of it."""
         if compared.comparison(self._source, self._table) != self._key:
-            raise NotComparable(_ALTERED)
+            raise Altered(_ALTERED)
 
     def _where(self, bounds: Bounds) -> sql.Composable:
         after, upto = bounds

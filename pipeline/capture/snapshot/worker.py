@@ -14,6 +14,7 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.capture.content.log_state import Truncated
+from pipeline.capture.content.source_rows import Altered
 from pipeline.capture.snapshot import backfills, comparing, pace, plan
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.reader import Held, RangeReader, TooSlow
@@ -193,7 +194,7 @@ class Worker:
         try:
             if not made.run(taken, backfill, lambda: bool(stop)):
                 ranges.give_back(self.take, taken)
-        except Truncated as error:
+        except (Truncated, Altered) as error:
             raise Changed(str(error)) from error
         except psycopg.DataError as error:  # for good, it may be: then the ranges of other tables come first
             raise Changed(connections.one_line(error)) from error
