@@ -112,7 +112,10 @@ class SourceRows:
         values = {"oids": [each.oid for each in relations], "shapes": [each.shape for each in relations]}
         with reading_session.transaction(self._source, SNAPSHOT, lock_timeout=LOCK_TIMEOUT):
             if relations:
-                self._source.execute(locked)
+                try:
+                    self._source.execute(locked)
+                except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+                    raise Altered(_ALTERED) from error
             found = self._source.execute(statement("capture.content", "begin_look"), values).fetchone()
             snapshot, unaltered = found or ("", False)
             if not unaltered:

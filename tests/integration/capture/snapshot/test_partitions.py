@@ -8,10 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.config import settings
-from pipeline.config.settings import Config
+from pipeline.capture.content import log_state, source_rows
+from pipeline.capture.snapshot import worker
 from pipeline.operate import partitions_kept, snapshot_status, start_backfill
+from tests.fixtures.postgres import Cluster
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
+from tests.fixtures.stage import databases
 
 MADE = (
     "create table p (id int primary key, n int) partition by range (id)",
@@ -20,18 +22,45 @@ MADE = (
     "create table p_rest partition of p default",
     "insert into p select g, 0 from generate_series(1, 12) g",
 )
+_TABLES = (
+    "select oid::regclass::text from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace"
+)
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster) -> Iterator[Snapshotting]:
+    with databases(cluster, cluster) as config, snapshotting(config) as server:
+        yield server
 
 
 @pytest.fixture
-def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
-    return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+def empty(server: Snapshotting) -> Iterator[Snapshotting]:
+    """Without tables, and without a log of them afterwards."""
+    config = server.config
+    yield server
+    server.config = config
+    server.coordinator = server.new_coordinator()
+    for (name,) in server.source.execute(_TABLES).fetchall():
+        server.source.execute(f"drop table if exists {name} cascade".encode())
+    look(server)
+    for table in ("pipeline.partition_changes", "pipeline.partitions", "pipeline.partition_looks", "sequin_events"):
+        server.log.execute(f"delete from {table}".encode())
 
 
 @pytest.fixture
-def reading(config: Config) -> Iterator[Snapshotting]:
-    with snapshotting(config, *MADE) as reading:
-        reading.finish("p")
-        yield reading
+def never(empty: Snapshotting) -> Snapshotting:
+    """With PIPELINE_SNAPSHOT=never."""
+    empty.config = empty.config.model_copy(update={"snapshot": "never"})
+    empty.coordinator = empty.new_coordinator()
+    return empty
+
+
+@pytest.fixture
+def reading(empty: Snapshotting) -> Snapshotting:
+    at_source(empty, *MADE)
+    look(empty)
+    empty.finish("p")
+    return empty
 
 
 def at_source(reading: Snapshotting, *statements: str, at_once: bool = False) -> None:
@@ -168,7 +197,7 @@ def test_a_partition_that_was_seen_gone_and_returns_is_compared(reading: Snapsho
     assert changes(reading) == [("detached", "public.p2", "compared"), ("returned", "public.p2", "compared")]
 
 
-def test_a_table_between_that_leaves_and_returns_is_seen_by_its_leaves(config: Config):
+def test_a_table_between_that_leaves_and_returns_is_seen_by_its_leaves(empty: Snapshotting):
     made = (
         "create table p (id int primary key, n int) partition by range (id)",
         "create table mid partition of p for values from (0) to (100) partition by range (id)",
@@ -176,18 +205,20 @@ def test_a_table_between_that_leaves_and_returns_is_seen_by_its_leaves(config: C
         "create table high partition of mid for values from (50) to (100)",
         "insert into p values (1, 1), (60, 1)",
     )
-    with snapshotting(config, *made) as reading:
-        reading.finish("p")
-        at_source(
-            reading,
-            "alter table p detach partition mid",
-            "delete from mid where id = 60",
-            "insert into mid values (2, 2)",
-            "alter table p attach partition mid for values from (0) to (100)",
-        )
-        look(reading)
-        equal(reading)
-        assert [what for what, *_ in changes(reading)] == ["returned", "returned"]
+    reading = empty
+    at_source(reading, *made)
+    look(reading)
+    reading.finish("p")
+    at_source(
+        reading,
+        "alter table p detach partition mid",
+        "delete from mid where id = 60",
+        "insert into mid values (2, 2)",
+        "alter table p attach partition mid for values from (0) to (100)",
+    )
+    look(reading)
+    equal(reading)
+    assert [what for what, *_ in changes(reading)] == ["returned", "returned"]
 
 
 def test_a_partition_that_comes_and_goes_between_two_looks_has_left(reading: Snapshotting):
@@ -202,34 +233,35 @@ def test_a_partition_that_comes_and_goes_between_two_looks_has_left(reading: Sna
     assert len(changes(reading)) == 1
 
 
-def test_nothing_is_read_where_the_settings_say_so(config: Config):
-    never = config.model_copy(update={"snapshot": "never"})
-    with snapshotting(never, *MADE[:-1]) as reading:
-        look(reading)
-        assert reading.state("p") == "complete"
-        made = ("create table q (id int primary key, n int)", "insert into q values (100, 1)")
-        at_source(reading, *made, "alter table p attach partition q for values from (100) to (200)")
-        look(reading)
-        state, reason, *_ = reading.row("p") or ()
-        assert state == "not read"
-        assert "public.q was attached with rows; PIPELINE_SNAPSHOT was never when it joined" in reason
-        assert reading.events("p") == []
+def test_nothing_is_read_where_the_settings_say_so(never: Snapshotting):
+    reading = never
+    at_source(reading, *MADE[:-1])
+    look(reading)
+    assert reading.state("p") == "complete"
+    made = ("create table q (id int primary key, n int)", "insert into q values (100, 1)")
+    at_source(reading, *made, "alter table p attach partition q for values from (100) to (200)")
+    look(reading)
+    state, reason, *_ = reading.row("p") or ()
+    assert state == "not read"
+    assert "public.q was attached with rows; PIPELINE_SNAPSHOT was never when it joined" in reason
+    assert reading.events("p") == []
 
 
-def test_rows_without_a_key_are_not_read(config: Config):
+def test_rows_without_a_key_are_not_read(empty: Snapshotting):
     made = (
         "create table p (id int, n int) partition by range (id)",
         "create table p1 partition of p for values from (0) to (10)",
     )
-    with snapshotting(config, *made) as reading:
-        look(reading)
-        made = ("create table q (id int, n int)", "insert into q values (100, 1)")
-        at_source(reading, *made, "alter table p attach partition q for values from (100) to (200)")
-        look(reading)
-        state, reason, *_ = reading.row("p") or ()
-        assert state == "not read"
-        assert "the table has no key" in reason
-        assert reading.events("p") == []
+    reading = empty
+    at_source(reading, *made)
+    look(reading)
+    made = ("create table q (id int, n int)", "insert into q values (100, 1)")
+    at_source(reading, *made, "alter table p attach partition q for values from (100) to (200)")
+    look(reading)
+    state, reason, *_ = reading.row("p") or ()
+    assert state == "not read"
+    assert "the table has no key" in reason
+    assert reading.events("p") == []
 
 
 def test_the_first_look_of_a_table_that_is_new_only_stores(reading: Snapshotting):
@@ -374,11 +406,32 @@ def test_the_log_is_kept_as_it_is(reading: Snapshotting):
     assert [(each.table, each.always, each.kept) for each in found.partitions] == [("public.p", True, 4)]
 
 
-def test_a_partition_that_is_not_read_is_settled_by_a_comparison(config: Config):
-    never = config.model_copy(update={"snapshot": "never"})
-    with snapshotting(never, *MADE[:-1]) as reading:
-        look(reading)
-        made = ("create table q (id int primary key, n int)", "insert into q values (100, 1)")
-        at_source(reading, *made, "alter table p attach partition q for values from (100) to (200)")
-        look(reading)
-        assert compare(reading) == [("insert", "100")]
+def test_a_partition_that_is_not_read_is_settled_by_a_comparison(never: Snapshotting):
+    reading = never
+    at_source(reading, *MADE[:-1])
+    look(reading)
+    made = ("create table q (id int primary key, n int)", "insert into q values (100, 1)")
+    at_source(reading, *made, "alter table p attach partition q for values from (100) to (200)")
+    look(reading)
+    assert compare(reading) == [("insert", "100")]
+
+
+@pytest.mark.parametrize("change", ["rename to p_first", "set schema apart"])
+def test_a_comparison_is_made_again_after_another_partition_was_altered(
+    reading: Snapshotting, monkeypatch: pytest.MonkeyPatch, change: str
+):
+    at_source(reading, "create schema if not exists apart")
+    at_source(reading, "drop table p2", "drop table p_rest")
+    look(reading)
+    add, altered = source_rows.SourceRows.sum, list[int]()
+
+    def alter_once(rows: source_rows.SourceRows, bounds: source_rows.Bounds) -> tuple[str, log_state.Sum]:
+        if not altered:
+            at_source(reading, f"alter table p1 {change}")
+        altered.append(1)
+        return add(rows, bounds)
+
+    monkeypatch.setattr(source_rows.SourceRows, "sum", alter_once)
+    monkeypatch.setattr(worker, "CHANGED_SECONDS", 0.1)
+    assert compare(reading) == [("delete", "10"), ("delete", "11"), ("delete", "12")]
+    assert len(altered) == 2
