@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import time
+from functools import partial
+
+from pipeline.process import supervised
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGE = 65_536
 """Bytes from which on a piece has a mapping of its own, which ends with it."""
+_TRIM_SECONDS = 10.0
+"""How often free pages between small pieces are given back, which takes about a millisecond."""
 
 
 def return_freed() -> None:
@@ -15,6 +21,14 @@ def return_freed() -> None:
     By default, once a large piece was freed, glibc puts others between small pieces: then bodies of requests keep their
     memory for good. And many threads have a part of the memory for themselves.
     """
-    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt") and hasattr(library, "malloc_trim"):
         for parameter, value in ((_M_MMAP_THRESHOLD, _LARGE), (_M_TRIM_THRESHOLD, 2 * _LARGE), (_M_ARENA_MAX, 1)):
-            mallopt(parameter, value)
+            library.mallopt(parameter, value)
+        supervised.start_thread("memory", partial(_trim, library))
+
+
+def _trim(library: ctypes.CDLL) -> None:
+    while True:
+        time.sleep(_TRIM_SECONDS)
+        library.malloc_trim(0)
