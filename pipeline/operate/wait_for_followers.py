@@ -12,6 +12,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import registry
 from pipeline.operate import follower_forms, followers
+from pipeline.operate.follower_partitions import FollowerPartitions
 from pipeline.operate.follower_tables import newest_of_source
 from pipeline.operate.followers import Shown, sentence
 from pipeline.postgres.connections import Connection
@@ -43,7 +44,8 @@ def wait(
 ) -> Waited:
     """Until each has it, or one of them will not: it is paused or stopped; at most so many seconds.
 
-    Each must have the names and columns, too, that events of the log give its tables.
+    Each must have the names and columns, too, that events of the log give its tables, and what joined and left them as
+    partitions.
 
     A position is seen as its applier reports it, half a second late. Raises UnknownFollower, also where one is removed
     meanwhile, and FollowerError where no source is known.
@@ -54,20 +56,49 @@ def wait(
         raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
     _look(pipeline, names)
     committed, seq = lsn.Lsn(source_rows.mark(source)), None
+    partitions = FollowerPartitions(config, source, pipeline, stored)
     while True:
         if seq is None and progress.log_reaches(pipeline, stored.id, committed)[0]:
             seq = newest_of_source(pipeline, stored)
         found = _look(pipeline, names)
         lacking = [each for each in found if not has_all(each, seq)]
-        reason = hindered(lacking if seq is not None else [each for each in lacking if each.lacks])
+        asked = lacking if seq is not None else [each for each in lacking if each.lacks]
+        reason, waits = _hindered(pipeline, asked, partitions), None
         if reason is None and not lacking:
-            reason = _other_form(pipeline, names)
+            reason, waits = _differing(pipeline, names, partitions)
         passed = time.monotonic() - began
-        if reason is None and lacking and timeout is not None and passed >= timeout:
-            reason = _late(lacking, seq, timeout)
-        if reason is not None or not lacking:
+        is_over = not lacking and waits is None
+        if reason is None and not is_over and timeout is not None and passed >= timeout:
+            reason = _late(lacking, seq, timeout, waits)
+        if reason is not None or is_over:
             return Waited(reason is None, reason, committed, seq, round(passed, 3), found)
         time.sleep(_POLL if timeout is None else min(_POLL, max(timeout - passed, 0)))
+
+
+def _hindered(pipeline: Connection, lacking: Sequence[Shown], partitions: FollowerPartitions) -> str | None:
+    """As `hindered`; one that stopped before the server saw a partition that joined goes on by itself."""
+    reason = hindered(lacking)
+    if reason is None or not followers.is_served(pipeline):
+        return reason
+    stopped = [each.name for each in lacking if each.state == "stopped"]
+    may_go_on = [each.name for each in registry.find(pipeline) if each.name in stopped and partitions.may_go_on(each)]
+    return hindered([each for each in lacking if each.name not in may_go_on])
+
+
+def _differing(
+    pipeline: Connection, names: Sequence[str], partitions: FollowerPartitions
+) -> tuple[str | None, str | None]:
+    """Say what one of them will not have of its partitions, names and columns; and what comes by itself."""
+    waits: str | None = None
+    for each in registry.find(pipeline):
+        finding = partitions.compare(each) if each.name in names else None
+        if finding is None:
+            continue
+        said = f'follower "{each.name}": {finding.said}'
+        if not finding.waits:
+            return said, None
+        waits = waits or said
+    return (None, waits) if waits else (_other_form(pipeline, names), None)
 
 
 def _look(pipeline: Connection, names: Sequence[str]) -> list[Shown]:
@@ -100,7 +131,9 @@ def _other_form(pipeline: Connection, names: Sequence[str]) -> str | None:
     return None
 
 
-def _late(lacking: Sequence[Shown], seq: int | None, timeout: float) -> str:
+def _late(lacking: Sequence[Shown], seq: int | None, timeout: float, waits: str | None) -> str:
+    if not lacking:
+        return f"after {timeout:g} s {waits}"
     each = lacking[0]
     what = f'after {timeout:g} s follower "{each.name}"'
     if each.lacks:

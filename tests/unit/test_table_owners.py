@@ -55,6 +55,7 @@ OWNERS = {
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
+            "pipeline/operate": REPORT,
             "pipeline/rpc/walstream": FIRST_ROWS,
             "spark/lake": LAKE,
         },
@@ -72,7 +73,7 @@ OWNERS = {
     ),
     "pipeline.partition_changes": Owner(
         "pipeline/capture/snapshot",
-        {"pipeline/followers/running": JOINED, "pipeline/followers/schema_changes": JOINED},
+        {"pipeline/followers/running": JOINED, "pipeline/followers/schema_changes": JOINED, "pipeline/operate": REPORT},
     ),
     "pipeline.partition_looks": Owner("pipeline/capture/snapshot"),
     "pipeline.partitions": Owner("pipeline/capture/snapshot", {"pipeline/followers/schema_changes": JOINED}),

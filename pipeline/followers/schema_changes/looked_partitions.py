@@ -208,7 +208,9 @@ class LookedPartitions:
 
     def _dropped(self, oid: int) -> Note | None:
         dropped = [each for each in self._all if each.root_oid == oid and each.what == "dropped"]
-        there = [name for name in self._own(dropped) if name not in self._called.values()]
+        gone = {each.leaf_oid for each in dropped}
+        others = {name for other, name in self._called.items() if other not in gone}
+        there = [name for name in self._own(dropped) if name not in others]
         if not there:
             return None
         is_one = "is a table of its own here" if len(there) == 1 else "are tables of their own here"
@@ -219,17 +221,31 @@ class LookedPartitions:
         return Note(f"{_some(there)} {is_one}, and {were}", f"{drop}, if nobody needs it")
 
 
+@dataclass(frozen=True)
+class Divided:
+    """A follower's table is divided as the source's up to this change; of `kept` the rows stay in it."""
+
+    upto: int = 0
+    kept: tuple[int, ...] = ()
+
+
+def divided(follower: Connection, found: Follower) -> dict[int, Divided]:
+    """Return that of its tables, by oid; one without any change is not there."""
+    values = {"source": found.source_id, "follower": found.name}
+    rows = follower.execute(statement(_ROOM, "find_looked"), values).fetchall()
+    return {oid: Divided(upto, tuple(kept)) for oid, upto, kept in rows}
+
+
 def pending(
     follower: Connection, found: Follower, listed: Sequence[LookedPartition]
 ) -> dict[int, list[LookedPartition]]:
     """Return those that a follower's tables are not divided by yet, by the table's oid, in order."""
     if not listed:
         return {}
-    values = {"source": found.source_id, "follower": found.name}
-    marks = {oid: upto for oid, upto, _ in follower.execute(statement(_ROOM, "find_looked"), values)}
+    known = divided(follower, found)
     result = dict[int, list[LookedPartition]]()
     for each in listed:
-        if each.id > marks.get(each.root_oid, 0):
+        if each.id > known.get(each.root_oid, Divided()).upto:
             result.setdefault(each.root_oid, []).append(each)
     return result
 

@@ -60,7 +60,7 @@ def note(changed: Changed) -> tuple[str | None, str | None]:
     return found.reason, found.remedy
 
 
-@pytest.mark.parametrize("copy", ["none", "source"])
+@pytest.mark.parametrize("copy", ["none", pytest.param("source", marks=pytest.mark.long)])
 def test_a_follower_that_stopped_before_a_partition_was_seen_goes_on(stage: Stage, cluster: Cluster, copy: str):
     with divided(stage, cluster, copy=copy) as changed, changed.made.running():
         changed.become_equal()
@@ -82,7 +82,7 @@ def test_a_follower_that_stopped_before_a_partition_was_seen_goes_on(stage: Stag
         assert "lacks the row" in changed.stopped()[0]
 
 
-@pytest.mark.parametrize("reads", [None, "failed"])
+@pytest.mark.parametrize("reads", [None, pytest.param("failed", marks=pytest.mark.long)])
 def test_one_whose_rows_nothing_reads_stays_stopped(stage: Stage, cluster: Cluster, reads: str | None):
     with divided(stage, cluster) as changed, changed.made.running():
         changed.become_equal()
@@ -94,7 +94,7 @@ def test_one_whose_rows_nothing_reads_stays_stopped(stage: Stage, cluster: Clust
 
 
 @pytest.mark.parametrize("what", ["detached", "dropped"])
-@pytest.mark.parametrize("when", ["at the head", "from far behind"])
+@pytest.mark.parametrize("when", ["at the head", pytest.param("from far behind", marks=pytest.mark.long)])
 def test_a_partition_that_leaves(stage: Stage, cluster: Cluster, when: str, what: str):
     with divided(stage, cluster) as changed:
         if when == "from far behind":
@@ -151,7 +151,7 @@ def test_a_partition_that_takes_the_place_of_another(stage: Stage, cluster: Clus
         assert (is_partition(changed, "$t_a"), is_partition(changed, "$t_b")) == (False, True)
 
 
-@pytest.mark.parametrize("when", ["at once", "later"])
+@pytest.mark.parametrize("when", ["at once", pytest.param("later", marks=pytest.mark.long)])
 def test_another_partition_gets_the_name_of_one_that_was_dropped(stage: Stage, cluster: Cluster, when: str):
     with divided(stage, cluster) as changed, changed.made.running():
         changed.become_equal()
@@ -174,6 +174,7 @@ def test_another_partition_gets_the_name_of_one_that_was_dropped(stage: Stage, c
             eventually(lambda: note(changed)[0] == changed.named(said))
 
 
+@pytest.mark.long
 def test_a_partition_that_is_used_is_detached_later(stage: Stage, cluster: Cluster):
     with divided(stage, cluster) as changed, changed.made.running():
         changed.become_equal()
@@ -189,6 +190,7 @@ def test_a_partition_that_is_used_is_detached_later(stage: Stage, cluster: Clust
         eventually(lambda: note(changed) == (None, None))
 
 
+@pytest.mark.long
 def test_a_partition_of_a_partition_goes_with_it(stage: Stage, cluster: Cluster):
     with divided(stage, cluster) as changed, changed.made.running():
         changed.become_equal()
@@ -208,6 +210,7 @@ def test_a_partition_of_a_partition_goes_with_it(stage: Stage, cluster: Cluster)
         assert is_partition(changed, "$t_e2")
 
 
+@pytest.mark.long
 def test_a_truncate_of_a_partition_that_had_no_event(stage: Stage, cluster: Cluster):
     with divided(stage, cluster) as changed, changed.made.running():
         changed.run("truncate $t_a", "insert into $t values (9, 'a', 'x')")
@@ -215,6 +218,7 @@ def test_a_truncate_of_a_partition_that_had_no_event(stage: Stage, cluster: Clus
         assert is_partition(changed, "$t_a")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_there", [True, False], ids=["kept", "dropped there"])
 def test_a_partition_that_returns_has_the_rows_that_it_had(stage: Stage, cluster: Cluster, is_there: bool):
     """The log gets only what differs from before it left."""

@@ -1,0 +1,219 @@
+"""Compares the partitions of a follower's tables with the source's: no event says that one joined or left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from pipeline.capture.content import source_rows
+from pipeline.capture.snapshot import captured_now, known_tables
+from pipeline.capture.snapshot.partitions import Leaf
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.followers import connecting
+from pipeline.followers.applying import position
+from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.copying import copies
+from pipeline.followers.registry import Follower
+from pipeline.followers.running import beginning
+from pipeline.followers.schema_changes import looked_partitions, partitions
+from pipeline.followers.schema_changes.looked_partitions import Divided
+from pipeline.followers.schema_changes.table_names import Name
+from pipeline.postgres import queries, reading_session, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_PROGRAM = "pipeline followers"
+_MARK_SECONDS = 1.0
+_TRIED_AGAIN = timedelta(seconds=1)
+"""A follower that reports later than this after a partition was seen has tried again with that."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a follower lacks or keeps of partitions, in one line. `waits`: True if that changes by itself."""
+
+    said: str
+    waits: bool
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The newest of a partition, as looks at the source's catalog found it."""
+
+    id: int
+    root_oid: int
+    leaf_oid: int
+    leaf_name: str
+    what: Literal["attached", "returned", "detached", "dropped"]
+    epoch: int
+    seen_lsn: int
+    seen_at: datetime
+    settled_as: str | None
+    settled_seq: int | None
+    is_read: bool
+
+    @property
+    def place(self) -> Place:
+        return Place(self.epoch, self.seen_lsn, 0)
+
+    @property
+    def has_joined(self) -> bool:
+        return self.what in ("attached", "returned")
+
+
+class FollowerPartitions:
+    """Of followers of one source. All connections are used only while it is called."""
+
+    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:
+        self._config, self._source, self._pipeline, self._stored = config, source, pipeline, stored
+        self._marked_at = time.monotonic()
+
+    def unseen(self, found: Follower) -> str | None:
+        """Say which table has other partitions at the source than the server has seen; None if none has."""
+        known = known_tables.read(self._pipeline, self._stored)
+        names = {
+            each.table_oid: f"{each.table_schema}.{each.table_name}"
+            for each in found.table_states
+            if each.table_oid in known and known[each.table_oid].captured
+        }
+        there = queries.rows(
+            self._source, Leaf, statement("capture.snapshot", "partition_tree"), {"roots": list(names)}
+        )
+        covered = self._covered()
+        now = {
+            (leaf.root_oid, leaf.leaf_oid): leaf.attached_by
+            for leaf in there
+            if leaf.leaf_oid != leaf.root_oid and (covered is None or leaf.leaf_oid in covered)
+        }
+        values = {"source": self._stored.id}
+        seen = {
+            (leaf.root_oid, leaf.leaf_oid): leaf.attached_by
+            for leaf in queries.rows(self._pipeline, Leaf, statement("capture.snapshot", "known_partitions"), values)
+            if leaf.root_oid in names
+        }
+        differing = {root for root, _ in dict(now.items() ^ seen.items())}
+        return next((f"the server has yet to see the partitions of {names[root]}" for root in sorted(differing)), None)
+
+    def _covered(self) -> Collection[int] | None:
+        """Leaves that publications publish which the server did not make; None: it adds each one to its own."""
+        if self._stored.publications:
+            return None
+        tables = captured_now.read(self._config, self._source, self._pipeline, self._stored)
+        return {oid for table in tables.values() for oid in table.covered}
+
+    def may_go_on(self, found: Follower) -> bool:
+        """True if a follower that has stopped has not tried again since a partition joined."""
+        if self.unseen(found) is not None or found.reported_at is None:
+            return True
+        return any(
+            each.has_joined and each.is_read and found.reported_at < each.seen_at + _TRIED_AGAIN
+            for each in self._changes(found)
+        )
+
+    def compare(self, found: Follower) -> Finding | None:
+        """Return the first thing that a follower lacks or keeps; None if there is none. Raises Unavailable."""
+        if (unseen := self.unseen(found)) is not None:
+            return Finding(unseen, waits=True)
+        changes = self._changes(found)
+        if not changes:
+            return None
+        with (
+            connecting.connect(found.name, found.dsn, program=_PROGRAM, prepare_threshold=None) as follower,
+            reading_session.transaction(follower, session_settings.SOURCE),
+        ):
+            there = _There.read(follower, found)
+            findings = [found_there for each in changes if there and (found_there := there.finding(each))]
+        self._mark()
+        return min(findings, key=lambda each: each.waits, default=None)
+
+    def _mark(self) -> None:
+        """Let the log come beyond what was seen, at a source at rest: a follower is divided once it has got there."""
+        if time.monotonic() >= self._marked_at + _MARK_SECONDS:
+            source_rows.mark(self._source)
+            self._marked_at = time.monotonic()
+
+    def _changes(self, found: Follower) -> list[_Change]:
+        values = {"source": found.source_id, "roots": [each.table_oid for each in found.table_states]}
+        return queries.rows(self._pipeline, _Change, statement("operate", "partitions_of_tables"), values)
+
+
+@dataclass(frozen=True)
+class _There:
+    """A follower's tables, by their oids at the source: names, partitions, copies, and how far they are divided."""
+
+    follower: Connection
+    found: Follower
+    seq: int
+    called: Mapping[int, Name]
+    copied: Mapping[int, Place]
+    divided: Mapping[int, Divided]
+
+    @classmethod
+    def read(cls, follower: Connection, found: Follower) -> _There | None:
+        """None if it has not begun."""
+        here = position.find(follower, found.source_id, found.name)
+        if here is None:
+            return None
+        called = {oid: (each.table_schema, each.table_name) for oid, each in beginning.called(follower, found).items()}
+        made = copies.find(follower, here)
+        copied = {oid: copy.place for oid, copy in made.items() if copy is not None}
+        return cls(follower, found, here.seq, called, copied, looked_partitions.divided(follower, found))
+
+    def finding(self, each: _Change) -> Finding | None:
+        """Return what a table lacks or keeps of a partition."""
+        if self.found.ddl != "stop" and each.seen_at > self.found.made_at and each.id > self._divided(each).upto:
+            what = "attached" if each.has_joined else "detached"
+            return Finding(f"partition {each.leaf_name} of table {self._named(each)} is still to be {what}", waits=True)
+        return self._of_joined(each) if each.has_joined else self._of_gone(each)
+
+    def _of_joined(self, each: _Change) -> Finding | None:
+        if self._is_copied(each) or self._is_declared(each):
+            return None
+        table = self._named(each)
+        if each.is_read or (each.settled_seq or 0) > self.seq:
+            return Finding(f"table {table} gets the rows of its partition {each.leaf_name}", waits=True)
+        if each.settled_as in ("read", "compared", "whole", "empty") or each.leaf_oid in self.called:
+            return None
+        remedy = f"`pipeline followers resync {self.found.name} {table}`"
+        what = f"table {table} lacks rows of its partition {each.leaf_name}, which nothing reads"
+        return Finding(f"{what}; {remedy}", waits=False)
+
+    def _of_gone(self, each: _Change) -> Finding | None:
+        is_compared = each.settled_as == "compared" and (each.settled_seq or 0) <= self.seq
+        if self._is_copied(each) or self._is_declared(each) or is_compared:
+            return None
+        table = self._named(each)
+        what = f"table {table} keeps rows of partition {each.leaf_name}, which the source has no longer"
+        names = map(".".join, partitions.names(self.follower, self.called[each.root_oid]))
+        if self.found.ddl == "stop" and each.leaf_name in names:
+            return Finding(f"{what}, as --ddl is stop; detach it there", waits=False)
+        if self._is_kept(each):
+            return Finding(f"{what}; `pipeline followers resync {self.found.name} {table}`", waits=False)
+        return None
+
+    def _is_kept(self, each: _Change) -> bool:
+        """True if its rows stay in the table: it is divided otherwise, or began with them from the log."""
+        if each.seen_at <= self.found.made_at:
+            return self.found.copy == "log"
+        if self.found.ddl != "stop":
+            return each.id in self._divided(each).kept
+        query = statement("followers.schema_changes", "tables_of_their_own")
+        return self.follower.execute(query, {"names": [each.leaf_name]}).fetchone() is None
+
+    def _divided(self, each: _Change) -> Divided:
+        return self.divided.get(each.root_oid, Divided())
+
+    def _is_copied(self, each: _Change) -> bool:
+        """True if the table was copied since."""
+        return each.root_oid in self.copied and self.copied[each.root_oid] >= each.place
+
+    def _is_declared(self, each: _Change) -> bool:
+        """True if the table was declared equal since."""
+        return self.found.copy == "none" and each.seen_at <= self.found.made_at
+
+    def _named(self, each: _Change) -> str:
+        return ".".join(self.called[each.root_oid])
