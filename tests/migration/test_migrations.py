@@ -139,6 +139,25 @@ def test_segments_from_before_stage_values_uncompressed_but_those_in_use(databas
     assert dict(storage) == dict(zip(names, ("x", "e", "e"), strict=True))
 
 
+def test_partitions_that_were_captured_count_as_seen(database_dsn: str):
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        migrations.downgrade(database_dsn, "0037")
+        connection.execute(
+            """insert into pipeline.sources (id, system_identifier, database_name, slot)
+            values (gen_random_uuid(), '1', 's', 's');
+            insert into pipeline.snapshot_tables (source_id, table_oid, epoch, table_schema, table_name, keyed)
+            select id, oid, 0, 'public', 't' || oid, true from pipeline.sources, unnest('{1, 2, 3}'::int[]) oid;
+            insert into pipeline.captured_tables
+                (source_id, epoch, table_oid, table_name, joined_lsn, root_oid, left_at)
+            select id, 0, t.oid, 'public.l' || t.oid, 5, t.root, t.left_at from pipeline.sources, (values
+                (1, 1, null), (11, 1, null), (12, 1, now()), (2, 2, null), (21, null, null)) t (oid, root, left_at)"""
+        )
+        migrations.upgrade(database_dsn)
+        looks = connection.execute("select root_oid, after_relation, unknown from pipeline.partition_looks").fetchall()
+        stored = connection.execute("select root_oid, leaf_oid, leaf_name, attached_by from pipeline.partitions")
+        assert (looks, stored.fetchall()) == ([(1, 0, False)], [(1, 11, "public.l11", "")])
+
+
 def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):
     before = dump(cluster, database_dsn)
     migrations.upgrade(database_dsn)

@@ -1,17 +1,21 @@
 -- Truncates of partitions that one events table has since a seq: the log keeps their rows. One of all partitions, or
 -- that names their table, is a truncate of the table, and settles what came before it. A truncate of a table that was
--- attached with rows after it is not one of a partition.
+-- attached with rows after it is not one of a partition; a partition that joined after it is not missing in it.
 with relation as materialized (
-    select k.root_oid, p.leaf_oid, p.leaf_name, p.bounds, k.after_seqs, count(*) over (partition by k.root_oid) as leaves
+    select k.root_oid, p.leaf_oid, p.leaf_name, p.bounds, k.after_seqs, coalesce((
+            select max(c.seen_lsn) from pipeline.partition_changes c
+            where c.source_id = k.source_id and c.epoch = k.epoch and c.root_oid = k.root_oid
+                and c.leaf_oid = p.leaf_oid and c.what in ('attached', 'returned')), 0) as joined_lsn
     from pipeline.partition_looks k join pipeline.partitions p on p.source_id = k.source_id and p.root_oid = k.root_oid
     where k.source_id = %(source)s and k.epoch = %(epoch)s
 ), named as (
     select r.* from relation r
     union all
-    select distinct on (r.root_oid) r.root_oid, r.root_oid, '', null, r.after_seqs, r.leaves from relation r
+    select distinct on (r.root_oid) r.root_oid, r.root_oid, '', null, r.after_seqs, 0 from relation r
 ), found as materialized (
     select n.*, e.seq, e.commit_lsn, bool_or(n.leaf_oid = n.root_oid) over every as names_root,
-        count(*) over every as relations
+        count(*) filter (where n.joined_lsn < e.commit_lsn) over every as relations, (
+            select count(*) from relation r where r.root_oid = n.root_oid and r.joined_lsn < e.commit_lsn) as leaves
     from named n
     join {events} e on e.source_database_id = %(source)s and e.source_table_oid = n.leaf_oid and e.record_pk = ''
         and e.seq > %(after)s and e.seq > coalesce((n.after_seqs ->> %(name)s)::bigint, 0)

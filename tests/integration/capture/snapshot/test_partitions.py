@@ -287,6 +287,34 @@ def test_the_first_look_after_the_upgrade_knows_what_was_captured_before(reading
     assert known == (0,)
 
 
+def test_the_first_look_of_an_epoch_only_stores(reading: Snapshotting):
+    for table in ("snapshot_tables", "partition_looks"):
+        reading.log.execute(f"update pipeline.{table} set epoch = epoch - 1".encode())
+    at_source(reading, "drop table p2")
+    look(reading)
+    assert changes(reading) == []
+    assert reading.row("p") is not None and "began without its rows being read" in str(reading.row("p"))
+    assert reading.log.execute("select unknown from pipeline.partition_looks").fetchall() == [(False,)]
+    names = reading.log.execute("select leaf_name from pipeline.partitions order by 1").fetchall()
+    assert names == [("public.p1",), ("public.p_rest",)]
+
+
+def test_a_partition_that_waits_to_be_detached_has_left(reading: Snapshotting):
+    at_source(reading, "drop table p_rest")
+    look(reading)
+    with psycopg.connect(reading.config.source) as other:
+        other.execute("select from p")
+        reading.source.execute("set statement_timeout = '500ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            reading.source.execute("alter table p detach partition p2 concurrently")
+        reading.source.execute("set statement_timeout = 0")
+        reading.look()
+        assert changes(reading)[1:] == [("detached", "public.p2", None)]
+    at_source(reading, "alter table p detach partition p2 finalize")
+    look(reading)
+    assert len(changes(reading)) == 2
+
+
 def test_a_table_of_which_the_version_before_stored_nothing_says_so(reading: Snapshotting):
     reading.log.execute("truncate pipeline.partitions, pipeline.partition_looks")
     at_source(reading, "drop table p2")
@@ -312,8 +340,9 @@ def test_a_truncate_of_the_table_makes_nothing_incomplete(reading: Snapshotting)
     look(reading)
     assert (reading.state("p"), changes(reading)) == ("complete", [])
     at_source(reading, "insert into p values (1, 1)", "truncate p1, p2, p_rest")
+    at_source(reading, "create table p5 partition of p for values from (60) to (70)")
     look(reading)
-    assert (reading.state("p"), changes(reading)) == ("complete", [])
+    assert (reading.state("p"), changes(reading)) == ("complete", [("attached", "public.p5", "empty")])
 
 
 def test_a_truncate_of_the_table_settles_what_left_before(reading: Snapshotting):
