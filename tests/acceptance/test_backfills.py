@@ -136,3 +136,27 @@ class Waiting:
             said = self._said.read()
         assert "Traceback" not in self._errors.read_text()
         return said.splitlines()[-1], self.process.wait(PATIENCE)
+
+
+def test_a_partition_that_was_dropped_is_named_until_that_is_settled(
+    serve: Callable[..., Serving], command: Command, source: psycopg.Connection, log: psycopg.Connection
+) -> None:
+    source.execute("create table p (id int primary key) partition by range (id)")
+    source.execute("create table p1 partition of p for values from (0) to (9)")
+    source.execute("create table p2 partition of p for values from (9) to (99)")
+    source.execute("insert into p values (1), (10)")
+    server = serve()
+    state = """select state from pipeline.snapshots where "table" = 'public.p'"""
+    eventually(lambda: log.execute(state).fetchone() == ("complete",))
+    source.execute("drop table p2")
+    eventually(lambda: log.execute(state).fetchone() == ("not read",))
+    assert "partition public.p2 left public.p: it was dropped" in server.log()
+    [lacking] = command("list", "--json")["incomplete"]
+    assert lacking["table"] == "public.p" and "partition public.p2 was dropped" in lacking["reason"]
+    assert "partition public.p2" in command("list")
+    assert "to make the log equal instead: pipeline backfill start p --differences" in command("settle", "p", status=2)
+    assert "public.nope is no captured table" in command("settle", "public.nope", "--keep", status=2)
+    kept = command("settle", "p", "--keep", "--always", "--json")
+    assert kept == {"table": "public.p", "changes": 1, "always": True}
+    assert log.execute(state).fetchone() == ("complete",)
+    assert command("list", "--json")["incomplete"] == []
