@@ -144,7 +144,8 @@ def followers_show(context: typer.Context, name: Name, as_json: Json = False) ->
 def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None, as_json: Json = False) -> int:
     """Wait until each follows all its tables and has everything that is committed at the source by now.
 
-    Exit 1 if one of them is stopped, or is paused before it has everything, or time is up.
+    Exit 1 if one of them is stopped, is paused before it has everything, keeps or lacks rows of a partition, or time is
+    up.
     """
     from pipeline.cli.render.followers import show_waited
     from pipeline.operate import wait_for_followers
