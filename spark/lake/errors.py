@@ -31,6 +31,14 @@ class Dropped(ExportError):
     """The log no longer holds all events that the lake lacks."""
 
 
+def no_jump(directory: object) -> TargetUnfit:
+    """The ledger may have gone back with the log, and nothing says yet what readers may have seen."""
+    return TargetUnfit(
+        f"{directory} is not exported to yet: the pipeline database was restored or promoted, and its log has not "
+        "jumped since then; start the server, the export continues after the next event"
+    )
+
+
 def lost(directory: str) -> TargetUnfit:
     """The lake that was exported to it is not there."""
     return TargetUnfit(

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 
 from lake import layout
-from lake.errors import TargetUnfit, lost
+from lake.errors import TargetUnfit, lost, no_jump
 from lake.folder import Folder
 from lake.ledger import Ledger
 from lake.object_folder import ObjectFolder
@@ -79,10 +79,15 @@ def identify(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
 
 
 def _was_lost(ledger: Ledger, folder: LakeFolder, events_table: str) -> bool:
-    """True if the lake was made after the state to which this pipeline database was restored, and the log jumped."""
+    """True if the lake was made after the state to which this pipeline database was restored, and the log jumped.
+
+    Raises TargetUnfit until the log has.
+    """
     head = json.loads(folder.read(layout.MANIFEST) or b"{}")
     if not head.get("pipeline") or (head["pipeline"], head["events_table"]) != (ledger.pipeline(), events_table):
         return False
+    if ledger.waits_for_jump():
+        raise no_jump(folder.path)
     return bool(max(head["jump"], head["exported_upto"]) < ledger.newest_jump(events_table))
 
 

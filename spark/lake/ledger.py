@@ -27,6 +27,13 @@ COMPACTION_SECONDS = 120.0
 """For so long one that has the lake is waited for."""
 _POLL = 0.2
 _LOCK = "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked"
+_RESTORED = """
+    select exists (
+        select from pipeline.identity i cross join pipeline.log_place() h
+        where i.table_oid is not null and (i.system_identifier <> h.system_identifier or i.timeline <> h.timeline
+            or i.database_oid <> h.database_oid or i.table_oid <> h.table_oid or i.written_by <> i.xmin)
+    ) as restored
+"""
 _COMPACTING = """
     select 1 from pipeline.advisory_locks l join pg_stat_activity a on a.pid = l.pid
     where l.key = hashtextextended('pipeline lake ' || $1, 0) and a.application_name = $2
@@ -64,6 +71,10 @@ class Ledger:
         """The id of the pipeline database, which goes with it wherever it is restored; None: it has none yet."""
         found = self.rows("select id::text from pipeline.identity")
         return str(found[0]["id"]) if found else None
+
+    def waits_for_jump(self) -> bool:
+        """True if the pipeline database was restored or promoted, and its log has not jumped since then."""
+        return bool(self.rows(_RESTORED)[0]["restored"])
 
     def newest_jump(self, events_table: str) -> int:
         """The first seq behind the last jump of an events table; 0 if it has never jumped."""

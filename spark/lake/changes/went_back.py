@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lake.errors import TargetUnfit
+from lake.errors import TargetUnfit, no_jump
 from lake.identity import Lake
 from pyspark_sequin_events.query import qualified
 
@@ -20,12 +20,14 @@ def places(lake: Lake, upto: int) -> list[dict[str, Any]]:
 
 
 def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
-    """Raise TargetUnfit if the manifest, whose `head` this is, is ahead of the log.
+    """Raise TargetUnfit if the manifest, whose `head` this is, is ahead of the log, or may be until the log jumps.
 
     Returns the first seq behind the newest jump of the log if the manifest does not know of that jump: then the ledger
     may lack what is in the lake.
     """
     listed, exported = int(head.get("exported_upto", 0)), lake.ledger.exported_upto(lake.id)
+    if head and lake.ledger.waits_for_jump():
+        raise no_jump(lake.root)
     known, newest = int(head.get("jump", 0)), lake.ledger.newest_jump(lake.events_table)
     place = head.get("place")
     if known > newest:

@@ -12,110 +12,34 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from lake import ledger, replaced
-from lake.changes import exporter
-from lake.changes.manifest import Manifest
-from lake.compaction import run as compaction
 from lake.errors import TargetUnfit
-from lake.identity import identify, reading
-from lake.states import current
 from lake.states.folders import States
 from tests.fixtures import lake_ledger
-from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
-from tests.fixtures.lake_ledger import EVENTS, all_files
+from tests.fixtures.iceberg_lake import IcebergLake
+from tests.fixtures.lake_ledger import all_files
 from tests.fixtures.lake_readers import by_glob, by_manifest, listed
-from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.restorable_lake import (
+    COLUMNS,
+    JUMP,
+    Restorable,
+    aside,
+    change,
+    compact,
+    require,
+    require_iceberg,
+    resume,
+)
 from tests.fixtures.server import ROOT
-
-COLUMNS = {"id": "bigint", "name": "string"}
-JUMP = 1_000_000
-
-
-class Restorable:
-    """A lake, whose database can go back to what it was at `dump`."""
-
-    def __init__(self, cluster: Cluster, dsn: str, folder: Path, stack: ExitStack) -> None:
-        self._cluster, self._dsn, self._folder, self._stack = cluster, dsn, folder, stack
-        self._dump = ""
-        self._opened = stack.enter_context(ExitStack())
-        self.lake = self._opened.enter_context(iceberg_lake(dsn, folder))
-
-    @property
-    def root(self) -> Path:
-        return self._folder
-
-    def dump(self) -> None:
-        """Remember the database as it is."""
-        self._opened.close()
-        self._dump = unique("dump")
-        self._cluster.create(self._dump, str(psycopg.conninfo.conninfo_to_dict(self._dsn)["dbname"]))
-        self._open(self._dsn, self.lake.upto)
-
-    def restore(self, upto: int, *, jumps: bool = True) -> IcebergLake:
-        """The database is what it was, with events up to that seq; its log jumps."""
-        self._opened.close()
-        dsn = psycopg.conninfo.make_conninfo(self._dsn, dbname=self._dump)
-        self._open(dsn, upto)
-        if jumps:
-            self.jump(upto)
-        return self.lake
-
-    def jump(self, before: int, after: int = JUMP) -> None:
-        with psycopg.connect(self.lake.dsn, autocommit=True) as log:
-            log.execute("insert into pipeline.seq_jumps values (%s, %s, %s, 'a test')", [EVENTS, before, after])
-
-    def _open(self, dsn: str, upto: int) -> None:
-        book = self._opened.enter_context(ledger.opened(dsn))
-        found = lake_ledger.Ledger(identify(book, self.lake.ledger.lake.folder, EVENTS), self.lake.ledger.upto)
-        self.lake = replace(self.lake, dsn=dsn, ledger=found, upto=upto)
 
 
 @pytest.fixture
 def restorable(cluster: Cluster, database_dsn: str, tmp_path: Path) -> Iterator[Restorable]:
     with ExitStack() as stack:
         yield Restorable(cluster, database_dsn, tmp_path / "lake", stack)
-
-
-def change(lake: IcebergLake, *datasets: str, runs: int = 1, day: str = "2026-11-25") -> None:
-    for _ in range(runs):
-        for number, dataset in enumerate(datasets, 1):
-            lake.change(dataset, COLUMNS, {"id": lake.upto}, {"id": lake.upto + 1}, table=number, day=day)
-    Manifest(lake.ledger.lake).update()
-
-
-def resume(lake: IcebergLake) -> None:
-    """What an export does first."""
-    exporter.resume(lake.ledger.lake)
-    current.recover(lake.ledger.lake)
-
-
-def require(lake: IcebergLake, seqs: list[int]) -> None:
-    """Every reader sees these, and the ledger knows every file that a reader could see."""
-    assert by_glob(lake.root) == seqs
-    assert by_manifest(lake.root) == seqs
-    assert sorted(listed(lake.root)) == sorted(lake.ledger.committed())
-    there = {path for path in all_files(lake.root) if path.startswith("files/")}
-    assert there == lake.ledger.committed()
-    assert {path.name for path in lake.root.glob("changes/*")} == {path.split("/")[2] for path in there}
-
-
-def require_iceberg(lake: IcebergLake, seqs: list[int]) -> None:
-    tables = [table for name, table in lake.tables().items() if name.startswith("changes.")]
-    found = [table.scan(selected_fields=("seq",)).to_arrow()["seq"].to_pylist() for table in tables]
-    assert sorted(seq for each in found for seq in each) == seqs
-
-
-def aside(lake: IcebergLake, jump: int = JUMP) -> set[str]:
-    """Files that were set aside, by their paths in the lake."""
-    folder = lake.root / ".set-aside" / str(jump)
-    return {
-        path.removeprefix(f".set-aside/{jump}/")
-        for path in all_files(lake.root)
-        if (lake.root / path).is_relative_to(folder)
-    }
 
 
 def test_events_that_the_log_lost_are_set_aside(restorable: Restorable, capfd: pytest.CaptureFixture[str]) -> None:
@@ -155,17 +79,6 @@ def test_events_that_the_log_lost_are_set_aside(restorable: Restorable, capfd: p
     assert "set_aside" not in capfd.readouterr().out
 
 
-def compact(lake: IcebergLake) -> int:
-    """How many files were merged, in the way of a process of its own."""
-
-    def no_spark() -> Any:
-        raise AssertionError("Spark was asked for")
-
-    with ledger.opened(lake.dsn) as book:
-        found = reading(book, lake.ledger.lake.folder)
-        return sum(made.files_before for made in compaction.compact(found, no_spark, lambda _: None))
-
-
 def test_a_compaction_that_the_ledger_lost_is_set_aside(restorable: Restorable) -> None:
     change(restorable.lake, "shop.orders", "shop.lines", runs=3)
     restorable.dump()
@@ -177,6 +90,22 @@ def test_a_compaction_that_the_ledger_lost_is_set_aside(restorable: Restorable) 
     replaced.remove(lake.ledger.lake, 0)
     require(lake, list(range(1, 13)))
     assert len(list(lake.root.glob("days/*/changes/*/date=*/*.parquet"))) == 2
+
+
+def test_nothing_is_written_before_the_log_has_jumped(restorable: Restorable) -> None:
+    """Although the ledger knows all events that the lake has, it does not know of their merged files."""
+    change(restorable.lake, "shop.orders", runs=3)
+    restorable.dump()
+    assert compact(restorable.lake) == 3
+    lake, before = restorable.restore(6, jumps=False), all_files(restorable.root)
+    for act in (resume, compact):
+        with pytest.raises(TargetUnfit, match="its log has not jumped since then; start the server"):
+            act(lake)
+    assert all_files(lake.root) == before
+    restorable.jump(6)
+    assert compact(lake) == 3
+    replaced.remove(lake.ledger.lake, 0)
+    require(lake, list(range(1, 7)))
 
 
 def test_a_lake_whose_listed_files_were_merged_and_removed_stops(restorable: Restorable) -> None:
@@ -252,6 +181,7 @@ def test_a_lake_that_is_ahead_of_the_jumps_of_the_log_stops(restorable: Restorab
     restorable.jump(6, 7)
     change(restorable.lake, "shop.orders")
     lake = restorable.restore(2, jumps=False)
+    restorable.store_place()
     for after, reason in ((None, "the log jumped to seq 7"), (5, "the log jumped to seq 7"), (8, "up to seq 8")):
         if after:
             restorable.jump(2, after)
@@ -268,7 +198,7 @@ def test_a_lake_that_was_made_after_the_dump_is_begun_again(restorable: Restorab
     later = replace(restorable.lake, ledger=lake_ledger.Ledger(lost))
     change(later, "shop.orders", runs=2)
     restored = restorable.restore(0, jumps=False)
-    with pytest.raises(TargetUnfit, match="or of this one before it was restored"):
+    with pytest.raises(TargetUnfit, match="its log has not jumped"):
         restored.another(tmp_path / "later")
     restorable.jump(0)
     lake = replace(restored, ledger=lake_ledger.Ledger(restored.another(tmp_path / "later")), upto=JUMP)
