@@ -21,11 +21,15 @@ _STORE_SECONDS = 60.0
 
 
 class PartitionTruncates:
-    """Looks for them, each time only among newer events, and makes their tables incomplete."""
+    """Looks for them, each time only among newer events, and makes their tables incomplete.
+
+    Each look begins where the one before the last ended: a partition that was truncated at once may be stored only now.
+    """
 
     def __init__(self, pipeline: Connection, stored: Source) -> None:
         self._pipeline, self._stored = pipeline, stored
         self._after: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
         self._stored_at = time.monotonic()
 
     def look(self) -> None:
@@ -33,20 +37,25 @@ class PartitionTruncates:
         place = {"source": self._stored.id, "epoch": self._stored.epoch}
         for table in events_tables.with_known(self._pipeline, []):
             name = str(table)
+            if name not in self._after:
+                query = """select min((after_seqs ->> %(name)s)::bigint) from pipeline.partition_looks
+                    where source_id = %(source)s and epoch = %(epoch)s"""
+                self._after[name] = queries.value(self._pipeline, query, {**place, "name": name}) or 0
             newest = queries.value(
                 self._pipeline, statement("capture.snapshot", "newest_seq"), {"source": self._stored.id, "name": name}
             )
-            if newest == self._after.get(name):
+            if newest == self._after[name]:
                 continue
-            query = sql.SQL(statement("capture.snapshot", "truncated_partitions")).format(events=table.identifier)
-            values = {**place, "name": name, "after": self._after.get(name, 0)}
-            for (leaf,) in self._pipeline.execute(query, values).fetchall():
+            found = sql.SQL(statement("capture.snapshot", "truncated_partitions")).format(events=table.identifier)
+            values = {**place, "name": name, "after": self._after[name]}
+            for (leaf,) in self._pipeline.execute(found, values).fetchall():
                 logger.warning(
                     "partition %s was truncated: the log keeps its rows",
                     leaf,
                     extra={"action": "partition.truncated", "partition": leaf},
                 )
-            self._after[name] = newest
+            self._after[name] = self._newest.get(name, self._after[name])
+            self._newest[name] = newest
         if self._after and time.monotonic() >= self._stored_at + _STORE_SECONDS:
             self._stored_at = time.monotonic()
             self._pipeline.execute(

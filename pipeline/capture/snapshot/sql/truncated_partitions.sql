@@ -17,9 +17,13 @@ with relation as materialized (
         count(*) filter (where n.joined_lsn < e.commit_lsn) over every as relations, (
             select count(*) from relation r where r.root_oid = n.root_oid and r.joined_lsn < e.commit_lsn) as leaves
     from named n
-    join {events} e on e.source_database_id = %(source)s and e.source_table_oid = n.leaf_oid and e.record_pk = ''
-        and e.seq > %(after)s and e.seq > coalesce((n.after_seqs ->> %(name)s)::bigint, 0)
-    where e.action = 'truncate' and e.source_epoch = %(epoch)s and e.commit_lsn is not null
+    cross join lateral (  -- by the index, whatever the planner thinks of a table that is seldom analyzed
+        select e.seq, e.commit_lsn from {events} e
+        where e.source_database_id = %(source)s and e.source_table_oid = n.leaf_oid and e.record_pk = ''
+            and e.seq > %(after)s and e.seq > coalesce((n.after_seqs ->> %(name)s)::bigint, 0)
+            and e.action = 'truncate' and e.source_epoch = %(epoch)s and e.commit_lsn is not null
+        offset 0
+    ) e
     window every as (partition by n.root_oid, e.commit_lsn)
 ), settled as (
     update pipeline.partition_changes c set settled_at = now(), settled_as = 'whole', settled_seq = f.seq
