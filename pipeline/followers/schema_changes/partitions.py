@@ -17,7 +17,7 @@ from psycopg import sql
 from pipeline.config.settings import Config
 from pipeline.errors import SchemaStopped
 from pipeline.followers import connecting
-from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying import position, table_versions, truncates
 from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.registry import Follower, TableName
@@ -241,20 +241,26 @@ def left_name(name: str, oid: int) -> str:
 def settle(log: Connection, follower: Connection, found: Follower, table: TableName, called: Collection[Name]) -> bool:
     """Detach a table that is to be copied, where it is a partition here and is none at the source any more.
 
-    False while the follower is not where its own events begin: until then it may be a partition. `called`: all tables
-    that it follows.
+    False while the follower is not where its own events begin, as until then it may be a partition, or another session
+    uses it. `called`: all tables that it follows.
     """
     name = table.table_schema, table.table_name
     root = follower.execute(statement(_ROOM, "root_of_partition"), _named(name)).fetchone()
     if root is None or root not in called:
         return True
     versions = table_versions.all_versions(log, found.source_id, [table.table_oid]).get(table.table_oid)
-    with follower.transaction():
-        here = position.existing(follower, found.source_id, found.name, held=True)
-        if not versions or Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < versions[-1].place:
-            return False
-        position.change_tables(follower, here)
-        Partitions(follower, found, root, called).detach(name)
+    try:
+        with follower.transaction():
+            here = position.existing(follower, found.source_id, found.name, held=True)
+            if not versions or Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < versions[-1].place:
+                return False
+            position.change_tables(follower, here)
+            with queries.lock_timeout(follower, truncates.LOCK_TIMEOUT):
+                Partitions(follower, found, root, called).detach(name)
+    except SchemaStopped as error:
+        if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+            return False  # who reads it would hold up the position
+        raise
     return True
 
 

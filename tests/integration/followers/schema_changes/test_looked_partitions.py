@@ -182,12 +182,11 @@ def test_a_partition_that_is_used_is_detached_later(stage: Stage, cluster: Clust
             changed.there("select from $t_a")
             leave(changed)
             said = changed.named("a change of partitions of public.$t waits for pid ")
-            eventually(lambda: said in (note(changed)[0] or ""))
+            eventually(lambda: said in (changed.made.table(changed.t).reason or ""))
             changed.run("insert into $t_c values (8, 'c', 'x')")
-            changed.become_equal(changed.named("$t_c"))
+            changed.become_equal_in_time(changed.named("$t_c"))
         eventually(lambda: not is_partition(changed, "$t_a"))
-        changed.become_equal()
-        eventually(lambda: note(changed) == (None, None))
+        changed.become_equal_in_time()
 
 
 @pytest.mark.long
