@@ -27,6 +27,7 @@ from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
 from pipeline.api.routes import backfills, consumers, events, followers, metrics, stream
 from pipeline.api.tls_entrance import TlsEntrance
+from pipeline.api.turns import Turns
 from pipeline.api.wires import known
 from pipeline.api.wires.wire import Service, Surroundings
 from pipeline.config import certificates
@@ -55,7 +56,7 @@ def create(config: Config, server: str) -> FastAPI:
     )
     app.state.config = config
     app.state.events_tables = config.events_tables
-    app.state.database = Pool(config.database, "pipeline api")
+    app.state.database, app.state.page_turns = Pool(config.database, "pipeline api"), Turns(events.PAGES_AT_ONCE)
     app.state.wakeups = Wakeups(config.database, config.events_table)
     app.state.cursors = Cursors(config.database, app.state.database.transaction)
     app.state.wires = known.served(config)

@@ -16,10 +16,10 @@ _TRIM_SECONDS = 10.0
 
 
 def return_freed() -> None:
-    """Set glibc so that freed memory leaves the process; call this before threads begin. Others do so anyway.
+    """Set glibc so that freed memory leaves the process; call this before threads begin.
 
     By default, once a large piece was freed, glibc puts others between small pieces: then bodies of requests keep their
-    memory for good. And many threads have a part of the memory for themselves.
+    memory for good. And many threads have a part of the memory for themselves. No other C library is changed.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt") and hasattr(library, "malloc_trim"):

@@ -17,6 +17,7 @@ from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
+from pipeline.api.turns import Turns
 from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, Pages, beyond, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
@@ -26,6 +27,8 @@ from pipeline.readers.cursor import shapes
 from pipeline.readers.cursor.frames import Entry
 
 NDJSON = "application/x-ndjson"
+PAGES_AT_ONCE = 4
+"""How many pages are read at the same time, so that other requests find a connection."""
 MAX_BYTES = 8_000_000
 """A page ends after so many characters; a single event may be larger."""
 _SEARCH_SECONDS = 2.0
@@ -43,7 +46,7 @@ router = APIRouter(
 
 @dataclass
 class _Reading:
-    """The state of one request. `after` is None until it is known where to begin."""
+    """The state of one request. `after` is None until it is known where to begin; `woken` once it has waited."""
 
     table: str
     limit: int
@@ -53,6 +56,7 @@ class _Reading:
     events: list[str] = field(default_factory=list)
     unfinished: bool = False
     pages: Pages[Entry] = shapes.JSON
+    woken: bool = False
 
 
 @router.get(
@@ -93,7 +97,7 @@ async def read(
     with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
 
         async def look(_client: Client) -> list[str] | None:
-            return await _look(database, reading)
+            return await _look(database, request.app.state.page_turns, reading)
 
         async def due() -> float | None:
             return 0.0 if reading.unfinished else None
@@ -129,13 +133,14 @@ def _table(known: Sequence[str], asked: str | None) -> str:
     return asked
 
 
-async def _look(database: Pool, reading: _Reading) -> list[str] | None:
+async def _look(database: Pool, turns: Turns, reading: _Reading) -> list[str] | None:
     """Read until an event matches, the head is reached, or this has taken long enough."""
     until = time.monotonic() + _SEARCH_SECONDS
     reading.unfinished = True
     while reading.unfinished and not reading.events and time.monotonic() < until:
-        async with database.connection() as connection:
+        async with turns.turn(woken=reading.woken), database.connection() as connection:
             reading.unfinished = await _begin(connection, reading) and await _read_on(connection, reading)
+    reading.woken = not reading.unfinished
     return reading.events or None
 
 

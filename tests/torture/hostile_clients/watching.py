@@ -32,6 +32,7 @@ class Watched:
         self._headers = {"authorization": f"Bearer {token}"}
         self._ended = threading.Event()
         self._written: dict[int, float] = {}
+        self._seen, self._after = set[int](), 0
         self.latencies: list[tuple[float, float]] = []
         self.healths: list[tuple[float, float]] = []
         self.memory: list[tuple[float, dict[str, float]]] = []
@@ -77,18 +78,17 @@ class Watched:
                 connection.execute("insert into watched values (%s)", [number])
 
     def _consume(self) -> None:
-        asked: dict[str, Any] = {"wait": 5, "tables": "public.watched", "after": 0}
-        seen = set[int]()
+        asked: dict[str, Any] = {"wait": 5, "tables": "public.watched", "after": self._after}
         with httpx.Client(base_url=self._url, headers=self._headers, timeout=60) as client:
             while not self._ended.is_set():
                 answer = client.get("/v1/events", params=asked)
                 now = time.monotonic()
                 assert answer.status_code == 200, answer.text
-                asked["after"] = answer.json()["last_seq"]
+                self._after = asked["after"] = answer.json()["last_seq"]
                 for event in answer.json()["data"]:
                     number = int(event["record_pk"])
-                    if number not in seen:
-                        seen.add(number)
+                    if number not in self._seen:
+                        self._seen.add(number)
                         self.latencies.append((self._written[number], now - self._written[number]))
 
     def _ask_health(self) -> None:

@@ -1,0 +1,56 @@
+"""Whose page is read next: few at a time, and long polls that were woken do not wait behind all new requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from psycopg_pool import PoolTimeout
+
+WAIT_SECONDS = 5.0
+"""How long a request waits for its turn, as it does for a connection."""
+
+
+class Turns:
+    """At most so many have a turn at once. Of those that wait, the oldest woken one and the oldest other alternate."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: tuple[deque[asyncio.Future[None]], deque[asyncio.Future[None]]] = (deque(), deque())
+        self._was_woken = False
+
+    @asynccontextmanager
+    async def turn(self, *, woken: bool) -> AsyncIterator[None]:
+        """Wait for a turn, which lasts as long as the block. Raises PoolTimeout."""
+        await self._take(woken=woken)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _take(self, *, woken: bool) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting[woken].append(mine)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await mine
+        except BaseException as error:
+            if mine.done() and not mine.cancelled():  # it came at the same moment
+                self._pass_on()
+            if isinstance(error, TimeoutError):
+                raise PoolTimeout(f"no turn within {WAIT_SECONDS:g} s") from None
+            raise
+
+    def _pass_on(self) -> None:
+        for woken in (not self._was_woken, self._was_woken):
+            while self._waiting[woken]:
+                if not (next_one := self._waiting[woken].popleft()).done():
+                    next_one.set_result(None)
+                    self._was_woken = woken
+                    return
+        self._free += 1
