@@ -153,9 +153,16 @@ def connect_plainly(dsn: str, *, name: str, settings: Mapping[str, str], **optio
     return connection
 
 
+class _ClosedAtTheEnd(psycopg.AsyncConnection[TupleRow]):
+    """Its `async with` closes it in any case: psycopg's commits first, and leaves it open if it is cancelled there."""
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
 async def connect_async(dsn: str, *, name: str, settings: Mapping[str, str], **options: Any) -> AsyncConnection:
     """As `connect_plainly`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
-    connection = await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    connection = await _ClosedAtTheEnd.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
     try:
         await connection.execute(session_settings.statement(settings).encode())
     except BaseException:
