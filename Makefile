@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  proto generated long package-test bench torture hostile
+  proto generated long package-test bench torture hostile test-time test-tools
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
@@ -57,8 +57,14 @@ test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/wal/test_lsn.py, or T=
 	@test -n "$(T)" || { echo "Say which: make test-one T=tests/unit/wal/test_lsn.py" >&2; exit 2; }
 	@$(BIN)/python -m pytest $(if $(findstring /,$(T)),$(T),-k "$(T)") $(ARGS)
 
-test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg $(VENV)/.moto ## All tests but the long ones
+test-tools: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg $(VENV)/.moto
+
+test: test-tools ## All tests but the long ones
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+
+test-time: test-tools ## All tests but the long ones, and what each costs: processor time, what was started
+	@$(BIN)/python -m pytest -m "not long" -p tests.fixtures.cost.plugin --dist loadgroup \
+	  --tx '$(JOBS)*popen//python=$(BIN)/python tests/fixtures/cost/subreaper.py' $(ARGS)
 
 long: $(VENV)/.dev $(VENV)/.duckdb-iceberg $(VENV)/.moto ## The tests that wait or repeat
 	@$(BIN)/python -m pytest -m long $(ARGS)
