@@ -57,7 +57,7 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.config = config
     app.state.events_tables = config.events_tables
     app.state.database, app.state.page_turns = Pool(config.database, "pipeline api"), Turns(events.PAGES_AT_ONCE)
-    app.state.wakeups = Wakeups(config.database, config.events_table)
+    app.state.wakeups = Wakeups(config.database, config.events_table, config.http_port)
     app.state.cursors = Cursors(config.database, app.state.database.transaction)
     app.state.wires = known.served(config)
     app.add_middleware(RequestGuard, config=config, wires=app.state.wires)

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 CONSUMERS_CHANNEL = "pipeline_consumers"
 """NOTIFY channel; the payload is the name of a consumer that may have something to receive."""
+SESSION = "pipeline wakeup"
+"""How the name of the LISTEN connection begins; the port follows at which the process serves clients."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _NEW_EVENTS = " new events of "
 """How topics of events tables begin: no name of a consumer does, those have no space."""
@@ -56,8 +58,10 @@ class Wakeups:
     for something new, then wait; otherwise what comes in between is missed.
     """
 
-    def __init__(self, dsn: str, events_table: str) -> None:
+    def __init__(self, dsn: str, events_table: str, port: int | str) -> None:
+        """`port`: at which this process serves clients; the name of its session says it to `pipeline check`."""
         self.closing = False
+        self._name = f"{SESSION} {port}"
         self._dsn = dsn
         self._default = events_table
         self._subscriptions: defaultdict[str, set[Subscription]] = defaultdict(set)
@@ -80,7 +84,7 @@ class Wakeups:
         while True:
             try:
                 async with await connections.connect_async(
-                    self._dsn, name="pipeline wakeup", settings=session_settings.SERVER
+                    self._dsn, name=self._name, settings=session_settings.SERVER
                 ) as connection:
                     for channel in (CONSUMERS_CHANNEL, EVENTS_CHANNEL):
                         await connection.execute(f"listen {channel}".encode())

@@ -96,7 +96,7 @@ def _pass_over_departures(loop: asyncio.AbstractEventLoop, context: dict[str, An
 async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundings]:
     """The pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
     database = Pool(config.database, "pipeline grpc")
-    wakeups = Wakeups(config.database, config.events_table)
+    wakeups = Wakeups(config.database, config.events_table, config.grpc_port)
     await database.open()
     cursors = Cursors(config.database, database.transaction)
     hearing = supervised.start_task("wakeups", wakeups.run)

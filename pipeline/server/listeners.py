@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Collection
 
 from pipeline.config import certificates
 from pipeline.config.settings import Config
 from pipeline.errors import AddressInUse
+from pipeline.process import ports
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +45,7 @@ def log(config: Config, chosen: Collection[str]) -> None:
 
 
 def _require_free(host: str, port: int, setting: str) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise AddressInUse(
-                f"cannot listen on {host}:{port}: {error.strerror}; "
-                f"stop what uses the port, or choose another {setting}"
-            ) from error
+    if reason := ports.refused(host, port):
+        raise AddressInUse(
+            f"cannot listen on {host}:{port}: {reason}; stop what uses the port, or choose another {setting}"
+        )

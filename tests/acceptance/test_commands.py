@@ -25,9 +25,9 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 def command(tmp_path: Path, source_dsn: str, database_dsn: str, slot_name: str) -> Command:
     """Run a command with this test's settings; it must end with `status` and say nothing on standard error."""
 
-    def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, status: int = 0, **more: object) -> subprocess.CompletedProcess[str]:
         settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": slot_name}
-        done = run_command(*arguments, folder=tmp_path, **settings)
+        done = run_command(*arguments, folder=tmp_path, **settings, **more)
         assert done.returncode == status, done
         assert done.stderr == ""
         return done
@@ -83,8 +83,10 @@ def test_beside_a_running_server(
     assert "1,000 events in the log, newest seq 1000" in shown
     assert "public.notes   only inserts and truncates: it has no replica identity" in shown
 
-    found = {finding["name"]: finding for finding in as_json(command("check", "--json"))["data"]}
+    checked = as_json(command("check", "--json", http_port=server.port))["data"]
+    found = {finding["name"]: finding for finding in checked}
     assert found["slot"]["level"] == "ok"
+    assert "port" not in found  # this server itself listens there
     assert {tuple(finding["sql"]) for finding in found.values()} == {()}
     assert command("check", "--sql").stdout == ""
     assert "read by our worker" in found["slot"]["text"]

@@ -203,7 +203,7 @@ def test_the_database_ends_connections_and_items_come_all_the_same(queue: Queue,
     with psycopg.connect(shared.database_dsn, autocommit=True) as log:
         log.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
-            " where application_name in ('pipeline api', 'pipeline wakeup') and datname = current_database()"
+            " where application_name ~ '^pipeline (api|wakeup)' and datname = current_database()"
         )
     queue.order(1)
     answer = waiting.result(60)

@@ -18,6 +18,7 @@ from pipeline.operate.preflight import (
     blocked_transactions,
     exports,
     legacy_log,
+    ports,
     restores,
     routes,
     sessions,
@@ -67,6 +68,8 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
         if source is not None and pipeline is not None:
             found += guarded("same database", lambda: _same(config, source, pipeline))
             found += guarded("clocks", lambda: restores.clocks(source, pipeline))
+        away = pipeline is None and _dsn(config, "pipeline database") is not None
+        found += guarded(ports.NAME, lambda: ports.run(config, pipeline, away=away))
     found += guarded("export", lambda: exports.run(config))
     found += sessions.open_wires(config)
     return [_accept(finding, accepted) for finding in found]

@@ -15,6 +15,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.operate import formatting, reading_rights
+from pipeline.operate.preflight import table_checks
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names
 from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
@@ -29,9 +30,12 @@ _PATIENCE = "set local lock_timeout = '1s'"
 
 def run(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
     """What the snapshot of the tables that are to join will be. Parameters as in `source_checks.run`."""
-    joining = [] if config.snapshot == "never" else _joining(config, source, pipeline, stored)
+    unknown = _unknown(config, pipeline)
+    joining = [] if config.snapshot == "never" or unknown else _joining(config, source, pipeline, stored)
     if config.snapshot == "never":
         yield Finding("ok", NAME, "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read")
+    elif unknown:
+        yield Finding("ok", NAME, f"which tables must be read is known once {unknown}")
     elif not joining:
         yield Finding("ok", NAME, "no table is to be read")
     failed = reading_rights.failed(pipeline, stored)
@@ -46,7 +50,7 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
         yield Finding("warning", NAME, "a session locks a table: how much there is to read is not known", "check again")
         return
     if joining:
-        yield Finding("ok", NAME, _said(joining, [each for each in found if each.refused is None]))
+        yield Finding("ok", NAME, _said(joining, found))
     yield from _refused([*found, *tried], failed)
 
 
@@ -69,6 +73,14 @@ def _joining(config: Config, source: Connection, pipeline: Connection | None, st
     ]
 
 
+def _unknown(config: Config, pipeline: Connection | None) -> str | None:
+    """The event before which nobody can say which tables have joined already; None if that is known."""
+    if pipeline is None:
+        return "the pipeline database answers" if table_checks.is_elsewhere(config) else None
+    current = migrations.current_revision(pipeline)
+    return "the pipeline database is migrated" if current not in (None, migrations.head()) else None
+
+
 def _known(pipeline: Connection | None, stored: Source | None) -> set[int]:
     """Tables that have joined already, whether they were read or not."""
     if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
@@ -77,12 +89,19 @@ def _known(pipeline: Connection | None, stored: Source | None) -> set[int]:
 
 
 def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
+    unread = {each.table_oid for each in found if each.lacking}
+    if len(unread) == len(joining):
+        return f"none of {formatting.count(len(joining), 'table')} can be read: see {RIGHTS}"
+    found = [each for each in found if each.table_oid not in unread]
     rows, size = sum(each.rows for each in found), sum(each.bytes for each in found)
+    tables = formatting.count(len(joining) - len(unread), "table")
+    if unread:
+        tables += f" of {len(joining)}"
     if not rows:
-        return f"{formatting.count(len(joining), 'table')} will be read, without rows so far"
+        return f"{tables} will be read, without rows so far"
     disk = formatting.size(round(rows * EVENT_BYTES + size * GROWTH))
     said = (
-        f"{formatting.count(len(joining), 'table')} will be read: about {formatting.count(rows, 'row')},"
+        f"{tables} will be read: about {formatting.count(rows, 'row')},"
         f" {formatting.size(size)}; at a rough {ROWS_PER_SECOND:,} rows/s that takes"
         f" {formatting.ago(max(rows / ROWS_PER_SECOND, 1))}, and about {disk} of disk in the pipeline database"
     )

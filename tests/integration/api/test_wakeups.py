@@ -22,7 +22,7 @@ def within(database_dsn: str) -> Callable[[Test], None]:
 
     async def run(test: Test) -> None:
         with psycopg.connect(database_dsn, autocommit=True) as log:
-            async with listening(Wakeups(database_dsn, "public.sequin_events")) as wakeups:
+            async with listening(Wakeups(database_dsn, "public.sequin_events", 1)) as wakeups:
                 await test(wakeups, log)
 
     return lambda test: asyncio.run(run(test))

@@ -42,7 +42,7 @@ def served(dsn: str, **settings: Any) -> Iterator[Rpc]:
     made, ended = (
         f"select count(distinct application_name) from pg_stat_activity where datname = current_database() and {which}"
         for which in (
-            "application_name in ('pipeline wakeup', 'pipeline grpc', 'pipeline grpc role') and query <> ''",
+            "application_name ~ '^pipeline (wakeup .*|grpc|grpc role)$' and query <> ''",
             "application_name = 'pipeline feed'",
         )
     )

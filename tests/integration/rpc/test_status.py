@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from pipeline.operate import walstream_status
+from pipeline.operate.preflight import ports
 from pipeline.operate.walstream_status import Walstream
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc
@@ -36,6 +37,7 @@ def test_sessions_with_what_they_owe_and_those_that_are_waited_for(log: psycopg.
             return walstream_status.read(rpc.config, log)
 
         assert now() == Walstream(served=True)
+        eventually(lambda: [each for each in ports.run(rpc.config, log, away=False) if "gRPC" in each.text] == [])
         # Its clients get what comes after that.
         eventually(lambda: log.execute("select from pipeline.consumers where name = 'walstream'").rowcount == 1)
         with Client(rpc.address).connected() as client:

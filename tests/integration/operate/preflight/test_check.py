@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, LiteralString
@@ -22,7 +23,7 @@ from pipeline.operate.preflight import catchup, check, restores
 from pipeline.operate.preflight.check import pooler
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, poolers, session_settings
-from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.postgres import Cluster, free_port, unique
 
 Check = Callable[..., dict[str, Finding]]
 
@@ -38,6 +39,8 @@ def findings(source_dsn: str, slot_name: str, cluster: Cluster, tmp_path: Path) 
                 "database_dsn": fresh,
                 "slot": slot_name,
                 "data_dir": tmp_path,
+                "http_port": free_port(),
+                "grpc_port": "off",
             }
             before = state(source_dsn), state(fresh)
             found = check.run(load(**{**defaults, **settings}), accept)
@@ -264,6 +267,7 @@ def test_a_user_without_rights(findings: Check, source: psycopg.Connection, sour
         unread = {"snapshot rights": "warning"}
         assert levels(found) == {**dict.fromkeys(("replication right", "tables"), "error"), **unread}
         assert found["snapshot rights"].text == f'user "{name}" may not read public.orders'
+        assert found["snapshot"].text == "none of 1 table can be read: see snapshot rights"
         assert found["snapshot rights"].sql == [f'grant select on public.orders to "{name}"']
         assert found["replication right"].remedy == f'alter role "{name}" with replication'
         source.execute(sql.SQL("alter role {} replication").format(sql.Identifier(name)))
@@ -330,6 +334,46 @@ def test_what_the_first_snapshot_will_be(findings: Check, source: psycopg.Connec
         assert findings()["snapshot"].level == "warning"
 
 
+def test_tables_that_cannot_be_read_are_not_counted(
+    findings: Check, source: psycopg.Connection, source_dsn: str
+) -> None:
+    reader = unique("reader")
+    source.execute("create table orders (id int primary key); create table secrets as select 1 as id")
+    source.execute("create table parted (id int primary key) partition by range (id)")
+    source.execute("create table part partition of parted for values from (0) to (9); insert into part values (1)")
+    source.execute(
+        sql.SQL("create role {0} login; grant select on orders, parted to {0}").format(sql.Identifier(reader))
+    )
+    try:
+        found = findings(source_read_dsn=make_conninfo(source_dsn, user=reader))
+        assert found["snapshot"].text == "1 table of 3 will be read, without rows so far"
+    finally:
+        source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(reader)))
+
+
+def test_which_tables_are_to_be_read_is_not_guessed(findings: Check, source_dsn: str, database_dsn: str) -> None:
+    found = findings(database_dsn=make_conninfo(source_dsn, host="127.0.0.1", port="1"))
+    assert found["snapshot"].text == "which tables must be read is known once the pipeline database answers"
+    with psycopg.connect(database_dsn, autocommit=True) as conn:
+        conn.execute("update pipeline.alembic_version set version_num = '0037'")
+    found = findings(database_dsn=database_dsn)
+    assert found["snapshot"].text == "which tables must be read is known once the pipeline database is migrated"
+
+
+def test_ports_that_others_have_taken(findings: Check, source_dsn: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = findings(http_port=port)
+        said = f"cannot listen at 127.0.0.1:{port}: Address already in use"
+        assert levels(found) == {"port": "error"} and found["port"].text == f"HTTP {said}"
+        assert found["port"].remedy == "stop what uses the port, or choose another PIPELINE_HTTP_PORT"
+        found = findings(grpc_port=str(port))
+        assert levels(found) == {"port": "error"} and found["port"].text == f"gRPC {said}"
+        found = findings(http_port=port, database_dsn=make_conninfo(source_dsn, host="127.0.0.1", port="1"))
+        assert levels(found) == {"pipeline database": "error"}
+        assert found["port"].text.endswith("is known once the pipeline database answers")
+
+
 def test_one_database_for_both(findings: Check, source_dsn: str) -> None:
     assert levels(findings(database_dsn=source_dsn)) == {"same database": "warning"}
 
@@ -365,7 +409,7 @@ def test_an_events_table_in_a_schema_that_is_not_there(findings: Check) -> None:
 
 
 def test_nothing_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = check.run(load(data_dir=tmp_path / "data"))
+    found = check.run(load(data_dir=tmp_path / "data", http_port=free_port(), grpc_port="off"))
     assert {finding.level for finding in found} == {"ok"}
     assert list(tmp_path.iterdir()) == []
     status.show_findings(found)

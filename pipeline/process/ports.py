@@ -1,0 +1,17 @@
+"""Tells whether this process could listen at an address."""
+
+from __future__ import annotations
+
+import socket
+
+
+def refused(host: str, port: int) -> str | None:
+    """Return the reason why nothing can listen there now, in the system's words; None if something can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
