@@ -68,10 +68,14 @@ def add(
 
 
 def _require_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> None:
-    """All followers need the one slot. Raises FollowerError where the source cannot have it."""
-    for finding in source_checks.of_slot(config, source, pipeline, stored):
-        if finding.level == "error" and finding.name not in config.accept:
-            raise FollowerError(f"source: {finding.name}: {finding.text}; {finding.remedy}")
+    """All followers need the one slot. Raises FollowerError with all reasons why the source cannot have it."""
+    wrong = [
+        f"{finding.name}: {finding.text}; {finding.remedy}"
+        for finding in source_checks.of_slot(config, source, pipeline, stored)
+        if finding.level == "error" and finding.name not in config.accept
+    ]
+    if wrong:
+        raise FollowerError(f"source: {'; and '.join(wrong)}")
 
 
 def _admit(

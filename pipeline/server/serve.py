@@ -16,7 +16,7 @@ from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
-from pipeline.errors import ConfigError, NotReady, PipelineError
+from pipeline.errors import ConfigError, NotReady, PipelineError, SourceUnfit
 from pipeline.operate.preflight import check, legacy_log, snapshots, source_roles
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, databases, migrations, role_locks
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 ROLES = ("snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc")
 """In the order in which they are stopped: upstream first."""
+_UNFIT = ("source version", "source", "wal_level", "replication right")
+"""Findings that make a source unfit, in the order in which `prepare.require_fit` asks."""
 ANYWHERE = ("api", "grpc")
 """Those that serve clients: any number of servers may run them, standbys too."""
 
@@ -85,7 +87,10 @@ def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool =
             with connections.connect(config.source, "source", name="pipeline boot") as source:
                 found = check.run(config, accepted)
                 _refuse([finding for finding in found if finding.name == "pooler"])  # behind one, the rest says nothing
-                prepare.refuse_unfit(config, source, pipeline)
+                try:
+                    prepare.refuse_unfit(config, source, pipeline)
+                except SourceUnfit as error:
+                    raise SourceUnfit(f"{error}{_others(found)}") from error
                 _log_findings(found, source_roles.SUPERUSER, action="serve.superuser")
                 if sources.find_in_any(pipeline, config.source_id) is None:
                     _log_findings(found, snapshots.NAME, snapshots.RIGHTS, action="serve.snapshot")
@@ -123,6 +128,14 @@ def _refuse(found: Sequence[Finding]) -> None:
     said = ", and ".join(f"{finding.name}: {finding.text} ({finding.remedy or 'see the docs'})" for finding in lasting)
     names = " ".join(f"--accept '{name}'" for name in dict.fromkeys(finding.name for finding in lasting))
     raise NotReady(f"{said}; fix it, or start with {names}")
+
+
+def _others(found: Sequence[Finding]) -> str:
+    """What else is wrong than the first thing that makes a source unfit: one restart of the source may cure all."""
+    errors = {finding.name: finding for finding in found if finding.level == "error"}
+    first = next((name for name in _UNFIT if name in errors), "")
+    others = [f"{each.name}: {each.text} ({each.remedy})" for name, each in errors.items() if name != first]
+    return f". Also, {', and '.join(others)}" if others else ""
 
 
 def _log_findings(found: Sequence[Finding], *names: str, action: str) -> None:

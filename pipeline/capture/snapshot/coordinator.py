@@ -25,13 +25,13 @@ from pipeline.capture.snapshot import (
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.plan import Extent
 from pipeline.capture.snapshot.samples import Samples
-from pipeline.capture.snapshot.shapes import has_key
+from pipeline.capture.snapshot.shapes import has_key, without_key
 from pipeline.capture.snapshot.unresolved import KEYS_PER_RANGE, Round
 from pipeline.capture.source import publication_ledger
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log import tables as events_tables
-from pipeline.postgres import queries
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import ranges
@@ -85,14 +85,18 @@ class Coordinator:
         return any(each.state == "reading" for each in backfills.open_of(self._pipeline, self._stored.id))
 
     def _try_to_advance(self, backfill: Backfill) -> None:
-        """`_advance`; a lock on one table does not keep the others."""
+        """Do what is next for the backfill; a lock on its table, or an error there, does not keep the others."""
         try:
             self._advance(backfill)
         except psycopg.errors.LockNotAvailable:
-            row = self._source.execute(
-                statement("capture.snapshot", "holders_of_table"), {"oid": backfill.table_oid}
-            ).fetchone()
+            holders = statement("capture.snapshot", "holders_of_table")
+            row = self._source.execute(holders, {"oid": backfill.table_oid}).fetchone()
             reason = "waits for a lock on the table" if row is None else f"waits for pid {row[0]}, which locks it"
+            backfills.wait(self._pipeline, backfill.id, reason)
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            reason = f"{connections.one_line(error)}; it is tried again"
+            if reason != backfill.reason:
+                logger.exception("%s cannot be read now", backfill.table, extra={"action": "snapshot.refused"})
             backfills.wait(self._pipeline, backfill.id, reason)
 
     def _advance(self, backfill: Backfill) -> None:
@@ -227,13 +231,16 @@ class Coordinator:
 
     def _read_unresolved(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
         """Plan ranges of the keys that are to be read once more; False when there are none."""
-        versions = [version for each in extents if (version := self._version(each.oid))]
-        if not versions:
+        version = next(filter(None, (self._version(each.oid) for each in extents)), None)
+        if version is None:
             return False
+        if not has_key(version):
+            backfills.wait(self._pipeline, backfill.id, without_key(backfill.table, backfill.id))
+            return True
         last = self._rounds.setdefault(backfill.id, Round(backfill.since_seqs or {}))
         _, seqs = self._samples.take()
         written = events_tables.with_known(self._pipeline, [self._config.events_table])
-        found = unresolved.keys(self._pipeline, backfill, versions[0], last, written)
+        found = unresolved.keys(self._pipeline, backfill, version, last, written)
         if not found:
             return False
         last.begin(seqs)

@@ -19,7 +19,7 @@ from pipeline.capture.snapshot import captured_now, condition_check, copy_text, 
 from pipeline.capture.snapshot.comparing import NOTHING
 from pipeline.capture.snapshot.departures import Departures
 from pipeline.capture.snapshot.samples import Samples
-from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable
+from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable, without_key
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
 from pipeline.postgres import connections, key_comparison, queries, reading_session
@@ -110,7 +110,7 @@ class RangeReader:
         facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
         shape = self._shapes.shape(taken.relation_oid, facts)
         if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
-            raise Changed(f"{name} has no key any more")
+            raise Changed(without_key(name, taken.backfill_id))
         # By the keys that such rows have now, nobody would learn what becomes of them until then.
         if shape.by_key and captured_now.is_about_to_be_keyed(
             self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid

@@ -68,6 +68,14 @@ def has_key(version: TableVersion) -> bool:
     return bool(version.key_columns) and version.unique_in_root is not False
 
 
+def without_key(name: str, backfill: int) -> str:
+    """What to say of a table that is read by a key which it has lost, and what to do."""
+    return (
+        f"{name} has no key any more: add one, or end this with `pipeline backfill cancel {backfill}`, and read the "
+        "table in one transaction with `pipeline backfill start`"
+    )
+
+
 class Shapes:
     """Looks over the connection to the source that reads; what it has found holds until the catalog says otherwise."""
 

@@ -22,6 +22,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
+_OF_PRIMARY = {"replication", "history", "slot", "limits", catchup.NAME, sessions.NAME}
+"""Parts that say nothing at a standby: its primary has other slots and positions, but the same tables and roles."""
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -37,7 +40,6 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
     """
     known = _sessions(source, pipeline, stored)
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
-        "source": lambda: _settings(source),
         "replication": lambda: _replicates(dsn, stored),
         "history": lambda: _history(config, source, pipeline, stored),
         "slot": lambda: _slot(config, source, pipeline, stored),
@@ -48,14 +50,15 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
         snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
         source_roles.NAME: lambda: source_roles.run(config, source, pipeline),
     }
+    found = list(guarded("source", lambda: _settings(source)))
+    yield from found
+    wrong = {finding.name: finding.waits for finding in found if finding.level == "error"}
+    if wrong.get("source"):  # it cannot be asked
+        return
+    left_out = _OF_PRIMARY if "source" in wrong else {"replication"} if "replication right" in wrong else set()
     for name, look in parts.items():
-        found = list(guarded(name, look))
-        yield from found
-        if wrong := {finding.name for finding in found if finding.level == "error"} if name == "source" else set():
-            if wrong == {"replication right"}:  # so that an administrator learns of all rights at once
-                for later in ("tables", snapshots.NAME, source_roles.NAME):
-                    yield from guarded(later, parts[later])
-            return
+        if name not in left_out:
+            yield from guarded(name, look)
 
 
 def of_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> Findings:

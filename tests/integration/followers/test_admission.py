@@ -12,13 +12,15 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.config.routes import Route
 from pipeline.config.settings import load
-from pipeline.errors import FollowerError, Unavailable
+from pipeline.errors import FollowerError, SourceUnfit, Unavailable
 from pipeline.followers.applying import position
 from pipeline.followers.registry import Options
 from pipeline.operate import add_follower, followers
 from pipeline.operate.json_values import as_json
+from pipeline.operate.preflight import check
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.embedded import Server
+from pipeline.server import serve
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port, unique
@@ -260,7 +262,18 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
                     add_follower.add(config, source, log, "reports", follower_dsn, Options())
                 return str(raised.value)
 
-            assert refused().startswith("source: wal_level: wal_level = replica, but decoding needs logical; ")
+            run(config.source, "select pg_create_physical_replication_slot('theirs')")
+            slots = "max_replication_slots: all 1 are in use"
+            assert refused() == (
+                "source: wal_level: wal_level = replica, but decoding needs logical; set wal_level = logical in its "
+                f"configuration and restart the source; and {slots}; set max_replication_slots to 2 or more, or free "
+                "one that is not needed"
+            )
+            found = [each for each in check.run(config) if each.level == "error" and each.name != "port"]
+            assert [each.name for each in found] == ["wal_level", "max_replication_slots"]
+            with pytest.raises(SourceUnfit, match=rf"wal_level = replica; set .* restart it\. Also, {slots} \(set max"):
+                serve.boot(config)
+            run(config.source, "select pg_drop_replication_slot('theirs')")
             run(config.source, "alter system set wal_level = logical")
             server.stop()
             server.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -87,6 +88,33 @@ def test_a_table_with_another_key_is_read_again(config: Config):
         reading.wait_for_stream()
         assert sum(action == "read" for action, _ in reading.events("t")) == 8
         require_equal(reading, "t", 7)
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_table_that_loses_its_key_while_it_is_read_is_named_and_others_go_on(config: Config, read: bool):
+    """`read`: all its rows are read by then."""
+    with snapshotting(config, PAIR, ROWS, "create table u (id int primary key)", "insert into u values (1)") as reading:
+        reading.begin("t")
+        while read and reading.read() is not None:
+            reading.move()
+        reading.source.execute("alter table t drop constraint t_pkey")
+
+        def named() -> None:
+            reading.coordinator._tables_at = float("inf")  # before the look that finds the new key
+            reading.coordinator.step()
+            reading.read()
+            reading.move()
+            state, reason, *_ = reading.row("t") or ("", "")
+            assert (state, reading.state("u")) == ("reading", "complete")
+            assert re.match(
+                r"(public\.)?t has no key any more: add one, or end this with `pipeline backfill can", reason
+            )
+
+        reading.begin("u")
+        eventually(named)
+        reading.source.execute("alter table t add primary key (id)")
+        reading.finish("t")
+        require_equal(reading, "t", 8)
 
 
 @pytest.mark.parametrize("after", ["update t set note = 'y' where id = 3", "select 1"])
