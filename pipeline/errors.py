@@ -108,7 +108,14 @@ class Unavailable(PipelineError):
 
 
 class Refused(Unavailable):
-    """A database answers, and refuses a statement of ours; the text has its words and the SQLSTATE."""
+    """A database answers, and refuses a statement of ours; the text has its words and the SQLSTATE.
+
+    `place`: which database, as the text names it: "source", "pipeline database" or "follower"; "" if that is not known.
+    """
+
+    def __init__(self, sentence: str, place: str = "") -> None:
+        super().__init__(sentence)
+        self.place = place
 
 
 class ReadAgain(Unavailable):

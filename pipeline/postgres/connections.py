@@ -47,7 +47,10 @@ _REMEDIES = (
     (r"closed the connection|shutting down|starting up", "check that it runs, and see its log"),
     (r"too many clients|reserved for roles|connection slots", "end other connections, or raise max_connections there"),
 )
-"""The remedy for each reason that libpq or the server gives."""
+"""The remedy for each reason that libpq or the server gives why there is no session."""
+GRANT_AT_SOURCE = "let an administrator of the source run what `pipeline check --sql --roles USER,READER` prints"
+_OF_STATEMENTS = {("source", "42501"): GRANT_AT_SOURCE, ("", "53100"): "free some space on its disk"}
+"""The remedy for a refused statement, by database and SQLSTATE; "" for any database."""
 
 
 LIVENESS = {
@@ -179,15 +182,16 @@ def unavailable(
     `setting`: where the DSN is from, and `login`: where user and password are; of a database that is no setting's.
     """
     cause = one_line(error)
-    remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
     setting = setting or ("PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
     login = login or f"user and password in {setting}, PGPASSWORD or PGPASSFILE"
-    remedy = remedy.format(setting=setting, login=login)
-    remedy = f"; {remedy}" if remedy else ""
     if not is_gone(error):
         state = getattr(error, "sqlstate", "")
-        return Refused(f"{what} ({describe(dsn)}) refused a statement: {cause} (SQLSTATE {state}){remedy}")
-    return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}{remedy}")
+        remedy = _OF_STATEMENTS.get((what, state)) or _OF_STATEMENTS.get(("", state), "")
+        refused = f"{what} ({describe(dsn)}) refused a statement: {cause} (SQLSTATE {state})"
+        return Refused(f"{refused}; {remedy}" if remedy else refused, what)
+    remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
+    remedy = remedy.format(setting=setting, login=login)
+    return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}" + (f"; {remedy}" if remedy else ""))
 
 
 def unavailable_one(source: Connection, source_dsn: str, database_dsn: str, error: psycopg.Error) -> Unavailable:

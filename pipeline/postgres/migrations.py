@@ -94,8 +94,9 @@ def refuse_unfit(connection: connections.Connection) -> None:
     revision = current_revision(connection)
     if revision is not None and revision.isdigit() and int(revision) < int(OLDEST):
         raise SchemaError(
-            f"the pipeline database is at revision {revision!r}, older than this version of the server can migrate; "
-            "start the version of commit 125a289 once, then this one"
+            f"the pipeline database is at revision {revision!r}, from before version 0.1.0, and this version migrates "
+            f"from revision {OLDEST} on; start one that knows {OLDEST} as its newest revision once, or set "
+            "PIPELINE_DATABASE_DSN to a new database, which reads all tables again"
         )
     if revision is not None and revision not in _known():
         raise SchemaError(

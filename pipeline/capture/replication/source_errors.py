@@ -38,7 +38,7 @@ def refusal(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
     if state.startswith(("57P0", "08")) or not state:
         return connections.unavailable(dsn, "source", OperationalError(text))
     if state.startswith(("57", "53")):
-        return Refused(f"the source refuses: {text} (SQLSTATE {state})")
+        return Refused(f"the source refuses: {text} (SQLSTATE {state})", "source")
     return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 
-from pipeline.capture.source import publication_form, publication_ledger, slots, sources, timeline
+from pipeline.capture.source import publication_form, publication_ledger, sources
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import PublicationChanged
 from pipeline.postgres.connections import Connection
 from pipeline.staging import writer
+from pipeline.wal import lsn
 
 
 def require_published(source: Connection, pipeline: Connection, stored: Source) -> None:
@@ -18,7 +20,7 @@ def require_published(source: Connection, pipeline: Connection, stored: Source) 
     with sources.publishing(pipeline, source):  # our own publisher may have been in the middle of a change
         fresh = sources.find(pipeline, stored.id)
         if fresh is not None and (less := _less(source, fresh)):
-            raise _published_less(source, pipeline, fresh, less)
+            raise _published_less(pipeline, fresh, less)
 
 
 def _less(source: Connection, stored: Source) -> str | None:
@@ -41,10 +43,11 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
     with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, source_id) or stored
         if less := _less(source, stored):
-            raise _published_less(source, pipeline, stored, less)
+            raise _published_less(pipeline, stored, less)
         publication_ledger.ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
 
 
-def _published_less(source: Connection, pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
+def _published_less(pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
     position = writer.stored_position(pipeline, stored.id)
-    return PublicationChanged(f"{less}; {slots.gap(position, timeline.identity(source).flushed)}")
+    upto = "" if position is None else f"; the log has everything else up to {lsn.show(position)}"
+    return PublicationChanged(f"{less}; what it did not publish meanwhile is not in the log{upto}; {ADOPT}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pipeline.capture.replication.stream import application_name
+from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMissing, SlotUnusable, SourceUnfit
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -180,8 +181,10 @@ def gap(position: int | None, until: int) -> str:
     """The changes that are missing, and the remedy."""
     if position is None:
         return "drop it with `pipeline slots delete --force`, and a new one is created"
+    if position >= until:
+        return f"the log has everything up to where the source's WAL ends; {ADOPT}"
     return (
-        f"changes from {lsn.show(position)} to {lsn.show(max(position, until))} are not in the log; "
+        f"changes from {lsn.show(position)} to {lsn.show(until)} are not in the log; "
         "`pipeline sources adopt` goes on with this gap"
     )
 

@@ -206,8 +206,9 @@ class Applier:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
             raise Refused(
-                f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
-                f" {_reason(error)} (SQLSTATE {error.sqlstate})"
+                f"the follower refuses a statement for {what}, of {_span(planned.after + 1, planned.upto)}:"
+                f" {_reason(error)} (SQLSTATE {error.sqlstate})",
+                "follower",
             ) from error
 
 
@@ -217,6 +218,10 @@ def _blocks(parts: Iterable[Part]) -> Iterator[bytes]:
         if not isinstance(block, bytes) or not block:
             return
         yield block
+
+
+def _span(first: int, last: int) -> str:
+    return f"seqs {first} to {last}" if first < last else f"seq {last}"
 
 
 def _reason(error: psycopg.Error) -> str:

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import pq
 
 from pipeline.errors import EmbeddedPostgresError, FollowerError
+from pipeline.postgres import connections
 from pipeline.postgres.embedded import wheel_bin_dir
 
 SECONDS = 600
@@ -26,7 +27,6 @@ LOCK_TIMEOUT = "5s"
 _BEFORE = ("TABLE", "TABLE ATTACH", "SEQUENCE", "SEQUENCE OWNED BY", "DEFAULT")
 _AFTER = ("CONSTRAINT", "CHECK CONSTRAINT", "INDEX", "INDEX ATTACH")
 _NAME = "-- Name: "
-_GRANT = "; let an administrator of the source run what `pipeline check --sql --roles USER,READER` prints"
 _TOKEN = re.compile(
     r"""
     ^--\n--\ Name:\ [^\n]*?;\ Type:\ (?P<type>[A-Z ]+);\ Schema:\ [^\n]*\n--\n
@@ -80,7 +80,7 @@ def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaD
         raise FollowerError(f"--schema create: {program} does not run: {error}") from error
     if done.returncode != 0:
         said = "; ".join(line.strip() for line in done.stderr.splitlines() if line.strip())
-        remedy = _GRANT if "permission denied" in said else ""
+        remedy = f"; {connections.GRANT_AT_SOURCE}" if "permission denied" in said else ""
         raise FollowerError(f"--schema create: pg_dump cannot read the source's tables: {said}{remedy}")
     return parse(done.stdout)
 

@@ -32,7 +32,8 @@ def report_of(found: Follower, error: Exception) -> Report:
         case CursorExpired():
             return Report("stopped", str(error), f"copy all of them anew: {_resync(found, '*')}")
         case Refused():
-            return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")
+            where = f"at the {error.place}" if error.place else "at the database that refused it"
+            return Report("stopped", str(error), f"correct that {where}; {_AGAIN}")
         case Locked():
             return Report("waiting", str(error), f"{_AGAIN} all the while{_ending(error)}")
         case FollowerError() if not isinstance(error, Overtaken):

@@ -8,11 +8,14 @@ from contextlib import closing
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-from pipeline.errors import FollowerError, Unavailable
+from pipeline.errors import FollowerError, Refused, Unavailable
 from pipeline.followers.copying.source_tables import NotYet, SourceTables
+from pipeline.followers.running import remedies
 from pipeline.postgres import connections, copy_data, session_settings
 from pipeline.postgres.connections import Connection
+from tests.fixtures.postgres import unique
 
 SETUP = """
 create table orders (id int primary key, state text, secret text, twice int generated always as (id * 2) stored);
@@ -166,3 +169,24 @@ def test_what_the_follower_refuses_is_raised_and_nothing_is_left(made: psycopg.C
         with pytest.raises(ZeroDivisionError):
             copy_data.write(there, query, (bytes([49, 10]) if n else 1 // n for n in (1, 0)))  # type: ignore[misc]
         assert there.execute("select count(*) from public.strict").fetchall() == [(0,)]
+
+
+def test_rows_that_the_source_hides_are_named_as_refused_there(made: psycopg.Connection):
+    role = unique("reader")
+    user = sql.Identifier(role)
+    made.execute("alter table orders enable row level security")
+    made.execute(sql.SQL("create role {0} login; grant select on orders to {0}").format(user))
+    dsn = make_conninfo(made.info.dsn, user=role)
+    try:
+        with connections.connect(dsn, "source", settings=session_settings.COPY) as source:
+            with pytest.raises(Refused) as raised:
+                read(SourceTables(source, dsn, ["chosen"], 0), oid(made, "orders"))
+            assert "row-level security policy" in str(raised.value)
+            assert f"42501); {connections.GRANT_AT_SOURCE}" in str(raised.value)
+            report = remedies.report_of(None, raised.value)  # type: ignore[arg-type]
+            assert (report.state, report.remedy) == (
+                "stopped",
+                "correct that at the source; it is tried again by itself",
+            )
+    finally:
+        made.execute(sql.SQL("drop owned by {0}; drop role {0}").format(user))
