@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import FollowerError
+from pipeline.errors import FollowerError, TablesChanged
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, schema_dump, source_forms
 from pipeline.followers.copying.schema_dump import SchemaDump
@@ -53,6 +53,9 @@ def _made(
     if found is None:
         yield None
         return
+    named = {(form.oid, *form.called) for form in found.forms.values()}
+    if named - {(each.table_oid, each.table_schema, each.table_name) for each in missing}:
+        raise TablesChanged(f"tables of follower {of.follower} were renamed at the source before they were made")
     known = follower.execute("select name from pg_catalog.pg_settings").fetchall()
     preamble = found.dump.preamble(name for (name,) in known)
     with _explained(missing), follower.transaction():

@@ -53,15 +53,21 @@ class Fitting(Protocol):
     def alter(self, replaced: Callable[[], None]) -> None: ...
 
 
+class Moves(Protocol):
+    """What happens to names, as `pipeline.followers.schema_changes.table_names.Moves` has it."""
+
+    @property
+    def gone(self) -> Collection[int]: ...
+
+
 class Renaming(Protocol):
     """Renames tables, as `pipeline.followers.schema_changes.renames.Renames` does."""
 
     def is_called(self, follower: Connection, table: TableName) -> bool: ...
-    def needed(self, follower: Connection, oid: int, target: tuple[str, str]) -> Mapping[int, tuple[str, str]]: ...
+    def needed(self, follower: Connection, targets: Mapping[int, tuple[str, str]]) -> Moves: ...
     def require_possible(self, follower: Connection, oid: int, target: tuple[str, str]) -> None: ...
-    def carry_out(
-        self, session: Connection, here: Position, oid: int, names: Mapping[int, tuple[str, str]]
-    ) -> None: ...
+    def carry_out(self, session: Connection, here: Position, moves: Any) -> None: ...
+    def forget(self, log: Connection, gone: Collection[int]) -> None: ...
 
 
 class Replacements:
@@ -179,7 +185,8 @@ class Replacements:
             if anew not in self.wanted():
                 raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
             self._put(table, staged, fitting)
-            self._place(table, anew, wanted, begins, rows, fitting.called)
+            gone = self._place(table, anew, wanted, begins, rows, fitting.called)
+        self._renaming.forget(self._log, gone)
 
     def _put(self, table: TableName, staged: StagedRows, fitting: Fitting) -> None:
         """The rows in the place of those of before, in the copy's form. Who locks one of them is waited for."""
@@ -207,8 +214,11 @@ class Replacements:
 
     def _place(
         self, table: TableName, anew: Anew, wanted: Wanted, begins: Position, rows: int, called: tuple[str, str]
-    ) -> None:
-        """Bring it from there to where the follower is, and let it follow the log from then on, under this name."""
+    ) -> Collection[int]:
+        """Bring it from there to where the follower is, and let it follow the log from then on, under this name.
+
+        Returns tables that are to be forgotten.
+        """
         applier, rounds = self._applier(table, wanted, begins), 0
         while True:
             rounds += 1
@@ -225,12 +235,12 @@ class Replacements:
                         raise psycopg.Rollback(last)
                     with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
                         self._bring(applier, here)
-                        if names := self._renaming.needed(self._follower, table.table_oid, called):
-                            self._renaming.carry_out(self._follower, here, table.table_oid, names)
+                        moves = self._renaming.needed(self._follower, {table.table_oid: called})
+                        self._renaming.carry_out(self._follower, here, moves)
                     assert wanted.copied is not None  # noqa: S101  it was made so
                     self._require_epoch(wanted.copied)
                     copies.place(self._follower, here, anew, wanted.copied, rows)
-                    return
+                    return moves.gone
             except (Refused, SchemaStopped) as error:
                 _require_lock_alone(error)
                 self._say(table, self._waits(table))

@@ -22,10 +22,11 @@ from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, Note, TableName
 from pipeline.followers.running import epoch_gaps, joined_partitions, lost_log
 from pipeline.followers.running.epoch_gaps import Compared
-from pipeline.followers.schema_changes import first_forms, reached_versions, rewritten
+from pipeline.followers.schema_changes import reached_versions, rewritten
 from pipeline.followers.schema_changes.first_forms import FirstForms
 from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
 from pipeline.followers.schema_changes.reached_versions import StoredForm
+from pipeline.followers.schema_changes.renames import Renames
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -108,7 +109,7 @@ def copy(
         if found.schema_mode == "create":
             with connect_source(config) as source, plain_session(found) as session:
                 missing_tables.make(source, config.source_reading, session, here, tables)
-        forms = FirstForms(config, log, found, lambda there: called(there, found), lambda: plain_session(found))
+        forms = FirstForms(log, found, renames(config, lambda: found), lambda: plain_session(found))
 
         @contextmanager
         def copier() -> Iterator[TableCopies]:
@@ -122,14 +123,9 @@ def copy(
             missing_tables.finish(session, here)
 
 
-def settle_names(config: Config, state: Connection, follower: Connection, found: Follower) -> bool:
-    """Before the copy: tables that were renamed or dropped at the source since they were registered; whether any was.
-
-    Then `found` is outdated. Raises Unavailable.
-    """
-    here = current_position(follower, found)
-    pending = table_copies.pending(follower, here, called(follower, found).values())
-    return bool(pending) and first_forms.settle_names(config, state, follower, found, pending)
+def renames(config: Config, found: Callable[[], Follower]) -> Renames:
+    """What gives the follower's tables their names. `found`: the follower as it is now."""
+    return Renames(config, found, lambda follower: called(follower, found()))
 
 
 def connect_source(config: Config) -> Connection:

@@ -12,7 +12,7 @@ from functools import partial
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, SchemaStopped
+from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, SchemaStopped, TablesChanged
 from pipeline.followers import registry
 from pipeline.followers.copying import missing_tables
 from pipeline.followers.copying.copies import Anew
@@ -22,7 +22,6 @@ from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, TableName
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import fitting, partitions
-from pipeline.followers.schema_changes.renames import Renames
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -106,6 +105,7 @@ class Copier:
         config = self._config
         there = beginning.applier_session(found, _PROGRAM)
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
+            renames = beginning.renames(config, lambda: self._found(log))
 
             def make_missing(table: TableName) -> None:
                 if found.schema_mode == "create":
@@ -123,20 +123,30 @@ class Copier:
                 say=partial(self._say, log),
                 make_missing=make_missing,
                 fit=partial(fitting.find, log, follower, source, found),
-                renaming=Renames(config, found, lambda there: beginning.called(there, found)),
+                renaming=renames,
             )
 
             def make(table: TableName, anew: Anew) -> None:
-                called = {(each.table_schema, each.table_name) for each in beginning.called(follower, found).values()}
-                if not partitions.settle(log, follower, found, table, called):
+                if renames.settle(log, follower):
+                    raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
+                if not partitions.settle(log, follower, found, table, renames.called(follower).values()):
                     raise NotYet("is still a partition of another table where the follower is")
                 replacements.make(table, anew)
 
-            while pending := self._pending(log, follower, replacements):
-                if not any(self._is_made(log, make, table, anew) for table, anew in pending):
-                    self._stopped.wait(REST_SECONDS)
-                if not self._goes_on():
-                    raise Interrupted
+            self._copy_pending(log, follower, replacements, make)
+
+    def _copy_pending(
+        self,
+        log: Connection,
+        follower: Connection,
+        replacements: Replacements,
+        make: Callable[[TableName, Anew], None],
+    ) -> None:
+        while pending := self._pending(log, follower, replacements):
+            if not any(self._is_made(log, make, table, anew) for table, anew in pending):
+                self._stopped.wait(REST_SECONDS)
+            if not self._goes_on():
+                raise Interrupted
 
     def _pending(
         self, log: Connection, follower: Connection, replacements: Replacements

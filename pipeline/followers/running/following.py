@@ -31,6 +31,7 @@ from pipeline.followers.running.copier import Copier
 from pipeline.followers.running.joined_partitions import PartitionNews
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
+from pipeline.followers.schema_changes.renames import Renames
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -102,13 +103,14 @@ class Following:
         with beginning.applier_session(found) as follower:
             position.install(follower)
             beginning.begin(self._log, follower, found)
-            if beginning.settle_names(self._config, self._state, follower, found):
+            renames = beginning.renames(self._config, lambda: found)
+            if renames.settle(self._state, follower):
                 return
             try:
                 self._copy(follower, found, stop)
             except Interrupted:
                 return
-            self._apply(follower, found, stop)
+            self._apply(follower, found, renames, stop)
 
     def _copy(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """What is to be copied and is not. Raises Interrupted where that is not wanted any more, and what stops it."""
@@ -125,16 +127,15 @@ class Following:
 
         beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
-    def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
+    def _apply(self, follower: Connection, found: Follower, renames: Renames, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
         self._news.begin()
         here = beginning.current_position(follower, found)
         if beginning.want_unknown(self._log, follower, found, here):
             return
-        called = {oid: (each.table_schema, each.table_name) for oid, each in beginning.called(follower, found).items()}
-        looked = LookedPartitions(self._config, self._log, follower, found, called)
+        looked = LookedPartitions(self._config, self._log, follower, found, renames.called(follower))
         wanted = beginning.wanted_tables(self._log, follower, found, here, looked)
-        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called, looked)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, renames, looked)
         try:
             if not self._is_in_log:  # once for this session with the log
                 lost_log.require_in_log(self._log, here)

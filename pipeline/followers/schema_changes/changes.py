@@ -23,14 +23,14 @@ from pipeline.followers.schema_changes import (
     reached_versions,
     rewritten,
     source_tables,
-    table_names,
 )
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import Difference
 from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
 from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions
+from pipeline.followers.schema_changes.renames import Renames
 from pipeline.followers.schema_changes.source_tables import SourceTable
-from pipeline.followers.schema_changes.table_names import Name
+from pipeline.followers.schema_changes.table_names import Moves, Name
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -49,13 +49,11 @@ class SchemaChanges:
         follower: Connection,
         found: Follower,
         wanted: Mapping[int, Wanted],
-        called: Mapping[int, Name],
+        renames: Renames,
         looked: LookedPartitions,
     ) -> None:
-        """`called`: all tables that it has, those that are copied anew as well."""
         self._config, self._log, self._state, self._follower, self._found = config, log, state, follower, found
-        self._wanted = wanted
-        self._called = dict(called)
+        self._wanted, self._renames = wanted, renames
         self.looked = looked
         """Partitions that joined or left."""
         self._events = EventsTable.parse(config.events_table)
@@ -66,7 +64,7 @@ class SchemaChanges:
         Raises TablesChanged, and SchemaStopped where the follower is not to follow.
         """
         here = self._here()
-        new = new_tables.take_up(self._config, self._log, self._state, self._follower, self._found, here, self._called)
+        new = new_tables.take_up(self._config, self._log, self._state, self._follower, self._found, self._renames)
         if rewritten.copy_anew(self._log, self._follower, self._found, here, self._called) or new:
             raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
 
@@ -110,48 +108,44 @@ class SchemaChanges:
         change = difference.between(before, after, numbered=before.is_numbered_like(after))
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            names = self._rename(oid, change.name) if _is_renamed(before, after) else {}
-            if change.unclear or (change.key is not None and self._is_within(here, changed)):
+            moves = self._rename(here, {oid: change.name} if _is_renamed(before, after) else {})
+            if oid in moves.gone:
+                pass
+            elif change.unclear or (change.key is not None and self._is_within(here, changed)):
                 copies.want(self._follower, here, [oid])
             else:
-                name = names.pop(oid, called[oid])
+                name = moves.names.get(oid, called[oid])
                 self._alter(after, change, name)
                 reached_versions.store(self._follower, here, oid, name, after.place)
-            self._store_names(here, names)
+        self._renames.forget(self._state, moves.gone)
 
     def _rename_as_copied(self, here: Position, oid: int, seq: int) -> bool:
         """True if what comes next, at this seq, is a name alone: a copy has the other changes of that place already."""
         versions = table_versions.all_versions(self._log, here.source, [oid]).get(oid, [])
         formed = self._wanted[oid].formed
-        later = formed.later(versions) or self._at(seq, formed.copied_as(versions), versions)
-        if later is None or self._called[oid] == (later.table_schema, later.table_name):
+        later = formed.later(versions)
+        place = later.place if later else self._place(seq)
+        later = later or _at(place, formed.copied_as(versions), versions)
+        if later is None or place is None or self._called[oid] == (later.table_schema, later.table_name):
             return False
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            names = self._rename(oid, (later.table_schema, later.table_name))
-            reached_versions.store(self._follower, here, oid, names.pop(oid), later.place)
-            self._store_names(here, names)
+            moves = self._rename(here, {oid: (later.table_schema, later.table_name)})
+            # Also if the name is one of before that another table has by now: from there on the form is that version's.
+            reached_versions.store(self._follower, here, oid, moves.names.get(oid, self._called[oid]), place)
+        self._renames.forget(self._state, moves.gone)
         return True
 
-    def _at(self, seq: int, copied_as: TableVersion | None, versions: Sequence[TableVersion]) -> TableVersion | None:
-        """The version of the event of that seq, if it is like `copied_as`."""
-        if copied_as is None:
-            return None
+    def _place(self, seq: int) -> Place | None:
+        """The place of the event of that seq."""
         query = sql.SQL(statement("followers.schema_changes", "place_of_event")).format(events=self._events.identifier)
-        place = queries.one(self._log, Place, query, {"seq": seq})
-        reached = [each for each in versions if place is not None and each.place <= place]
-        return reached[-1] if reached and reached[-1].is_like(copied_as) else None
+        return queries.one(self._log, Place, query, {"seq": seq})
 
-    def _rename(self, oid: int, target: Name) -> dict[int, Name]:
-        """Give a table this name, and others that have it theirs; returns the new names by oid."""
-        names = table_names.moves(oid, target, self._called, self._at_source)
-        self._run(self._called[oid], table_names.alterations(self._follower, names, self._called))
-        return names
-
-    def _store_names(self, here: Position, names: Mapping[int, Name]) -> None:
-        for oid, name in names.items():
-            place = self._wanted[oid].formed.place if oid in self._wanted else None
-            reached_versions.store(self._follower, here, oid, name, place or table_versions.BEGINNING)
+    def _rename(self, here: Position, targets: Mapping[int, Name]) -> Moves:
+        """Give tables these names, and others that have them theirs."""
+        moves = self._renames.needed(self._follower, targets)
+        self._renames.carry_out(self._follower, here, moves)
+        return moves
 
     def _divide(self, here: Position, oid: int) -> bool:
         """Whether what comes next is a partition alone, which the follower has so now, or does not need."""
@@ -223,11 +217,22 @@ class SchemaChanges:
         query = sql.SQL(statement("followers.schema_changes", "events_between")).format(events=self._events.identifier)
         return bool(queries.value(self._log, query, values))
 
+    @property
+    def _called(self) -> dict[int, Name]:
+        """All tables that it has, those that are copied anew as well."""
+        return self._renames.called(self._follower)
+
     def _here(self) -> Position:
         return position.existing(self._follower, self._found.source_id, self._found.name)
 
     def _at_source(self, oids: Iterable[int]) -> dict[int, SourceTable]:
         return source_tables.read(self._config, oids)
+
+
+def _at(place: Place | None, copied_as: TableVersion | None, versions: Sequence[TableVersion]) -> TableVersion | None:
+    """The version of a place, if it is like `copied_as`."""
+    reached = [each for each in versions if place is not None and each.place <= place]
+    return reached[-1] if reached and copied_as is not None and reached[-1].is_like(copied_as) else None
 
 
 def _is_renamed(before: TableVersion, after: TableVersion) -> bool:

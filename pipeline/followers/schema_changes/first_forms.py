@@ -6,26 +6,21 @@ its own before that.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
-from pipeline.config.settings import Config
-from pipeline.followers import registry
-from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import copies, missing_tables
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import fitting, reached_versions, source_tables
+from pipeline.followers.schema_changes import fitting
 from pipeline.followers.schema_changes.fitting import Fitting
 from pipeline.followers.schema_changes.renames import Renames
-from pipeline.followers.schema_changes.table_names import Name
+from pipeline.followers.schema_changes.table_names import Moves
 from pipeline.postgres.connections import Connection
-
-logger = logging.getLogger(__name__)
 
 
 class FirstForms:
@@ -33,15 +28,13 @@ class FirstForms:
 
     def __init__(
         self,
-        config: Config,
         log: Connection,
         found: Follower,
-        called: Callable[[Connection], Mapping[int, TableName]],
+        renames: Renames,
         session: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
-        """`called`: the follower's tables, over a connection to it. `session`: one of its own, which is changed."""
-        self._log, self._found, self._session = log, found, session
-        self._renames = Renames(config, found, called)
+        """`session`: one of its own, which is changed."""
+        self._log, self._found, self._renames, self._session = log, found, renames, session
 
     def bring(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
@@ -51,29 +44,30 @@ class FirstForms:
         `published`: the columns that are to be copied. Raises SchemaStopped where the follower does not let us, or is
         not to follow.
         """
-        needed, names = self._needed(source, follower, table, published)
+        needed, moves = self._needed(source, follower, table, published)
         if (form := needed.form) is None:  # dropped at the source
             return table
-        if needed.is_needed or names:
+        if needed.is_needed or moves.names:
             with self._session() as session, session.transaction():
                 session.execute("set search_path = ''")
-                copies.hold(session, self._here(session), {form.oid, *names})
+                copies.hold(session, self._here(session), {form.oid, *moves.names})
                 copies.take(session, self._here(session), form.oid)
                 # Somebody else may have done it by now, and done twice an exchange of names is none.
                 needed, now = self._needed(source, session, table, published)
-                if (form := needed.form) is None or now != names:
+                if (form := needed.form) is None or now != moves:
                     raise NotYet("it was renamed just now")
-                self._alter(session, needed, form, names)
+                self._alter(session, needed, form, moves)
+            self._renames.forget(self._log, moves.gone)
         return TableName(form.oid, *form.called)
 
     def _needed(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
-    ) -> tuple[Fitting, Mapping[int, Name]]:
-        """The alterations that a table needs, and the tables that get other names."""
+    ) -> tuple[Fitting, Moves]:
+        """The alterations that a table needs, and what happens to names."""
         oid, formed = table.table_oid, _formed(self._here(follower))
         here = TableName(oid, *self._renames.called(follower)[oid])
         needed = fitting.find(self._log, follower, source, self._found, here, formed, published)
-        return needed, self._renames.needed(follower, oid, needed.called)
+        return needed, self._renames.needed(follower, {oid: needed.called})
 
     def is_called(self, follower: Connection, table: TableName) -> bool:
         """True if the table still has that name: another one may have taken it."""
@@ -84,46 +78,18 @@ class FirstForms:
         session: Connection,
         needed: Fitting,
         form: SourceForm,
-        names: Mapping[int, Name],
+        moves: Moves,
     ) -> None:
         here = self._here(session)
-        if names or needed.moves_columns:
+        if moves.names or needed.moves_columns:
             # Keys and indexes are kept as statements, for the tables as they were made.
             missing_tables.finish(session, here)
-        self._renames.carry_out(session, here, form.oid, names)
+        self._renames.carry_out(session, here, moves)
         needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
         copies.store_form(session, here, form)
 
     def _here(self, follower: Connection) -> Position:
         return position.existing(follower, self._found.source_id, self._found.name)
-
-
-def settle_names(
-    config: Config, state: Connection, follower: Connection, found: Follower, tables: Sequence[TableName]
-) -> bool:
-    """Of these, which are still to be copied, those that the follower lacks are called there as at the source now.
-
-    What was dropped there is followed no longer. Whether there was one of either. Raises Unavailable.
-    """
-    here = position.existing(follower, found.source_id, found.name)
-    lacking = missing_tables.lacking(follower, tables)
-    there = source_tables.read(config, [table.table_oid for table in lacking]) if lacking else {}
-    gone = [table.table_oid for table in lacking if table.table_oid not in there]
-    called = {table.table_oid: (table.table_schema, table.table_name) for table in lacking}
-    renamed = {oid: each.called for oid, each in there.items() if each.called != called[oid]}
-    with follower.transaction():
-        reached_versions.forget(follower, here, gone)
-        copies.forget(follower, here, gone)
-        for oid, name in renamed.items():
-            reached_versions.store(follower, here, oid, name, table_versions.BEGINNING)
-    registry.forget_tables(state, found.id, gone)
-    for oid in [*gone, *renamed]:
-        what = (
-            f"is {'.'.join(renamed[oid])} now" if oid in renamed else "was dropped at the source before it was copied"
-        )
-        extra = {"action": "follower.altered"}
-        logger.info("%s: table %s %s", found.name, ".".join(called[oid]), what, extra=extra)
-    return bool(gone or renamed)
 
 
 def _formed(here: Position) -> Place:

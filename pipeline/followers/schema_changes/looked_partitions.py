@@ -23,7 +23,7 @@ from pipeline.followers.copying import copies, passed
 from pipeline.followers.registry import Follower, Note
 from pipeline.followers.schema_changes import partitions
 from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions, SourcePartition
-from pipeline.followers.schema_changes.table_names import Name
+from pipeline.followers.schema_changes.table_names import Name, left_name
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -260,7 +260,7 @@ def kept(follower: Connection, root: Name, changes: Sequence[LookedPartition]) -
 
 def _left_name(each: LookedPartition) -> str:
     schema, _, name = each.names[0].partition(".")
-    return f"{schema}.{partitions.left_name(name, each.leaf_oid)}"
+    return f"{schema}.{left_name(name, each.leaf_oid)}"
 
 
 def _some(names: Sequence[Name]) -> str:

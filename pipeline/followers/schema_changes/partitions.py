@@ -22,7 +22,7 @@ from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes.alterations import Alteration, run
-from pipeline.followers.schema_changes.table_names import Name
+from pipeline.followers.schema_changes.table_names import Name, left_name
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -30,7 +30,6 @@ from pipeline.printable import shortest
 
 logger = logging.getLogger(__name__)
 _ROOM = "followers.schema_changes"
-_LONGEST_NAME = 63
 _NO_ROOM = (
     psycopg.errors.InvalidObjectDefinition,
     psycopg.errors.InvalidTableDefinition,
@@ -230,12 +229,6 @@ def names(follower: Connection, root: Name) -> set[Name]:
     """Return the partitions that a table of the follower has, at any level."""
     table = sql.Identifier(*root).as_string(follower)
     return set(follower.execute(statement("followers.applying", "name_partitions"), {"table": table}).fetchall())
-
-
-def left_name(name: str, oid: int) -> str:
-    """Return what a table is called that was a partition, if another one gets its name. `oid`: at the source."""
-    ending = f"_{oid}"
-    return name.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending
 
 
 def settle(log: Connection, follower: Connection, found: Follower, table: TableName, called: Collection[Name]) -> bool:

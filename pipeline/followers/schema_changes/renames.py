@@ -1,29 +1,36 @@
-"""Gives tables that are copied the names that the source has for them."""
+"""Gives a follower's tables the names that the source has for them, so that no two of its tables write to one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from pipeline.config.settings import Config
-from pipeline.errors import SchemaStopped
-from pipeline.followers.applying import table_versions
+from pipeline.errors import SchemaStopped, TablesChanged
+from pipeline.followers import registry
+from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.position import Position
+from pipeline.followers.copying import copies, missing_tables
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import reached_versions, source_tables, table_names
 from pipeline.followers.schema_changes.alterations import Alteration, run
-from pipeline.followers.schema_changes.table_names import Name
+from pipeline.followers.schema_changes.table_names import Moves, Name
 from pipeline.postgres.connections import Connection
+
+logger = logging.getLogger(__name__)
+_FORGOTTEN = {"action": "follower.forgotten"}
 
 
 class Renames:
     """Renames the tables of one follower. May be used by several threads, each with a session of its own."""
 
     def __init__(
-        self, config: Config, found: Follower, called: Callable[[Connection], Mapping[int, TableName]]
+        self, config: Config, found: Callable[[], Follower], called: Callable[[Connection], Mapping[int, TableName]]
     ) -> None:
-        """`called` returns the follower's tables by oid, over a connection to it."""
-        self._config, self._found, self._called = config, found, called
+        """`found` returns the follower as it is now, `called` its tables by oid, over a connection to it."""
+        self._config, self._find, self._called = config, found, called
 
     def called(self, follower: Connection) -> dict[int, Name]:
         """The names of the follower's tables by oid."""
@@ -33,28 +40,98 @@ class Renames:
         """True if the table still has that name: another one may have taken it."""
         return self.called(follower).get(table.table_oid) == (table.table_schema, table.table_name)
 
-    def needed(self, follower: Connection, oid: int, target: Name) -> Mapping[int, Name]:
-        """The tables that get another name, so that this one gets `target`. Raises SchemaStopped if it is taken."""
-        called = self.called(follower)
-        if called[oid] == target:
-            return {}
-        return table_names.moves(oid, target, called, partial(source_tables.read, self._config))
+    def needed(self, follower: Connection, targets: Mapping[int, Name]) -> Moves:
+        """What happens to names, so that tables get these. Raises Unavailable if the source has to be asked."""
+        return table_names.moves(targets, self.called(follower), partial(source_tables.read, self._config))
 
     def require_possible(self, follower: Connection, oid: int, target: Name) -> None:
         """Raises SchemaStopped if the table cannot get this name; changes nothing."""
-        self._alterations(follower, self.needed(follower, oid, target))
+        self._alterations(follower, self.needed(follower, {oid: target}), self.called(follower))
 
-    def carry_out(self, session: Connection, here: Position, oid: int, names: Mapping[int, Name]) -> None:
-        """Rename these tables, one of which is `oid`, in the transaction that is open.
+    def carry_out(self, session: Connection, here: Position, moves: Moves) -> None:
+        """Rename these tables, in the transaction that is open; `forget` those that are gone once it has ended.
 
         Raises SchemaStopped if the follower does not let us, or is not to follow.
         """
-        run(session, self._found.name, self.called(session)[oid], self._alterations(session, names))
-        for each, name in names.items():
-            reached_versions.store(session, here, each, name, table_versions.BEGINNING)
+        self._rename(session, here, moves, self.called(session))
 
-    def _alterations(self, session: Connection, names: Mapping[int, Name]) -> list[Alteration]:
-        found = table_names.alterations(session, names, self.called(session))
-        if found and self._found.ddl == "stop":
-            raise SchemaStopped(f"{found[0].what}, and --ddl is stop", f"`{found[0].as_text(session)}` there")
+    def forget(self, log: Connection, gone: Collection[int]) -> None:
+        """Follow these no longer, which the source has dropped. `log`: the pipeline database."""
+        if not gone:
+            return
+        found = self._find()
+        registry.forget_tables(log, found.id, list(gone))
+        for each in found.table_states:
+            if each.table_oid in gone:
+                text = "%s: table %s.%s was dropped at the source, and is followed no longer"
+                logger.info(text, found.name, each.table_schema, each.table_name, extra=_FORGOTTEN)
+
+    def take(self, log: Connection, follower: Connection, targets: Mapping[int, Name]) -> dict[int, Name]:
+        """Let tables that the follower does not have be copied under these names; returns the names that they get.
+
+        Raises Overtaken, Unavailable, and SchemaStopped if tables of before keep the names.
+        """
+        known = self.called(follower)
+        without = {oid: name for oid, name in known.items() if oid not in targets}
+        moves = table_names.moves(targets, without, partial(source_tables.read, self._config))
+        taken = {oid: moves.names[oid] for oid in targets if oid not in moves.gone}
+        # First: one that is known no longer writes nothing, and what has its name is found to be there.
+        self.forget(log, moves.gone)
+        with follower.transaction():
+            here = self._here(follower)
+            if {**known, **self.called(follower)} != known:
+                raise TablesChanged(f"tables of follower {here.follower} have other names by now")
+            self._rename(follower, here, moves, without)
+            copies.want(follower, here, taken)
+        return taken
+
+    def settle(self, log: Connection, follower: Connection) -> bool:
+        """Tables that the follower lacks are called there as at the source now; what was dropped is forgotten.
+
+        As are tables that have one name. True if there was one: then other tables follow the log. Raises Unavailable.
+        """
+        called = self.called(follower)
+        tables = [TableName(oid, *name) for oid, name in called.items()]
+        lacking = {table.table_oid for table in missing_tables.lacking(follower, tables)}
+        counts = Counter(called.values())
+        shared = {oid for oid, name in called.items() if counts[name] > 1}
+        if not lacking and not shared:
+            return False
+        there = source_tables.read(self._config, {*lacking, *shared})
+        gone = sorted(oid for oid in {*lacking, *shared} if oid not in there)
+        others = {oid: each.called for oid, each in there.items() if oid in shared or each.called != called[oid]}
+        if not gone and not others:
+            return False
+        self.forget(log, gone)
+        with follower.transaction():
+            here = self._here(follower)
+            reached_versions.forget(follower, here, gone)
+            copies.forget(follower, here, gone)
+        if others:
+            self.take(log, follower, others)
+        return True
+
+    def _here(self, follower: Connection) -> Position:
+        """Held until the end of the transaction."""
+        found = self._find()
+        return position.existing(follower, found.source_id, found.name, held=True)
+
+    def _rename(self, session: Connection, here: Position, moves: Moves, called: Mapping[int, Name]) -> None:
+        for name, each in self._alterations(session, moves, called):
+            run(session, here.follower, name, [each])
+        for oid, name in moves.names.items():
+            reached_versions.store(session, here, oid, name, table_versions.BEGINNING)
+        reached_versions.forget(session, here, moves.gone - moves.names.keys())
+        copies.forget(session, here, moves.gone)
+
+    def _alterations(
+        self, session: Connection, moves: Moves, called: Mapping[int, Name]
+    ) -> Sequence[tuple[Name, Alteration]]:
+        found = table_names.alterations(session, moves.names, called)
+        if found and self._find().ddl == "stop":
+            (name, first), *_ = found
+            raise SchemaStopped(
+                f"table {'.'.join(name)} of the follower stops: {first.what}, and --ddl is stop",
+                f"`{first.as_text(session)}` there",
+            )
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from psycopg import sql
 
@@ -14,39 +15,80 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Name = tuple[str, str]
+_LONGEST_NAME = 63
 _ROOM = "followers.schema_changes"
 
 
+@dataclass(frozen=True)
+class Moves:
+    """Tables that get another name, by oid. `gone`: tables that the source has dropped, which give way to others.
+
+    Those of them that have a name here get it because another table of the follower gets theirs; a table that is new
+    to the follower gets the rows of its copy in the place of theirs.
+    """
+
+    names: Mapping[int, Name] = field(default_factory=dict)
+    gone: frozenset[int] = frozenset()
+
+
 def moves(
-    oid: int,
-    target: Name,
+    targets: Mapping[int, Name],
     called: Mapping[int, Name],
     at_source: Callable[[Iterable[int]], Mapping[int, SourceTable]],
-) -> dict[int, Name]:
-    """Which tables get another name, so that this one gets this: others that have it go where the source has them now.
+) -> Moves:
+    """What happens to names, so that these tables get these, and no two tables have one.
 
-    `called`: what the follower calls its tables. Raises SchemaStopped where the name stays taken.
+    `called`: what the follower calls its tables; `targets` may have others, which it does not have yet. A table that
+    has a name of another one by now gets the name that it has at the source now, as does a table whose target another
+    one has at the source now.
     """
-    found = {oid: target}
-    holders = {name: other for other, name in called.items()}
-    while (holder := holders.get(target)) is not None and holder not in found:
-        there = at_source([holder]).get(holder)
-        if there is None or there.called in found.values():
-            raise SchemaStopped(
-                f"table {'.'.join(called[oid])} of the follower stops: the source calls it {'.'.join(target)} now, and"
-                " the follower has another table of that name, which the source has dropped",
-                f"`drop table {'.'.join(target)}` there",
-            )
-        found[holder] = target = there.called
-    return {each: name for each, name in found.items() if called[each] != name}
+    holders = {name: oid for oid, name in called.items()}
+    if all(holders.get(name, oid) == oid for oid, name in targets.items()):
+        return Moves({oid: name for oid, name in targets.items() if called.get(oid) != name})
+    now = {oid: each.called for oid, each in at_source({*called, *targets}).items()}
+    owners = {name: oid for oid, name in now.items()}
+    names, gone, pending = dict[int, Name](), set[int](), list(targets.items())
+    while pending:
+        oid, target = pending.pop()
+        if owners.get(target, oid) != oid:  # what an older event says: the name has gone to another table since
+            if oid not in now:
+                gone.add(oid)
+                names[oid] = _aside(oid, called.get(oid, target))
+                continue
+            target = now[oid]
+        names[oid] = target
+        holder = holders.get(target, oid)
+        if holder in names or holder in gone or holder == oid:
+            continue
+        if holder in now:
+            pending.append((holder, now[holder]))
+        else:
+            gone.add(holder)
+            if oid in called:
+                names[holder] = _aside(holder, target)
+    return Moves({oid: name for oid, name in names.items() if called.get(oid) != name}, frozenset(gone))
 
 
-def alterations(follower: Connection, wanted: Mapping[int, Name], called: Mapping[int, Name]) -> list[Alteration]:
-    """The statements that give these tables these names. Raises SchemaStopped where something else has one of them."""
-    pending = {oid: name for oid, name in wanted.items() if _is_there(follower, called[oid])}
-    for oid, name in wanted.items():
+def left_name(name: str, oid: int) -> str:
+    """Return what a table is called that the source has no longer, if another one gets its name. `oid`: there."""
+    ending = f"_{oid}"
+    return name.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending
+
+
+def _aside(oid: int, name: Name) -> Name:
+    return name[0], left_name(name[1], oid)
+
+
+def alterations(
+    follower: Connection, wanted: Mapping[int, Name], called: Mapping[int, Name]
+) -> list[tuple[Name, Alteration]]:
+    """The statements that give these tables these names, each with the name of before; those that are not there have
+    none. Raises SchemaStopped where something else has one of the names.
+    """
+    pending = {oid: name for oid, name in wanted.items() if oid in called and _is_there(follower, called[oid])}
+    for oid, name in pending.items():
         free = name in (called[other] for other in pending)
-        if oid in pending and not free and _is_there(follower, name):
+        if not free and _is_there(follower, name):
             raise SchemaStopped(
                 f"table {'.'.join(called[oid])} of the follower stops: the source calls it {'.'.join(name)} now, and"
                 " the follower has something else of that name",
@@ -56,7 +98,9 @@ def alterations(follower: Connection, wanted: Mapping[int, Name], called: Mappin
     return list(_statements(pending, called, exchanged=exchanged))
 
 
-def _statements(wanted: Mapping[int, Name], called: Mapping[int, Name], *, exchanged: bool) -> Iterator[Alteration]:
+def _statements(
+    wanted: Mapping[int, Name], called: Mapping[int, Name], *, exchanged: bool
+) -> Iterator[tuple[Name, Alteration]]:
     """Names that are exchanged go over a third one."""
     here = {oid: called[oid] for oid in wanted}
     if exchanged:
@@ -66,22 +110,26 @@ def _statements(wanted: Mapping[int, Name], called: Mapping[int, Name], *, excha
     for oid, (schema, name) in wanted.items():
         what = f"the source calls {'.'.join(called[oid])} {schema}.{name} now"
         if schema != here[oid][0]:
-            yield Alteration(what, sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
-            moved = sql.SQL("alter table {} set schema {}")
+            made = sql.SQL("create schema if not exists {}").format(sql.Identifier(schema))
+            yield called[oid], Alteration(what, made)
             over = here[oid][1]
             if over not in (name, f"pipeline_follower {oid}"):
                 # The other schema may have a table that is called as this one was.
                 over = f"pipeline_follower {oid}"
                 yield _renamed(called[oid], here[oid], over)
-            yield Alteration(what, moved.format(sql.Identifier(here[oid][0], over), sql.Identifier(schema)))
+            moved = sql.SQL("alter table {} set schema {}").format(
+                sql.Identifier(here[oid][0], over), sql.Identifier(schema)
+            )
+            yield called[oid], Alteration(what, moved)
             here[oid] = schema, over
         if here[oid] != (schema, name):
             yield _renamed(called[oid], here[oid], name)
 
 
-def _renamed(called: Name, here: Name, name: str) -> Alteration:
+def _renamed(called: Name, here: Name, name: str) -> tuple[Name, Alteration]:
     what = f"the source calls {'.'.join(called)} {name} now"
-    return Alteration(what, sql.SQL("alter table {} rename to {}").format(sql.Identifier(*here), sql.Identifier(name)))
+    made = sql.SQL("alter table {} rename to {}").format(sql.Identifier(*here), sql.Identifier(name))
+    return called, Alteration(what, made)
 
 
 def _is_there(follower: Connection, name: Name) -> bool:
