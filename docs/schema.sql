@@ -848,6 +848,77 @@ begin
         order by r.visible_at limit 1);
 end $$;
 
+CREATE FUNCTION pipeline.partition_truncates(events_table text, source uuid, after bigint, since bigint, tables bigint[]) RETURNS TABLE(epoch integer, root_oid bigint, leaf_oid bigint, commit_lsn bigint, commit_idx integer, seq bigint, is_whole boolean)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO ''
+    AS $_$
+begin
+    return query execute format($query$
+        with change as materialized (
+            select c.root_oid, c.leaf_oid, c.epoch, c.seen_lsn, c.what,
+                row_number() over (partition by c.root_oid, c.leaf_oid order by c.id) as place
+            from pipeline.partition_changes c where c.source_id = $1 and c.what <> 'truncated'
+        ), step as materialized (  -- from where on it is a leaf, or none
+            select c.root_oid, c.leaf_oid, -1 as epoch, -1::bigint as lsn, 0 as idx, c.what <> 'attached' as is_leaf
+            from change c where c.place = 1
+            union all
+            select p.root_oid, p.leaf_oid, -1, -1, 0, true from pipeline.partitions p
+            where p.source_id = $1 and not exists (
+                select from change c where c.root_oid = p.root_oid and c.leaf_oid = p.leaf_oid)
+            union all
+            select r.table_oid, r.relation_oid, r.epoch, r.from_lsn, r.from_idx, true
+            from pipeline.partition_looks k join pipeline.relations r
+                on r.source_id = k.source_id and r.epoch = k.epoch and r.table_oid = k.root_oid
+                    and r.id > k.after_relation and r.relation_oid <> r.table_oid
+            where k.source_id = $1
+            union all
+            select c.root_oid, c.leaf_oid, c.epoch, c.seen_lsn, 0, c.what in ('attached', 'returned') from change c
+        ), leaf as materialized (
+            select distinct s.root_oid, s.leaf_oid from step s
+            where $4 is null or s.root_oid in (
+                select o.root_oid from step o where o.root_oid = any ($4) or o.leaf_oid = any ($4))
+        ), last as materialized (  -- by the index, whatever the planner thinks of a table that is seldom analyzed
+            select l.root_oid, l.leaf_oid, e.source_epoch as epoch, e.commit_lsn, max(e.commit_idx) as idx, max(e.seq) as seq
+            from leaf l cross join lateral (
+                select e.source_epoch, e.commit_lsn, e.commit_idx, e.seq from %1$s e
+                where e.source_database_id = $1 and e.source_table_oid = l.leaf_oid and e.record_pk = '' and e.seq > $3
+                    and e.action = 'truncate' and e.commit_lsn is not null
+                offset 0
+            ) e
+            group by l.root_oid, l.leaf_oid, e.source_epoch, e.commit_lsn
+        ), truncated as materialized (
+            select l.root_oid, l.epoch, l.commit_lsn, min(l.idx) as idx from last l
+            group by l.root_oid, l.epoch, l.commit_lsn having max(l.seq) > $2
+        ), latest as (
+            select distinct on (t.root_oid, t.epoch, t.commit_lsn, s.leaf_oid)
+                t.root_oid, t.epoch, t.commit_lsn, s.leaf_oid, s.is_leaf
+            from truncated t join step s
+                on s.root_oid = t.root_oid and (s.epoch, s.lsn, s.idx) < (t.epoch, t.commit_lsn, t.idx)
+            order by t.root_oid, t.epoch, t.commit_lsn, s.leaf_oid, s.epoch desc, s.lsn desc, s.idx desc
+        ), member as materialized (
+            select m.root_oid, m.epoch, m.commit_lsn, m.leaf_oid, l.idx, l.seq
+            from latest m left join last l on l.root_oid = m.root_oid and l.leaf_oid = m.leaf_oid
+                and l.epoch = m.epoch and l.commit_lsn = m.commit_lsn
+            where m.is_leaf
+        ), whole as (
+            select m.root_oid, m.epoch, m.commit_lsn, bool_and(m.seq is not null) as is_whole,
+                min(m.seq) as first_seq, max(m.seq) as last_seq
+            from member m group by m.root_oid, m.epoch, m.commit_lsn
+        )
+        select m.epoch, m.root_oid, m.leaf_oid, m.commit_lsn, m.idx, m.seq,
+            w.is_whole and not exists (  -- as a look has said, before an epoch began that knows only its own leaves
+                select from pipeline.partition_changes c
+                where c.source_id = $1 and c.root_oid = w.root_oid and c.what = 'truncated'
+                    and c.epoch = w.epoch and c.seen_lsn = w.commit_lsn)
+            and not exists (  -- rows between the truncates of one transaction may be there still
+                select from %1$s e where e.source_database_id = $1 and e.source_table_oid = w.root_oid
+                    and e.seq > w.first_seq and e.seq < w.last_seq)
+        from whole w join member m on m.root_oid = w.root_oid and m.epoch = w.epoch and m.commit_lsn = w.commit_lsn
+        where m.seq is not null$query$,
+        pipeline.events_relation(events_table))
+    using source, after, since, tables;
+end $_$;
+
 CREATE FUNCTION pipeline.passed_upto(reader pipeline.consumers) RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET search_path TO ''
@@ -3730,6 +3801,8 @@ REVOKE ALL ON FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interv
 REVOKE ALL ON FUNCTION pipeline.name_of_events_table(events_table regclass) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.next_visible(consumer text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.partition_truncates(events_table text, source uuid, after bigint, since bigint, tables bigint[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.passed_upto(reader pipeline.consumers) FROM PUBLIC;
 

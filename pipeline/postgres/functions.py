@@ -12,7 +12,7 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 15
+VERSION = 16
 """Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
@@ -33,7 +33,7 @@ ORDER = (
     ),
     ("readers.cursor", ("advance", "passed_upto")),
     ("log", ("readers",)),
-    ("capture.snapshot", ("snapshots",)),
+    ("capture.snapshot", ("partition_truncates", "snapshots")),
 )
 """Files in the packages' `functions/`; what a function calls comes before it."""
 

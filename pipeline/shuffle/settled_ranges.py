@@ -87,7 +87,7 @@ def _query(segment: int, written: Sequence[EventsTable]) -> sql.Composed:
 
 def _each(name: str, written: Sequence[EventsTable]) -> sql.Composable:
     each = sql.SQL(statement("shuffle", name))
-    return _UNION.join(each.format(events=table.identifier) for table in written)
+    return _UNION.join(each.format(events=table.identifier, name=sql.Literal(str(table))) for table in written)
 
 
 def _is_told(connection: Connection, placed: Placed, written: Sequence[EventsTable]) -> bool:

@@ -150,21 +150,21 @@ class LogState:
 
     def _parts_of_statement(self, after: Mapping[str, int], upto: Mapping[str, int]) -> dict[str, sql.Composable]:
         """What stands in the statements that read events."""
-        changes, given_up, truncated = [], [], []
+        changes, given_up, truncated, emptied = [], [], [], []
         record = sql.SQL("(e.record || e.changes)")
         epoch = self._table.epoch
         names = sql.SQL("array[{}]::text[]").format(_LIST.join(key_text.names(self._table)))
         key = sql.SQL(statement("readers.queue", "key_of_record")).format(
             names=names, record=record, columns=key_text.types(self._table)
         )
-        leaves = [relation.oid for relation in self._table.relations]
         for number, events in enumerate(self._written):
             values = {
                 "source": sql.Literal(number),
                 "events": events.identifier,
+                "name": sql.Literal(str(events)),
                 "source_id": sql.Literal(self._stored.id),
                 "table": sql.Literal(self._table.oid),
-                "relations": sql.Literal([self._table.oid, *leaves]),
+                "relations": sql.Literal([self._table.oid, *(each.oid for each in self._table.relations)]),
                 "after": sql.Literal(after.get(str(events), 0)),
                 "upto": sql.Literal(upto.get(str(events), 0)),
             }
@@ -173,20 +173,20 @@ class LogState:
             each = sql.SQL(statement("capture.content", "keys_given_up"))
             given_up.append(each.format(**values, key=key, key_columns=names))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
+            emptied.append(sql.SQL(statement("capture.content", "emptied")).format(**values))
         key_texts = key_text.in_log(self._table)
         kept = [sql.SQL("e.key_texts[{}]").format(place + 1) for place in range(len(key_texts))]
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
             "given_up": sql.SQL("\nunion all\n").join(given_up),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
+            "emptied": sql.SQL("\nunion all\n").join(emptied),
             "checksum": row_text.log_checksum(self._table.columns, epoch),
             "key_texts": _LIST.join(key_texts),
             "keys": _LIST.join(key_text.values(self._table.key, key_texts, typed=self._typed)),
             "keys_of_texts": _LIST.join(key_text.values(self._table.key, kept, typed=self._typed)),
             "key_names": self._key_names(),
             "within": partition_bounds.may_hold(self._table.within, self._table.key),
-            "table": sql.Literal(self._table.oid),
-            "leaves": sql.Literal(len(leaves)),
         }
 
     def _key_names(self, of: str | None = None) -> sql.Composable:

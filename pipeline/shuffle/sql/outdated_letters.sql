@@ -32,6 +32,9 @@ where l.record_pk <> '' and (
             and (n.record_pk <> '' or n.action = 'truncate')
             and (n.action = 'delete' or not coalesce(n.metadata ? 'parked', false)))
     or exists (
+        select from pipeline.partition_truncates(%(table)s, l.source_id, l.seq, l.seq, array[l.table_oid]) t
+        where t.is_whole)
+    or exists (
         select from left_keys k
         where k.source_database_id = l.source_id and k.source_table_oid = l.table_oid and k.changes ?| l.key_columns
             and (k.source_epoch, k.commit_lsn, k.commit_idx) > (l.epoch, l.commit_lsn, l.commit_idx)

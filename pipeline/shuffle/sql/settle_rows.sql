@@ -11,18 +11,9 @@ with form as materialized (
         ) end as exact
     from only {segment} s where s.ordinal between %(low)s and %(high)s and s.ordinal <> all(%(touched)s::bigint[])
 ), truncated as materialized (
-    select max(place) filter (where whole) as certainly, max(place) as perhaps
-    from (
-        -- All partitions that the log knows of, by one statement: then the table is empty, as by a truncate of itself.
-        select max(place) as place, bool_or(oid = %(table)s) or coalesce(array_agg(distinct oid) @> (
-            select array_agg(distinct r.relation_oid) from pipeline.relations r
-            where r.source_id = %(source)s and r.table_oid = %(table)s and r.relation_oid <> %(table)s
-        ), false) and max(place[3]) - min(place[3]) = count(*) - 1 as whole
-        from (
+    select max(place) filter (where whole) as certainly, max(place) as perhaps from (
     {truncates}
-        ) t
-        group by place[1:2]
-    ) of_transaction
+    ) t
 ), departed as materialized (
     select d.record_pk, max(d.place) as place from (
     select k.key as record_pk, array[k.value -> 0, k.value -> 1, k.value -> 2]::text[]::bigint[] as place

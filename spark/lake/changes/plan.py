@@ -10,6 +10,7 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 
 from lake import layout
+from lake.changes import whole_truncates
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.history import OURS, Version
 from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, table_is, untyped_of, within
@@ -44,7 +45,8 @@ def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int,
         connection,
         "select source_table_schema as schema, source_table_name as name, source_database_id::text as source_id,"
         " source_epoch as epoch, source_table_oid as oid, count(*) as rows, count(commit_lsn) as placed,"
-        " min(commit_lsn) as first_lsn, max(commit_lsn) as last_lsn, min(seq) as first, max(seq) as last"
+        " min(commit_lsn) as first_lsn, max(commit_lsn) as last_lsn, min(seq) as first, max(seq) as last,"
+        " count(*) filter (where action = 'truncate') as truncates"
         f" from {qualified(events_table)} where {bounded(after, upto)}"
         " group by source_table_schema, source_table_name, source_database_id, source_epoch, source_table_oid"
         " order by 1, 2, 3, 4, 5",
@@ -52,7 +54,7 @@ def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int,
     found: list[Part] = []
     if messages := [row for row in tables if not row["oid"]]:
         found.append(_of_messages(dsn, events_table, messages))
-    rest = (row for row in tables if row["oid"])
+    rest = whole_truncates.counted(connection, events_table, (after, upto), [row for row in tables if row["oid"]])
     for (schema, name), group in groupby(rest, key=lambda row: (row["schema"], row["name"])):
         versions = catalog.history(connection, schema, name)
         for row in group:
@@ -70,22 +72,23 @@ def _of_messages(dsn: str, events_table: str, held: list[dict[str, Any]]) -> Par
 
 
 def _of_table(
-    connection: dbapi.Connection, dsn: str, events_table: str, held_by: dict[str, Any], versions: Sequence[Version]
+    connection: dbapi.Connection, dsn: str, events_table: str, held_by: Mapping[str, Any], versions: Sequence[Version]
 ) -> Iterator[Part]:
     schema, name = held_by["schema"], held_by["name"]
     table = held_by["source_id"], held_by["epoch"], held_by["oid"]
-    dataset, where = layout.dataset(schema, name), table_is(*table)
+    dataset, where = layout.dataset(schema, name), table_is(*table) + held_by.get("where", "")
+    events = held_by.get("events")
     bounds = held_by["first"] - 1, held_by["last"]
     known = 0
     for version in versions:
-        query = changes_of(events_table, schema, name, version, where=where)
+        query = changes_of(events_table, schema, name, version, events=events, where=where)
         within_version = _is_within(version, held_by)
         held = (
             held_by["rows"] if within_version else 0 if within_version is False else _count(connection, query, bounds)
         )
         known += held
         if held:
-            careful = changes_of(events_table, schema, name, version, careful=True, where=where)
+            careful = changes_of(events_table, schema, name, version, careful=True, events=events, where=where)
             read = Read(dsn, query, careful, version.schema, *bounds)
             yield Part(dataset, version.number, *table, version.key_names, read, held)
     if known < held_by["rows"]:
@@ -94,7 +97,7 @@ def _of_table(
         yield Part(dataset, layout.UNTYPED, *table, (), read, held_by["rows"] - known)
 
 
-def _is_within(version: Version, held_by: dict[str, Any]) -> bool | None:
+def _is_within(version: Version, held_by: Mapping[str, Any]) -> bool | None:
     """Whether all of the rows are of that version, or none; None: they have to be counted."""
     if held_by["first_lsn"] is None:
         return False

@@ -9,12 +9,10 @@ with given_up as materialized (
     ) g
     group by g.record_pk
 ), truncated as materialized (
-    -- All partitions in one transaction are the table.
     select t.source_epoch, t.commit_lsn, max(t.commit_idx) as commit_idx from (
-{truncated}
+{emptied}
     ) t
     group by t.source_epoch, t.commit_lsn
-    having bool_or(t.source_table_oid = {table}) or count(distinct t.source_table_oid) >= {leaves}
 ), change as (
     -- Checksums and keys instead of records: what is sorted is short.
     select e.record_pk, e.source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.live,

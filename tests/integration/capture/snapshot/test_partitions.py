@@ -10,10 +10,12 @@ import pytest
 
 from pipeline.capture.content import log_state, source_rows
 from pipeline.capture.snapshot import worker
+from pipeline.errors import BackfillError
 from pipeline.operate import partitions_kept, snapshot_status, start_backfill
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 from tests.fixtures.stage import databases
+from tests.fixtures.waiting import eventually
 
 MADE = (
     "create table p (id int primary key, n int) partition by range (id)",
@@ -22,6 +24,7 @@ MADE = (
     "create table p_rest partition of p default",
     "insert into p select g, 0 from generate_series(1, 12) g",
 )
+P5 = "create table p5 partition of p for values from (60) to (70)"
 _TABLES = (
     "select oid::regclass::text from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace"
 )
@@ -122,8 +125,7 @@ def test_rows_that_move_from_the_default_partition_come_back(reading: Snapshotti
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_partition_that_is_made_and_filled_before_it_is_captured_joins(reading: Snapshotting, at_once: bool):
-    made = "create table p5 partition of p for values from (60) to (70)"
-    at_source(reading, made, "insert into p values (60, 1), (61, 1)", at_once=at_once)
+    at_source(reading, P5, "insert into p values (60, 1), (61, 1)", at_once=at_once)
     look(reading)
     equal(reading)
 
@@ -340,9 +342,41 @@ def test_a_truncate_of_the_table_makes_nothing_incomplete(reading: Snapshotting)
     look(reading)
     assert (reading.state("p"), changes(reading)) == ("complete", [])
     at_source(reading, "insert into p values (1, 1)", "truncate p1, p2, p_rest")
-    at_source(reading, "create table p5 partition of p for values from (60) to (70)")
+    at_source(reading, P5)
     look(reading)
     assert (reading.state("p"), changes(reading)) == ("complete", [("attached", "public.p5", "empty")])
+    before = reading.events("p")
+    start(reading)
+    reading.finish("p")
+    assert reading.events("p") == before, "the log knows that all of it is gone"
+
+
+@pytest.mark.parametrize(
+    ("statements", "truncated"),
+    [
+        (["truncate p1, p2", "drop table p_rest"], ["p1", "p2"]),
+        ([P5, "insert into p values (60, 1)", "truncate p1, p2, p_rest"], ["p1", "p2", "p_rest"]),
+        (
+            ["begin", "truncate p1", "insert into p values (1, 5)", "truncate p2, p_rest", "commit"],
+            ["p1", "p2", "p_rest"],
+        ),
+    ],
+)
+def test_a_truncate_without_one_partition_is_none_of_the_table(
+    reading: Snapshotting, statements: list[str], truncated: list[str]
+):
+    at_source(reading, *statements)
+    look(reading)
+    assert sorted(name for what, name, _ in changes(reading) if what == "truncated") == [
+        f"public.{each}" for each in truncated
+    ]
+
+    def begin() -> None:
+        reading.finish("p", "not read")
+        start(reading)
+
+    eventually(begin, errors=(BackfillError,))  # p5 is being read
+    equal(reading)
 
 
 def test_a_truncate_of_the_table_settles_what_left_before(reading: Snapshotting):
