@@ -2311,6 +2311,7 @@ CREATE TABLE pipeline.partition_changes (
     settled_at timestamp with time zone,
     settled_as text,
     settled_seq bigint,
+    in_doubt boolean DEFAULT false NOT NULL,
     CONSTRAINT partition_changes_check CHECK (((settled_at IS NULL) = (settled_as IS NULL))),
     CONSTRAINT partition_changes_settled_as_check CHECK ((settled_as = ANY (ARRAY['read'::text, 'compared'::text, 'kept'::text, 'empty'::text, 'whole'::text]))),
     CONSTRAINT partition_changes_what_check CHECK ((what = ANY (ARRAY['attached'::text, 'returned'::text, 'detached'::text, 'dropped'::text, 'truncated'::text])))
@@ -2331,6 +2332,8 @@ COMMENT ON COLUMN pipeline.partition_changes.reason IS 'Why nothing reads or com
 COMMENT ON COLUMN pipeline.partition_changes.settled_as IS 'read or compared: by itself. kept: the log stays as it is. empty: it had no rows. whole: with all of the table.';
 
 COMMENT ON COLUMN pipeline.partition_changes.settled_seq IS 'The newest seq of the table''s events when it was settled: from there on the log has what it had.';
+
+COMMENT ON COLUMN pipeline.partition_changes.in_doubt IS 'It was attached after it was made: if the log gets rows of it from before it was seen, it is compared.';
 
 ALTER TABLE pipeline.partition_changes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.partition_changes_id_seq

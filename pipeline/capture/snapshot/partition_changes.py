@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.staging import progress
 
 _TOGETHER = timedelta(seconds=10)
 """Partitions that were seen first within this time are read by one backfill."""
@@ -69,6 +71,14 @@ def unsettled(pipeline: Connection, stored: Source, root: int | None = None) -> 
     return queries.rows(pipeline, Change, statement("capture.snapshot", "open_partition_changes"), values)
 
 
+def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
+    """Take partitions that joined for ones that returned, if the log has got rows of them from before that."""
+    doubtful = pipeline.execute(statement("capture.snapshot", "doubtful_partitions"), {"source": source}).fetchall()
+    for change, of_epoch, lsn in doubtful:
+        reached = of_epoch != epoch or progress.log_reaches(pipeline, source, lsn)[0]
+        pipeline.execute(statement("capture.snapshot", "end_doubt"), {"id": change, "reached": reached})
+
+
 def begin(pipeline: Connection, stored: Source, table: Captured, changes: Collection[Change]) -> int | None:
     """Read or compare partitions that joined, as far as nothing does; None if nothing is to be done now.
 
@@ -99,6 +109,7 @@ def compare(pipeline: Connection, stored: Source, table: Captured, changes: Coll
 
 def settle(pipeline: Connection, backfill: Backfill, seq: int) -> None:
     """The backfill has ended. `seq`: the newest one."""
+    end_doubts(pipeline, backfill.source_id, backfill.epoch)
     values = {
         "source": backfill.source_id,
         "root": backfill.table_oid,

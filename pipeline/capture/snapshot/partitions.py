@@ -28,13 +28,16 @@ _LEFT = {
 
 @dataclass(frozen=True)
 class Leaf:
-    """A partition that has rows. `attached_by`, `bounds`: see the comments of `pipeline.partitions`."""
+    """A partition that has rows. `attached_by`, `bounds`: see the comments of `pipeline.partitions`. `made_so`: in the
+    transaction that made it, and it never left since.
+    """
 
     root_oid: int
     leaf_oid: int
     leaf_name: str
     attached_by: str
     bounds: Line | None = None
+    made_so: bool = True
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,7 @@ class _Look:
 
     def _add(self, leaf: Leaf, what: str, reason: str | None, *, settled: str | None = None) -> None:
         values = {"epoch": self._stored.epoch, "what": what, "reason": reason, "settled": settled, "lsn": self._lsn}
+        values["in_doubt"] = what == "attached" and not leaf.made_so
         self._execute("add_partition_change", {**_values(leaf), **values})
         if settled is None:
             text = _LEFT.get(what, "partition %s joined %s")

@@ -93,6 +93,7 @@ class Register:
                 sources.read_tables(self._pipeline, self._stored.id)
             if self._rereads:
                 sources.reread(self._pipeline, self._stored.id, None)
+        partition_changes.end_doubts(self._pipeline, self._stored.id, self._stored.epoch)
         self._partition_truncates.look()
         self._read_partitions(now)
         if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):

@@ -1,10 +1,10 @@
 -- What a look found. Who keeps what leaves, and takes what joins as it is, has said so once for all.
 insert into pipeline.partition_changes (source_id, epoch, root_oid, leaf_oid, leaf_name, what, bounds, seen_lsn, reason,
-    settled_at, settled_as)
+    in_doubt, settled_at, settled_as)
 select %(source)s, %(epoch)s, %(root_oid)s, %(leaf_oid)s, %(leaf_name)s, %(what)s,
     coalesce(%(bounds)s::jsonb, (select p.bounds from pipeline.partitions p
         where p.source_id = %(source)s and p.root_oid = %(root_oid)s and p.leaf_oid = %(leaf_oid)s)),
-    %(lsn)s, %(reason)s,
+    %(lsn)s, %(reason)s, %(in_doubt)s,
     case when s.settled is not null then now() end, s.settled
 from (
     select coalesce(%(settled)s::text, case when %(what)s in ('detached', 'dropped') or %(reason)s::text is not null then (

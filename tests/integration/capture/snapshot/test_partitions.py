@@ -130,6 +130,22 @@ def test_a_partition_that_is_made_and_filled_before_it_is_captured_joins(reading
     equal(reading)
 
 
+def test_a_partition_that_left_and_returned_before_any_look_is_compared(reading: Snapshotting):
+    made = P5, P5.replace("5", "6", 1).replace("60", "80").replace("70", "90")
+    at_source(reading, *made, "insert into p values (60, 1), (61, 1), (80, 1)")
+    reading.publish()
+    reading.wait_for_stream()
+    at_source(reading, "alter table p detach partition p5", "alter table p detach partition p6")
+    at_source(reading, "delete from p5 where id = 60", "delete from p6")
+    at_source(reading, "alter table p attach partition p5 for values from (60) to (70)")
+    at_source(reading, "alter table p attach partition p6 for values from (80) to (90)")
+    look(reading)
+    reading.look()
+    equal(reading)
+    found = [("returned", "public.p5", "compared"), ("returned", "public.p6", "compared")]
+    assert sorted(changes(reading)) == found
+
+
 def test_an_empty_partition_changes_nothing(reading: Snapshotting):
     complete, events = reading.row("p"), len(reading.events("p"))
     at_source(

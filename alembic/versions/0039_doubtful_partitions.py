@@ -1,0 +1,27 @@
+"""Partitions that may have been one before a look saw them join: the log may have rows of them that are gone."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0039"
+down_revision = "0038"
+branch_labels = None
+depends_on = None
+additive = True
+
+IN_DOUBT = """
+alter table pipeline.partition_changes add column in_doubt boolean not null default false;
+comment on column pipeline.partition_changes.in_doubt is
+    'It was attached after it was made: if the log gets rows of it from before it was seen, it is compared.';
+"""
+
+
+def upgrade() -> None:
+    """What joined before is not in doubt."""
+    op.execute(IN_DOUBT)
+
+
+def downgrade() -> None:
+    """Forget which are."""
+    op.execute("alter table pipeline.partition_changes drop column in_doubt")
