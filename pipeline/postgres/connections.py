@@ -17,7 +17,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.config.settings import describe
 from pipeline.errors import Refused, Unavailable
-from pipeline.postgres import session_settings
+from pipeline.postgres import open_sessions, session_settings
 
 Connection = psycopg.Connection[TupleRow]
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
@@ -148,6 +148,7 @@ def answering(
 def connect_plainly(dsn: str, *, name: str, settings: Mapping[str, str], **options: Any) -> Connection:
     """As `connect`, with these settings. Raises psycopg's own errors, which `unavailable` explains."""
     connection = psycopg.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    open_sessions.add(connection, dsn)
     try:
         connection.execute(session_settings.statement(settings).encode())
     except BaseException:
@@ -166,6 +167,7 @@ class _ClosedAtTheEnd(psycopg.AsyncConnection[TupleRow]):
 async def connect_async(dsn: str, *, name: str, settings: Mapping[str, str], **options: Any) -> AsyncConnection:
     """As `connect_plainly`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
     connection = await _ClosedAtTheEnd.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    open_sessions.add(connection, dsn)
     try:
         await connection.execute(session_settings.statement(settings).encode())
     except BaseException:

@@ -67,6 +67,12 @@ _DURABLE = """
 """
 """What we have committed must not be taken back by a crash; how far it is replicated by then is the owner's choice."""
 
+_ENDED = """
+    case when pg_catalog.version() operator(pg_catalog.~) 'linux'
+        then pg_catalog.set_config('client_connection_check_interval', '1s', false) end
+"""
+"""A session whose process was killed ends within a second, also in the middle of a statement: other systems refuse."""
+
 _FIRST = ("statement_timeout", "jit")
 """Set before the query for all: compiled, that one may take longer than a role's timeout, and none of ours begins."""
 
@@ -87,4 +93,4 @@ def statement(settings: Mapping[str, str]) -> str:
         f" then pg_catalog.set_config('{name}', '{value}', false) end"
         for name, value in settings.items()
     )
-    return f"{first}select {', '.join(calls)}, {_DURABLE.strip()}"
+    return f"{first}select {', '.join(calls)}, {_DURABLE.strip()}, {_ENDED.strip()}"

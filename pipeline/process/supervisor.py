@@ -16,6 +16,8 @@ from pipeline.process.fork_client import ForkServer
 
 logger = logging.getLogger(__name__)
 
+_LEAST_SECONDS = 1.0
+"""How long each child has to end, even if one before it has used up the time of all."""
 _KILLED_SECONDS = 2.0
 """A killed process ends at once; only the fork server, which reports it, may be frozen."""
 
@@ -84,7 +86,8 @@ class Supervisor:
         status = 0
         for child in self._children:
             child.retire()
-            while child.lives and time.monotonic() < deadline and self._interrupts < 2:
+            until = max(deadline, time.monotonic() + _LEAST_SECONDS)
+            while child.lives and time.monotonic() < until and self._interrupts < 2:
                 time.sleep(POLL / 2)
             if child.lives:
                 logger.warning("%s did not finish; killed", child.role, extra={"action": "serve.killed"})

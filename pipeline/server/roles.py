@@ -18,7 +18,7 @@ from pipeline import logs
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Undecodable
-from pipeline.postgres import connections, role_locks
+from pipeline.postgres import connections, role_locks, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process import memory
 from pipeline.process.child import RETRY
@@ -67,11 +67,13 @@ def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
     config = settings.from_json(received)
     logs.setup(config.log_level, config.log_format, role)
     stop = Stop(ignore_interrupt=True)
+    waits.end_at_stop(stop)
     live_with_parent()
     try:
         _hold_and_run(role, config, stop)
     except PipelineError as error:
-        logger.error("%s", error, extra={"action": f"{role}.failed"})
+        level = logging.INFO if stop and isinstance(error, RETRIED) else logging.ERROR  # it ends anyway
+        logger.log(level, "%s", error, extra={"action": f"{role}.failed"})
         return RETRY if isinstance(error, RETRIED) else error.exit_code
     except Exception:
         logger.exception("unexpected error", extra={"action": f"{role}.failed"})

@@ -15,13 +15,13 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.capture.source import blocked_transactions, sources
+from pipeline.capture.source import blocked_transactions, slot_creation, sources
 from pipeline.config.settings import Config
 from pipeline.errors import Undecodable
 from pipeline.log import jumps
 from pipeline.log.jumps import SourceClock
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections, role_locks
+from pipeline.postgres import connections, role_locks, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY, Launch, program
 from pipeline.process.fork_client import Siblings
@@ -105,7 +105,9 @@ async def _replicate(role: Role) -> None:
         source_id = stored.id if stored else config.source_id or uuid.uuid4()
         stream = ReplicationStream(config.source, application_name(source_id))
         try:
-            prepared = prepare.prepare(config, source, connection, stream.identify(), source_id)
+            slot_creation.end_left_behind(source, connection)
+            with waits.named(partial(slot_creation.subject, config.slot), partial(role.report, "waiting")):
+                prepared = prepare.prepare(config, source, connection, stream.identify(), source_id)
             for table, reason in prepared.publications.missing.items():
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
             async with await connect_writer(config.database) as staging:

@@ -25,7 +25,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, in_loop, in_thread, live_with_parent, read_settings
@@ -72,6 +72,7 @@ def main(attach: Attach) -> int:
     setproctitle(f"pipeline: catch-up {worker}")
     logs.setup(config.log_level, config.log_format, f"catch-up {worker}")
     stop = Stop(ignore_interrupt=True)
+    waits.end_at_stop(stop)
     live_with_parent()
     try:
         asyncio.run(_stage(config, worker, publications, stop, attach))

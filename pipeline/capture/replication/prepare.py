@@ -15,6 +15,7 @@ from pipeline.capture.source import (
     own_tables,
     publication_ledger,
     seen_tables,
+    slot_creation,
     slot_mark,
     slots,
     sources,
@@ -28,7 +29,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import SourceChanged, SourceUnfit
 from pipeline.log import jumps
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, waits
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import identifier
@@ -89,7 +90,7 @@ def refuse_unfit(
     """
     require_fit(source)
     stored = sources.find_in_any(pipeline, config.source_id)
-    slots.find_ours(source, config.slot, stored.id if stored else None)
+    slots.find_ours(source, config.slot, stored.id if stored else None, slot_mark.own(pipeline))
     for check in checks(config, source, pipeline, stored, identity).values() if stored else ():
         check()
     slot_mark.require_own(source, pipeline, config.slot)
@@ -186,7 +187,8 @@ def create_slot(config: Config, source: Connection, pipeline: Connection) -> int
     slots.require_absent(source, config.slot)
     stream = ReplicationStream(config.source, application_name(source_id := config.source_id or uuid.uuid4()))
     try:
-        prepare(config, source, pipeline, stream.identify(), source_id)
+        with waits.named(partial(slot_creation.subject, config.slot)):
+            prepare(config, source, pipeline, stream.identify(), source_id)
     finally:
         stream.close()
     created = slots.find(source, config.slot)
@@ -249,7 +251,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
         _jump_behind_others(config, source, pipeline, slot)
     if slot is None:
         seen_tables.begin(source, pipeline, stored.id, stored.epoch)
-        start = slots.create(source, config.slot)
+        start = slot_creation.create(config.source, pipeline, config.slot)
         known = sources.find(pipeline, stored.id) or stored
         named = publication_ledger.named_tables(publication_ledger.from_json(known.published))
         captured_tables.begin(source, pipeline, stored.id, named)

@@ -6,7 +6,7 @@ import psycopg
 
 from pipeline.config.settings import describe
 from pipeline.errors import SourceUnfit
-from pipeline.postgres import connections
+from pipeline.postgres import connections, open_sessions
 from pipeline.postgres.connections import Connection
 
 
@@ -19,7 +19,7 @@ def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
     limit = {"connect_timeout": str(timeout)} if timeout else {}
     try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
         info = connections.conninfo(dsn, replication="database", application_name=name, **limit)
-        return psycopg.connect(info, autocommit=True)
+        connection = psycopg.connect(info, autocommit=True)
     except psycopg.OperationalError as error:
         if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
             raise SourceUnfit(
@@ -30,3 +30,5 @@ def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
                 f"a pooler at {describe(dsn)} takes no replication connections; connect to the source directly"
             ) from error
         raise connections.unavailable(dsn, "source", error) from error
+    open_sessions.add(connection, dsn)
+    return connection

@@ -12,9 +12,8 @@ import psycopg
 from pipeline.capture.replication import walsender
 from pipeline.capture.sessions.store import walsender_name
 from pipeline.errors import PipelineError, SessionRefused, SlotExists, SourceUnfit
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, session_settings, waits
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 CANCEL_SECONDS = 5.0
@@ -27,22 +26,6 @@ class Made:
 
     position: int
     snapshot: str
-
-
-@dataclass(frozen=True)
-class _Holder:
-    pid: int | None
-    usename: str | None
-    application_name: str | None
-    state: str | None
-    xact_start: str | None
-    prepared: bool
-
-    def __str__(self) -> str:
-        if self.pid is None:
-            return "a prepared transaction" if self.prepared else "a transaction that has ended by now"
-        who = f"{self.usename or 'another user'}, {self.application_name or 'no name'}, {self.state or 'unknown'}"
-        return f"pid {self.pid} ({who}, since {self.xact_start or 'an unknown time'})"
 
 
 def connect(dsn: str, slot: str) -> Connection:
@@ -110,7 +93,7 @@ def _given_up(connection: Connection, dsn: str, seconds: float) -> Iterator[list
 def _holders(dsn: str, pid: int) -> list[str]:
     try:
         with connections.answering(dsn, "source", CANCEL_SECONDS, name="pipeline session") as source:
-            rows = source.execute(statement("capture.sessions", "waited_for"), {"pid": pid}).fetchall()
+            found = waits.look(source, [pid])
     except (PipelineError, psycopg.Error) as error:
         return [f"what cannot be told ({connections.one_line(error)})"]
-    return [str(_Holder(*row)) for row in rows] or ["what has ended by now"]
+    return [wait.held_by for wait in found] or ["what has ended by now"]

@@ -23,7 +23,7 @@ from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
-from pipeline.postgres import connections, reading_session, session_settings
+from pipeline.postgres import connections, reading_session, session_settings, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings
@@ -51,6 +51,7 @@ def main() -> int:
     setproctitle("pipeline: snapshot worker")
     logs.setup(config.log_level, config.log_format, "snapshot worker")
     stop = Stop(ignore_interrupt=True)
+    waits.end_at_stop(stop)
     live_with_parent()
     try:
         _run(config, stop)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pipeline.capture.replication.stream import application_name
+from pipeline.capture.replication.stream import NAME_PREFIX, application_name
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMissing, SlotUnusable, SourceUnfit
 from pipeline.postgres import connections, queries
@@ -43,6 +43,11 @@ class Slot:
     inactive_since: str | None = None
 
     @property
+    def being_created(self) -> bool:
+        """True while the session that creates the slot waits for transactions that were running before."""
+        return self.active_pid is not None and self.confirmed_lsn is None and self.wal_status != "lost"
+
+    @property
     def invalidated(self) -> bool:
         """Whether the source has removed WAL that the slot still needed: it can no longer be read."""
         return self.wal_status == "lost" or self.restart_lsn is None or self.confirmed_lsn is None
@@ -53,9 +58,16 @@ def find(connection: Connection, name: str) -> Slot | None:
     return next((slot for slot in all_slots(connection) if slot.name == name), None)
 
 
-def find_ours(connection: Connection, name: str, source_id: uuid.UUID | None) -> Slot | None:
-    """The slot with this name, if it exists. Raises SlotUnusable and SlotInUse as `require_ours` and `require_free`."""
+def find_ours(
+    connection: Connection, name: str, source_id: uuid.UUID | None, pipeline_id: str | None = None
+) -> Slot | None:
+    """The slot with this name; None if it does not exist, or a session of pipeline database `pipeline_id` creates it.
+
+    Raises SlotUnusable and SlotInUse as `require_ours` and `require_free`.
+    """
     slot = find(connection, name)
+    if slot is not None and slot.being_created and slot.holder == creator(pipeline_id):
+        return None
     if slot is not None:
         require_ours(slot, connection.info.dbname)
         require_free(slot, source_id)
@@ -65,6 +77,11 @@ def find_ours(connection: Connection, name: str, source_id: uuid.UUID | None) ->
 def all_slots(connection: Connection) -> list[Slot]:
     """Every logical slot of the cluster."""
     return queries.rows(connection, Slot, statement("capture.source", "slots"))
+
+
+def creator(pipeline_id: str | None) -> str | None:
+    """The application_name of sessions that create a slot for the pipeline database with this id."""
+    return pipeline_id and f"{NAME_PREFIX}slot {pipeline_id}"
 
 
 def part_name(anchor: str, worker: int) -> str:
@@ -156,7 +173,7 @@ def require_whole(name: str, slot: Slot | None, position: int | None, written: i
 
     `position` is our stored position, None at the first start; `written` is where the source's WAL ends now.
     """
-    if slot is None:
+    if slot is None or slot.being_created:
         if position is not None:
             cause = "it was dropped, or did not come along to this server"
             raise SlotLost(f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {gap(position, written)}')

@@ -16,7 +16,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers.running.following import Following
 from pipeline.followers.sharing.client import SharedLog
-from pipeline.postgres import connections
+from pipeline.postgres import connections, waits
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings_and_socket
 
@@ -35,6 +35,7 @@ def main() -> int:
     config = settings.from_json(found["settings"])
     logs.setup(config.log_level, config.log_format, "follower")
     stop = Stop(ignore_interrupt=True)
+    waits.end_at_stop(stop)
     live_with_parent()
     try:
         _run(config, found["id"], found["name"], line, stop)

@@ -17,7 +17,7 @@ from pipeline.config.settings import Config
 from pipeline.operate import slot_owners
 from pipeline.operate.preflight import catchup, providers, sessions, snapshots, source_roles, table_checks
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, guarded
-from pipeline.postgres import queries
+from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
@@ -120,15 +120,27 @@ def _replicates(dsn: str, stored: Source | None) -> Findings:
 
 def _slot(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
     source_id = stored.id if stored else None
-    slot = slots.find_ours(source, config.slot, source_id)
+    own = slot_mark.own(pipeline) if pipeline is not None else None
+    slot = slots.find_ours(source, config.slot, source_id, own)
     if pipeline is not None:
         prepare.require_slot(config, source, pipeline, source_id)
         slot_mark.require_own(source, pipeline, config.slot)
     if slot is None:
-        yield Finding("ok", "slot", f'"{config.slot}" will be created')
+        yield _new_slot(config, source)
         return
     reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
     yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
+
+
+def _new_slot(config: Config, source: Connection) -> Finding:
+    """The finding on a slot that does not exist, or that our server creates just now, which may have to wait."""
+    slot = slots.find(source, config.slot)
+    if slot is None or slot.active_pid is None:
+        return Finding("ok", "slot", f'"{config.slot}" will be created')
+    found = waits.look(source, [slot.active_pid])
+    why = f", which {waits.describe(found)}" if found else ""
+    text = f'"{slot.name}" is being created (pid {slot.active_pid}){why}'
+    return Finding("warning" if found else "ok", "slot", text, "let that transaction end" if found else "", waits=True)
 
 
 def _limits(config: Config, source: Connection) -> Findings:

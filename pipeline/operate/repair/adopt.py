@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from pipeline.capture.catchup import plan_reader
 from pipeline.capture.catchup import store as parts
@@ -22,6 +23,7 @@ from pipeline.capture.source import (
     publication_form,
     publication_ledger,
     seen_tables,
+    slot_creation,
     slot_mark,
     slots,
     sources,
@@ -38,7 +40,7 @@ from pipeline.operate.repair import all_roles, gap, jumping
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
 from pipeline.operate.repair.take_over import take_over
-from pipeline.postgres import migrations
+from pipeline.postgres import migrations, waits
 from pipeline.postgres.connections import Connection
 from pipeline.shuffle import watermark
 from pipeline.shuffle.worker import Shuffler
@@ -250,7 +252,8 @@ class _Adoption:
         if slot is not None:
             slots.end_walsender(self._source, slot)
             slots.drop(self._source, slot.name)
-        return slots.create(self._source, self._config.slot)
+        with waits.named(partial(slot_creation.subject, self._config.slot)):
+            return slot_creation.create(self._config.source, self._pipeline, self._config.slot)
 
     def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
         """Transactions in the log that the slot may send again, also those from before an earlier restore."""

@@ -1,0 +1,45 @@
+"""The session that creates our slot: it may wait long, and may be left behind by a server that was killed meanwhile.
+
+So its application_name has the id of the pipeline database, and no other program's has it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import psycopg
+
+from pipeline.capture.replication.stream import NAME_PREFIX
+from pipeline.capture.source import slot_mark, slots
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+
+def create(dsn: str, pipeline: Connection, name: str) -> int:
+    """Create the slot over a session of its own, as `slots.create` does; returns the LSN from which it streams."""
+    program = slots.creator(slot_mark.own(pipeline)) or "pipeline slots"
+    with connections.connect(dsn, "source", name=program) as session:
+        try:
+            return slots.create(session, name)
+        except psycopg.OperationalError as error:
+            raise connections.unavailable(dsn, "source", error) from error
+
+
+def subject(slot: str, program: str) -> str:
+    """What a start does in a session with this application_name, for `waits.named`."""
+    return f'creating slot "{slot}"' if program.startswith(f"{NAME_PREFIX}slot") else "the start of replication"
+
+
+def end_left_behind(source: Connection, pipeline: Connection) -> None:
+    """End sessions of this user that still create a slot for this pipeline database; waits until they have ended.
+
+    Only the holder of the replication role may call this.
+    """
+    program = slots.creator(slot_mark.own(pipeline))
+    values = {"program": program, "milliseconds": slots.END_MILLISECONDS}
+    for pid, _ in source.execute(statement("capture.source", "end_creators"), values).fetchall():
+        text = "ended the session with pid %s, which an earlier start left behind as it created the slot"
+        logger.warning(text, pid, extra={"action": "slot.creator_ended"})
