@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import threading
@@ -20,21 +21,29 @@ PULSE_SECONDS = 1.0
 
 
 class Stop:
-    """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but no longer than until it is set."""
+    """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but no longer than until it is set.
+
+    No lock has a part in it: the handler runs in the middle of anything, also of `wait`, or of itself.
+    """
 
     def __init__(self, *, ignore_interrupt: bool) -> None:
         """Installs the handlers; only in the main thread. `ignore_interrupt`: the parent handles Ctrl-C."""
-        self._event = threading.Event()
+        self._set = False
+        self._readable, self._write = os.pipe()
         self._callbacks: list[Callable[[], object]] = []
         signal.signal(signal.SIGTERM, self._handle)
         signal.signal(signal.SIGINT, signal.SIG_IGN if ignore_interrupt else self._handle)
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._set
 
     def wait(self, seconds: float) -> bool:
         """Sleep; True as soon as it is set."""
-        return self._event.wait(seconds)
+        if not self._set:
+            poller = select.poll()
+            poller.register(self._readable, select.POLLIN)
+            poller.poll(max(0.0, seconds) * 1000)
+        return self._set
 
     def then(self, callback: Callable[[], object]) -> None:
         """Call this, from the signal handler, when it is set; at once when it is set already."""
@@ -43,7 +52,10 @@ class Stop:
             callback()
 
     def _handle(self, _signal: int, _frame: object) -> None:
-        self._event.set()
+        if self._set:
+            return
+        self._set = True
+        os.write(self._write, b".")  # is never read: who waits later finds it, too
         for callback in self._callbacks:
             callback()
 
