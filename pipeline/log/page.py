@@ -133,10 +133,10 @@ class Pages(Generic[T]):
     """Reads pages of one relation that has the columns of an events table, in one shape."""
 
     def __init__(self, events: sql.Identifier, shape: Shape[T]) -> None:
-        self.statement = sql.SQL(statement("log", "read_page")).format(
-            events=events, columns=sql.SQL(shape.columns), size=sql.SQL(shape.size)
+        self.statement = queries.composed(
+            statement("log", "read_page"), events=events, columns=sql.SQL(shape.columns), size=sql.SQL(shape.size)
         )
-        self._newest = sql.SQL("select coalesce(max(seq), 0) from {}").format(events)
+        self._newest = queries.composed("select coalesce(max(seq), 0) from {events}", events=events)
         self._make = shape.make
         self._first = 4 if shape.sized else 5
 
@@ -199,13 +199,12 @@ class KeptFrom:
         # No partition begins with the first seq behind a jump.
         before_jump = "pipeline.before_jump(%(table)s, {from_seq} - 1) + 1"
         from_seq = sql.SQL("k.from_seq")
-        self._statement = sql.SQL(statement("log", "kept_from")).format(
+        kept = sql.SQL(statement("log", "kept_from")).format(
             retention=sql.SQL(dropped) if sees_retention else sql.NULL,
             kept_from=sql.SQL(before_jump).format(from_seq=from_seq) if sees_jumps else from_seq,
         )
-        self._with_lost = sql.SQL("select k.*, {lost} from ({kept}) k").format(
-            lost=sql.SQL(Lost.BEFORE), kept=self._statement
-        )
+        self._statement = queries.composed("{kept}", kept=kept)
+        self._with_lost = queries.composed("select k.*, {lost} from ({kept}) k", lost=sql.SQL(Lost.BEFORE), kept=kept)
         self._values = {"table": str(table), "relation": table.identifier.as_string(None)}
 
     def read(self, connection: Connection) -> int:
@@ -232,7 +231,7 @@ class NewestSeq:
     """
 
     def __init__(self, table: EventsTable) -> None:
-        self._statement = sql.SQL(statement("log", "newest_seq")).format(events=table.identifier)
+        self._statement = queries.composed(statement("log", "newest_seq"), events=table.identifier)
         self._values = {"schema": table.schema, "sequence": table.sequence_name}
 
     def read(self, connection: Connection) -> int | None:

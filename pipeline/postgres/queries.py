@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, LiteralString, TypeVar
 
 from psycopg.rows import class_row
-from psycopg.sql import SQL, Composed, Literal
+from psycopg.sql import SQL, Composable, Composed, Literal
 
 from pipeline.postgres.connections import Connection
 
@@ -22,6 +22,11 @@ Values = Sequence[Any] | Mapping[str, Any] | None
 def statement(package: str, name: str) -> LiteralString:
     """The statement in `pipeline/<package>/sql/<name>.sql`, read once."""
     return files(f"pipeline.{package}").joinpath("sql", f"{name}.sql").read_text("utf-8")
+
+
+def composed(text: LiteralString, **parts: Composable) -> bytes:
+    """The statement with these parts: for one that is run often, since psycopg composes a `Composed` each time."""
+    return SQL(text).format(**parts).as_bytes()
 
 
 def literals(**values: Any) -> dict[str, str]:

@@ -103,7 +103,7 @@ def test_the_history_of_one_key_is_an_index_scan(log: Connection):
 def test_a_page_for_a_client_reads_in_order_and_no_more_than_a_span(log: Connection, wanted: Filter):
     seven = {"after": "bigint", "span": "bigint", "tables": "text[]", "within": "text[]", "actions": "text[]"}
     types = seven | {"rows": "int", "bytes": "bigint"}
-    text = shapes.JSON.statement.as_string(log)
+    text = shapes.JSON.statement.decode()
     for place, name in enumerate(types, 1):
         text = text.replace(f"%({name})s", f"${place}")
     for after in (0, ROWS - 10, 10 * ROWS - 500, PARTITIONS * ROWS - 10):
