@@ -6,17 +6,21 @@ reader's lock may delay a migration, but other sessions never queue behind the m
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
 from alembic import context
+from alembic.util.exc import CommandError
 from sqlalchemy import Connection
 
 from pipeline.config import settings as config
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.log import legacy_tables
 from pipeline.log.table import DEFAULT
 from pipeline.postgres import connections, databases, functions, migrations, role_locks
+from pipeline.printable import say
 
 
 def migrate_legacy_table(connection: Connection) -> None:
@@ -38,6 +42,20 @@ def run(connection: Connection) -> None:
             context.run_migrations()
         connection.commit()
         migrations.install_functions(cast(connections.Connection, connection.connection.driver_connection))
+
+
+def run_with_settings() -> None:
+    """Migrate the database of the settings, or an embedded one that exists. Raises PipelineError."""
+    given = config.load()
+    if given.database_dsn is None and not databases.embedded_server(given).data.is_dir():
+        raise ConfigError(
+            f"PIPELINE_DATABASE_DSN is not set, and there is no embedded Postgres in {given.data_dir}; "
+            "set it, or run `pipeline migrate`, which makes one"
+        )
+    with databases.without_source(given) as settings, migrations.engine(settings.database).connect() as opened:
+        say(f"Alembic uses the pipeline database {config.describe(settings.database)}", file=sys.stderr)
+        context.config.attributes["events_table"] = settings.events_table
+        run(opened)
 
 
 @contextmanager
@@ -93,6 +111,7 @@ if context.is_offline_mode():
 elif (given := context.config.attributes.get("connection")) is not None:
     run(given)
 else:
-    with databases.resolved(config.load()) as settings, migrations.engine(settings.database).connect() as opened:
-        context.config.attributes["events_table"] = settings.events_table
-        run(opened)
+    try:
+        run_with_settings()
+    except PipelineError as error:
+        raise CommandError(str(error)) from error

@@ -133,7 +133,7 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
     from pipeline.operate.preflight import legacy_log
     from pipeline.postgres import connections, databases, migrations
 
-    with databases.resolved(load(context, "migrate")) as config:
+    with databases.resolved(databases.source_left_out(load(context, "migrate"))) as config:
         before = migrations.current(config.database)
         migrations.upgrade(config.database, config.events_table)
         with connections.connect(config.database, "pipeline database", name="pipeline migrate") as connection:

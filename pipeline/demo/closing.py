@@ -12,6 +12,7 @@ from textwrap import indent
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pipeline.config.settings import Config
 from pipeline.demo import lake, roles, screen, stage
@@ -49,7 +50,7 @@ def report(console: Console, outcome: Outcome, server: Server, config: Config) -
     if outcome.differences:
         return _differ(console, outcome.differences, "what was written and the log", config.data_dir / "serve.log")
     cuts = statistics.quantiles(outcome.delays, n=100)
-    console.print("[bold green]✓ every change arrived once, in order[/]")
+    console.print("✓ every change arrived once, in order", style="bold green")
     console.print(
         f"  {outcome.commits:,} commits of {CLERKS} concurrent writers in {outcome.seconds:g} s, "
         f"{outcome.changes:,} changes: {screen.totals(outcome.counts)}.\n"
@@ -73,19 +74,20 @@ def report(console: Console, outcome: Outcome, server: Server, config: Config) -
 
 
 def _differ(console: Console, differences: list[str], between: str, kept: Path) -> int:
-    console.print(f"[bold red]✗ {len(differences)} differences[/] between {between}:")
+    console.print(Text.assemble((f"✗ {len(differences)} differences", "bold red"), f" between {between}:"))
     for difference in differences[:_SHOWN_DIFFERENCES]:
-        console.print(f"  {difference}", markup=False)
-    console.print(f"See {short(kept)}; the data is kept.", markup=False)
+        console.print(f"  {difference}")
+    console.print(f"See {short(kept)}; the data is kept.")
     return 1
 
 
 def _show_lake(console: Console, exported: Exported, config: Config) -> None:
+    console.print("\n✓ every event is in the lake, once", style="bold green")
     console.print(
-        f"\n[bold green]✓ every event is in the lake, once[/]\n  Spark exported the log to {exported.files} Parquet "
+        f"  Spark exported the log to {exported.files} Parquet "
         f"files in {short(lake.folder(config))}, {exported.seconds:.0f} s. DuckDB counts them as the log does:\n"
     )
-    console.print(indent(exported.query, "  "), markup=False)
+    console.print(indent(exported.query, "  "))
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("  table")
     table.add_column("action")
@@ -98,14 +100,13 @@ def _show_lake(console: Console, exported: Exported, config: Config) -> None:
 
 def _invite(console: Console, server: Server, config: Config) -> None:
     command = shlex.join([*_program(), "--config", short(stage.settings_file(config)), "serve"])
-    console.print("\n[bold]Look at it yourself.[/] Start the server on this data, then connect in another terminal:\n")
+    invitation = " Start the server on this data, then connect in another terminal:\n"
+    console.print(Text.assemble("\n", ("Look at it yourself.", "bold"), invitation))
     for line in (command, server.psql_command(databases.PIPELINE)):
-        console.print(f"  {line}", markup=False)
-    console.print("\n[bold]First queries[/]\n")
-    console.print(queries.statement("demo", "to_try").strip(), markup=False)
-    console.print(
-        f"\nThe shop is the database source: {server.psql_command(databases.SOURCE, roles.OWNER)}", markup=False
-    )
+        console.print(f"  {line}")
+    console.print("\nFirst queries\n", style="bold")
+    console.print(queries.statement("demo", "to_try").strip())
+    console.print(f"\nThe shop is the database source: {server.psql_command(databases.SOURCE, roles.OWNER)}")
     console.print("Change something there, and it is the next event.")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from psycopg import sql
 from rich.console import Console
+from rich.text import Text
 
 from pipeline.config.settings import Config
 from pipeline.demo import followed_screen, roles, shop, visitors
@@ -69,7 +70,7 @@ class FollowedShow:
             names = [each.name for each in self._clusters]
             waited = wait_for_followers.wait(self._config, source, pipeline, names, ARRIVAL_TIMEOUT)
             if waited.reason is not None:
-                self._console.print(f"[bold red]✗[/] {waited.reason}")
+                self._console.print(Text.assemble(("✗ ", "bold red"), waited.reason))
                 return 1
             return self._compare()
 
@@ -138,11 +139,11 @@ class FollowedShow:
             for has in [of[table].rows if table in of else 0]
         ]
         if differing:
-            self._console.print(f"[bold red]✗ {len(differing)} tables differ[/]")
+            self._console.print(f"✗ {len(differing)} tables differ", style="bold red")
             for line in differing:
-                self._console.print(f"  {line}", markup=False)
+                self._console.print(f"  {line}")
             return 1
-        self._console.print(f"[bold green]✓ {len(found)} databases are equal[/]")
+        self._console.print(f"✓ {len(found)} databases are equal", style="bold green")
         rows = ", ".join(f"{each.rows:,} {table}" for table, each in expected.items())
         self._console.print(f"  {rows}: each row as text, by plain SQL, in {', '.join(found)}.")
         return 0

@@ -57,7 +57,7 @@ def _plain(console: Console) -> Show:
             f"{each.name} {_about(each)}{sum(of.rows or 0 for of in each.tables):,} rows{_state(each)}"
             for each in now.databases
         )
-        console.print(f"{passed:5.1f} s  {said}:  {states or now.reason}", markup=False)
+        console.print(f"{passed:5.1f} s  {said}:  {states or now.reason}")
 
     return show
 
@@ -75,7 +75,7 @@ def _state(each: Watched) -> str:
 def _picture(now: Look, passed: float, seconds: float, said: str) -> Panel:
     headline = Text.assemble(f"{min(passed, seconds):.0f} of {seconds:.0f} s   ", (said, "bold"))
     body = Group(headline, Text(), _states(now), Text(), _rows(now))
-    title = "[b]a tea shop[/b]  →  WAL  →  sequin_events  →  [b]followers[/b]"
+    title = Text.assemble(("a tea shop", "bold"), "  →  WAL  →  sequin_events  →  ", ("followers", "bold"))
     return Panel(body, title=title, border_style="cyan", width=100)
 
 

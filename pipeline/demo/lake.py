@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from pipeline.config.settings import Config
 from pipeline.exports import extra, job
@@ -42,9 +43,9 @@ def export(console: Console, config: Config) -> Exported:
 
         def on_event(event: Event) -> None:
             if event["event"] == "progress" and event["rows"]:
-                status.update(f"exporting the log to Parquet with Spark: {event['done'] / event['rows']:.0%}")
+                status.update(Text(f"exporting the log to Parquet with Spark: {event['done'] / event['rows']:.0%}"))
             if event["event"] == "state":
-                status.update(f"updating the current state of {event['dataset']} with Spark")
+                status.update(Text(f"updating the current state of {event['dataset']} with Spark"))
 
         outcome = job.export(config, "command", on_event, lambda: False)
     query = statement("demo", "count_files").strip().format(folder=_shown(folder(config)))

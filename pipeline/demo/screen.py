@@ -62,6 +62,11 @@ class _Rates:
         return (now.commits - commits) / passed, (now.events - events) / passed
 
 
+def console() -> Console:
+    """Return where the demo prints: without markup, so brackets stay, in `[demo]` as in the name of a folder."""
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
 @contextmanager
 def shown(console: Console, tables: Sequence[str]) -> Iterator[Callable[[Snapshot], None]]:
     """Yields a function that shows a snapshot; the last one stays on the screen."""
@@ -91,7 +96,8 @@ def _plain(console: Console, rates: _Rates) -> Callable[[Snapshot], None]:
 
 def _picture(now: Snapshot, rates: tuple[float, float], tables: Sequence[str]) -> Panel:
     body = Group(_headline(now), Text(), _figures(now, rates), Text(), _counts(now, tables), Text(), _events(now))
-    return Panel(body, title="[b]a tea shop[/b]  →  WAL  →  [b]sequin_events[/b]", border_style="cyan", width=100)
+    title = Text.assemble(("a tea shop", "bold"), "  →  WAL  →  ", ("sequin_events", "bold"))
+    return Panel(body, title=title, border_style="cyan", width=100)
 
 
 def _headline(now: Snapshot) -> Table:

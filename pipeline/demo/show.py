@@ -47,7 +47,7 @@ def run(seconds: float, data_dir: Path, followers: int = 0) -> int:
     """
     stage.forget_settings()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen.console()
     folder = data_dir.absolute()
     config = settings.from_json(json.dumps({"data_dir": str(folder)}))
     try:

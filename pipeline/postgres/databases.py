@@ -23,6 +23,22 @@ def embedded_server(config: Config) -> Server:
 
 
 @contextmanager
+def without_source(config: Config) -> Iterator[Config]:
+    """The settings for work that needs no source: with the pipeline database's DSN no other one is needed.
+
+    An embedded Postgres that exists and does not run is started meanwhile; one that does not exist is never made.
+    """
+    config = source_left_out(config)
+    with resolved(config, start=embedded_server(config).data.is_dir()) as found:
+        yield found
+
+
+def source_left_out(config: Config) -> Config:
+    """Return settings that need no source if they have the pipeline database's DSN: no embedded Postgres either."""
+    return config if config.database_dsn is None else config.with_databases("", config.database)
+
+
+@contextmanager
 def resolved(config: Config, *, start: bool = True) -> Iterator[Config]:
     """The settings with both DSNs filled in; the embedded Postgres runs inside the block when one was missing.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pipeline.config.settings import describe
 from pipeline.errors import SchemaError
 from pipeline.log import table as log
 from pipeline.log import table_setup
@@ -197,8 +198,24 @@ def test_alembic_in_the_repository_does_what_the_server_does(cluster: Cluster, e
         command, cwd=ROOT, env=environment({"database_dsn": empty_dsn}), capture_output=True, text=True
     )
     assert done.returncode == 0, done
+    assert f"Alembic uses the pipeline database {describe(empty_dsn)}\n" in done.stderr
     assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
     assert migrations.current(empty_dsn) == migrations.head()
+
+
+def test_alembic_without_a_dsn_makes_no_postgres(tmp_path: Path):
+    command = [sys.executable, "-m", "alembic", "upgrade", "head"]
+    given = {"source_dsn": "host=/nowhere", "data_dir": tmp_path}
+    done = subprocess.run(command, cwd=ROOT, env=environment(given), capture_output=True, text=True)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "PIPELINE_DATABASE_DSN is not set" in done.stdout and "run `pipeline migrate`" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pipeline_migrate_with_one_dsn_makes_no_postgres(database_dsn: str, tmp_path: Path):
+    done = run_command("migrate", folder=tmp_path, database_dsn=database_dsn, source_dsn=None, data_dir=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"already at {migrations.head()}\n"), done
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_migrations_at_once_both_succeed(cluster: Cluster, empty_dsn: str, database_dsn: str, tmp_path: Path):

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from pipeline.operate.preflight import providers
 
@@ -40,6 +41,20 @@ def test_the_metadata_says_for_whom_it_is() -> None:
         PROJECT["classifiers"]
     )
     assert len(set(PROJECT["keywords"])) == len(PROJECT["keywords"]) > 5
+
+
+def test_the_wheel_has_every_program_that_is_started() -> None:
+    wheel = {each.distribution_path for each in WheelBuilder(str(ROOT)).recurse_included_files()}
+    texts = [path.read_text() for path in (ROOT / "pipeline").glob("**/*.py")]
+    scripts = {found for text in texts for found in re.findall(r'"(\w+\.py)"', text)} & _names(ROOT / "spark")
+    modules = {found for text in texts for found in re.findall(r'"-m", "(pipeline[\w.]*)"', text)} - {"pipeline"}
+    assert scripts == _names(ROOT / "spark") and len(modules) > 3
+    started = {f"pipeline/_spark/{name}" for name in scripts} | {f"{name.replace('.', '/')}.py" for name in modules}
+    assert started | {"pipeline/__main__.py", "pipeline/_alembic/env.py"} <= wheel
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*.py")}
 
 
 @pytest.mark.parametrize("provider", providers.PROVIDERS, ids=lambda provider: provider.role)

@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import logging
+import re
 import sys
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from rich.console import Group
 
 from pipeline import logs, printable
 from pipeline.cli.render.bars import TextColumn
+from pipeline.demo import screen
 from pipeline.operate import formatting
 from pipeline.operate.formatting import Console, Text
 
 FORGED = 'orders"\n12:00:00.000 error   shuffle     all is lost\r\x1b[2J\u202e\u2066\u2028\u2029\x85\x9b1m\x7f\ud800'
 ESCAPED = 'orders"\\n12:00:00.000 error   shuffle     all is lost\\r\\x1b[2J\\u202e\\u2066\\u2028\\u2029\\x85\\x9b1m\\x7f\\ud800'  # noqa: E501
-CLI = sorted((Path(__file__).parents[2] / "pipeline" / "cli").glob("**/*.py"))
+ROOT = Path(__file__).parents[2]
+CLI = sorted((ROOT / "pipeline" / "cli").glob("**/*.py"))
 
 
 ALL = "".join(map(chr, [*range(0x3100), *range(0xD7F0, 0xE010), *range(0xFE00, 0x10100), *range(0xE0000, 0xE0100)]))
@@ -112,6 +115,19 @@ class TestTerminal:
                     names = {each.name for each in node.names} & {"Text", "Console", "TextColumn"}
                     found += [f"{path.name}: {node.module}.{name}" for name in names]
         assert found == []
+
+    def test_nothing_that_is_printed_is_read_as_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
+        for console in (screen.console(), formatting.console()):
+            console.print("With pip install '.[demo]' in /data/[bold]x[/] :smile:")
+        assert capsys.readouterr().out == 2 * "With pip install '.[demo]' in /data/[bold]x[/] :smile:\n"
+        marked = re.compile(
+            r"from_markup|render_markup|markup=True|\[/?(?:b|bold|dim|red)\]|(?<!class )\bConsole\((?!markup=False).*"
+        )
+        sources = {path: path.read_text("utf-8") for path in (ROOT / "pipeline").glob("**/*.py")}
+        rich = [path for path, text in sources.items() if "rich." in text and path not in CLI]
+        assert [(path.name, *marked.findall(sources[path])) for path in rich if marked.search(sources[path])] == [
+            ("formatting.py", "Console()", "Console(width=_PIPE_WIDTH)")
+        ]
 
 
 def test_children_are_told_the_style_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

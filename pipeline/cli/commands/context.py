@@ -36,26 +36,12 @@ def load(context: typer.Context, role: str) -> Config:
 
 
 @contextmanager
-def resolved(config: Config) -> Iterator[Config]:
-    """These settings for a command that needs no source: if the pipeline database's DSN is given, no other is needed.
-
-    An embedded Postgres that exists and does not run is started meanwhile.
-    """
-    from pipeline.postgres import databases
-
-    if config.database_dsn is not None:
-        config = config.with_databases("", config.database)
-    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as found:
-        yield found
-
-
-@contextmanager
 def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Connection]]:
     """A command's connection to the pipeline database at this version's revision. Raises SchemaError, Unavailable."""
-    from pipeline.postgres import connections, migrations
+    from pipeline.postgres import connections, databases, migrations
 
     with (
-        resolved(load(context, command)) as config,
+        databases.without_source(load(context, command)) as config,
         connections.connect_promptly(config.database, "pipeline database", name=f"pipeline {command}") as connection,
     ):
         migrations.require_head(connection)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.cli.commands.context import Json, connected, load, output, resolved
+from pipeline.cli.commands.context import Json, connected, load, output
 from pipeline.operate import json_values
 
 app = typer.Typer(help="The lake: the log as Parquet files, written by Spark.", no_args_is_help=True)
@@ -28,8 +28,9 @@ def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = 
     """Export what is new, after an export that is already running; shows the progress. --json: one event per line."""
     from pipeline.cli.render import export_progress
     from pipeline.exports import lakes
+    from pipeline.postgres import databases
 
-    with resolved(load(context, "export")) as config, _stoppable() as stopped:
+    with databases.without_source(load(context, "export")) as config, _stoppable() as stopped:
         if as_json:
             made = lakes.export(config, "command", _print_event, stopped, wait=not no_wait)
             if all(each.outcome.run is None for each in made):
@@ -47,8 +48,9 @@ def export_compact(context: typer.Context, as_json: Json = False) -> int:
     """Merge small files of changes now, as the server does by its schedule. --json: one event per line."""
     from pipeline.cli.render import export_progress
     from pipeline.exports import compaction
+    from pipeline.postgres import databases
 
-    with resolved(load(context, "export")) as config, _stoppable() as stopped:
+    with databases.without_source(load(context, "export")) as config, _stoppable() as stopped:
         if as_json:
             made = compaction.compact(config, _print_event, stopped)
             if not made:
@@ -104,8 +106,9 @@ def export_state(
     """A table as it was after a seq, or at a time, from the lake. --json: one event per line."""
     from pipeline.cli.render import export_progress
     from pipeline.exports import job, lakes
+    from pipeline.postgres import databases
 
-    with resolved(load(context, "export")) as found, _stoppable() as stopped:
+    with databases.without_source(load(context, "export")) as found, _stoppable() as stopped:
         config = lakes.named(found, events_table)
         if as_json:
             job.state(config, table, as_of, directory, _print_event, stopped)
