@@ -2284,7 +2284,10 @@ CREATE TABLE pipeline.lakes (
     events_table text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     released_at timestamp with time zone,
-    folded_upto bigint
+    folded_upto bigint,
+    links boolean DEFAULT true NOT NULL,
+    cannot_exchange text,
+    stays jsonb DEFAULT '{}'::jsonb NOT NULL
 );
 
 COMMENT ON TABLE pipeline.lakes IS 'Folders that a log is exported to; the id is in the manifest of each.';
@@ -2292,6 +2295,12 @@ COMMENT ON TABLE pipeline.lakes IS 'Folders that a log is exported to; the id is
 COMMENT ON COLUMN pipeline.lakes.released_at IS 'Since when retention no longer waits for exports to this lake; null: it does.';
 
 COMMENT ON COLUMN pipeline.lakes.folded_upto IS 'The current states hold every change up to this seq; null: not known, so the next run looks.';
+
+COMMENT ON COLUMN pipeline.lakes.links IS 'True if folders that readers list may be symbolic links, which the next export replaces by folders if it can.';
+
+COMMENT ON COLUMN pipeline.lakes.cannot_exchange IS 'Why the file system of the lake cannot exchange two folders; null: it can, or no export has tried yet.';
+
+COMMENT ON COLUMN pipeline.lakes.stays IS 'Folders that the file system did not exchange although it can, each with the reason: they keep their files.';
 
 CREATE TABLE pipeline.partition_changes (
     id bigint NOT NULL,

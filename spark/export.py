@@ -14,7 +14,7 @@ from functools import partial
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import class_archive, ledger, parent, replaced, script, shared_folder
+from lake import class_archive, conversion, ledger, parent, replaced, script, shared_folder
 from lake.changes import exporter, plan, retention_check
 from lake.errors import ExportError
 from lake.iceberg import names, withdrawn
@@ -122,6 +122,7 @@ def _fold(spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace,
 def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[Root]) -> None:
     if not names.is_wanted(arguments.formats):
         withdrawn.withdraw(lake)
+        conversion.retire(lake)
         return
     from lake.iceberg import publish  # PyIceberg is an extra
 
@@ -129,6 +130,7 @@ def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[Root]) 
     upto = publish.publish(lake, settings, arguments.keep, behind)
     if upto is not None:
         script.say("iceberg", upto_seq=upto)
+    conversion.retire(lake)
 
 
 def report_progress(number: int, ranges: int, now: exporter.Progress) -> None:

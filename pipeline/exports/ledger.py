@@ -93,6 +93,15 @@ class HiddenState:
     reason: str
 
 
+@dataclass(frozen=True)
+class UnexchangedFolder:
+    """A folder of the lake in `directory` that the file system did not exchange, and why. None: it exchanges none."""
+
+    directory: str
+    folder: str | None
+    reason: str
+
+
 def window(connection: Connection, config: Config) -> Window:
     """What the lake of these settings lacks.
 
@@ -182,6 +191,12 @@ def hidden_states(connection: Connection, config: Config) -> list[HiddenState]:
     """Those of the lake of these settings, and of the lakes in it."""
     query = statement("exports", "hidden_states")
     return queries.rows(connection, HiddenState, query, {"directory": str(config.exports)})
+
+
+def unexchanged_folders(connection: Connection, config: Config) -> list[UnexchangedFolder]:
+    """Those of the lake of these settings, and of the lakes in it."""
+    query = statement("exports", "unexchanged_folders")
+    return queries.rows(connection, UnexchangedFolder, query, {"directory": str(config.exports)})
 
 
 def keyless_tables(connection: Connection) -> list[str]:

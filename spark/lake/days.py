@@ -1,8 +1,7 @@
-"""The folders of days, for readers by glob: links to folders that hold one name for each file of the day.
+"""The folders that readers list: of a day, and of the current state of a table. Each has a name of each of its files.
 
-The files themselves are elsewhere, under names that never change. A day whose files were merged gets another folder,
-and one rename sets the link to it: a glob finds the old files or the new ones, and who has resolved the link before the
-query keeps the folder that it names for a while.
+The files themselves are elsewhere, under paths that never change. What such a folder has is replaced as a whole: a new
+folder is made beside it, and the two are exchanged. So a reader that lists it finds the old files or the new ones.
 """
 
 from __future__ import annotations
@@ -10,30 +9,31 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lake import layout
+from lake.storage.exchange import exchange
 from lake.storage.new_file import sync
 
 
+class ExchangeRefused(Exception):
+    """The file system does not exchange a folder; its text is the reason. Everything is as it was."""
+
+
 def show(root: Path, path: str) -> set[Path]:
-    """Give a file a name in the folder of its day, which is made if there is none.
+    """Give a file a name in the folder of its day, which is made if it does not exist.
 
     Returns the folders that are still to be made durable.
     """
     folder = layout.day(path)
     if folder is None:
         return set()
-    if not os.path.lexists(root / folder):
-        (root / layout.day_view(folder, 0)).mkdir(parents=True, exist_ok=True)
-        (root / folder).parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            (root / folder).symlink_to(_target(folder, 0))
-    view = (root / folder).resolve()
-    _name(root / path, view)
-    return {view, view.parent, (root / folder).parent}
+    place = root / folder
+    place.mkdir(parents=True, exist_ok=True)
+    _name(root, root / path, place)
+    return {place, place.parent, place.parent.parent}
 
 
 def hide(root: Path, path: str) -> None:
@@ -42,83 +42,103 @@ def hide(root: Path, path: str) -> None:
         (root / folder / Path(path).name).unlink(missing_ok=True)
 
 
-def is_link(root: Path, folder: str) -> bool:
-    """Whether it can be switched; folders that a version before has made cannot."""
-    return (root / folder).is_symlink()
+def has(root: Path, folder: str, paths: Collection[str]) -> bool:
+    """True if a folder, which is no link, has the names of these files and no others."""
+    place = root / folder
+    return _is_folder(place) and {entry.name for entry in os.scandir(place)} == {Path(path).name for path in paths}
 
 
-def shown(root: Path, folder: str) -> str:
-    """The folder that a day's link names, as a path in the lake."""
-    target = os.path.normpath(root / Path(folder).parent / os.readlink(root / folder))
-    return os.path.relpath(target, root)
+def put(root: Path, folder: str, view: str, paths: Collection[str], *, by_renames: bool = False) -> None:
+    """Let `folder` be a new folder with a name of each of these files; what was there before is at `view` then.
 
-
-def switch(root: Path, folder: str, number: int, gone: Collection[str], added: Iterable[str]) -> None:
-    """Set the link to a new folder, which has what the day has, without the names `gone`, and the files `added`.
-
-    Does nothing where that was done already.
+    That is one step, but with `by_renames` two if the file system cannot exchange. Raises ExchangeRefused, OSError.
     """
-    view = layout.day_view(folder, number)
-    before = shown(root, folder)
-    if before == view:
-        return
-    shutil.rmtree(root / view, ignore_errors=True)  # which a crash has left unfinished
-    (root / view).mkdir(parents=True)
-    for entry in os.scandir(root / before):
-        if entry.name not in gone:
-            _name(Path(entry.path), root / view)
-    for path in added:
-        _name(root / path, root / view)
-    sync(root / view)
-    _link(root, folder, number)
-
-
-def rebuild(root: Path, folder: str, number: int, paths: Collection[str]) -> None:
-    """Set the link to a new folder, which has these files and nothing else; without any there is no link any more."""
-    view = root / layout.day_view(folder, number)
-    if not paths:
-        (root / folder).unlink(missing_ok=True)
-        with suppress(OSError):
-            for parent in list(Path(folder).parents)[:-2]:
-                (root / parent).rmdir()
-        return
-    shutil.rmtree(view, ignore_errors=True)  # which a crash has left unfinished
-    view.mkdir(parents=True)
+    place, made = root / folder, root / view
+    _clear(made)
+    made.mkdir(parents=True)
     for path in paths:
-        _name(root / path, view)
-    sync(view)
-    _link(root, folder, number)
+        _name(root, root / path, made)
+    sync(made)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not os.path.lexists(place):
+        os.rename(made, place)
+    else:
+        try:
+            exchange(made, place)
+        except OSError as error:
+            if not by_renames:
+                _clear(made)
+                remove_empty(root, view)
+                raise ExchangeRefused(error.strerror or str(error)) from error
+            before = made.with_name(f"{made.name}~")
+            os.rename(place, before)
+            os.rename(made, place)
+            os.rename(before, made)
+    sync(place.parent)
 
 
-def _link(root: Path, folder: str, number: int) -> None:
-    link = root / layout.STAGING / f"day-{uuid.uuid4().hex}"
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(_target(folder, number))
-    (root / folder).parent.mkdir(parents=True, exist_ok=True)
-    os.replace(link, root / folder)
-    sync((root / folder).parent)
+def take_out(root: Path, path: str) -> None:
+    """Remove a folder: it leaves its place in one step, and what ends meanwhile leaves the rest in `.staging`."""
+    gone = root / layout.STAGING / f"gone-{uuid.uuid4().hex}"
+    gone.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.rename(root / path, gone)
+    except OSError:  # of a lower layer of an overlay, which is never renamed
+        shutil.rmtree(root / path)
+    else:
+        shutil.rmtree(gone)
+    remove_empty(root, path)
 
 
-def remove_empty(root: Path, view: str) -> None:
-    """Remove the folders that one of a day was in, as far as nothing else is."""
-    path = Path(view)
-    if path.parts[0] == layout.DAYS:
-        with suppress(OSError):
-            for parent in list(path.parents)[:-2]:
-                (root / parent).rmdir()
+def links(root: Path) -> Iterator[str]:
+    """Folders of days and of current states that are links, as versions before have made them."""
+    for top in ("changes", layout.MESSAGES, layout.CURRENT):
+        for folder, folders, _ in os.walk(root / top):
+            found = (Path(folder) / name for name in folders if name.startswith("date=") or name == layout.LATEST)
+            yield from (os.path.relpath(each, root) for each in found if each.is_symlink())
 
 
-def _target(folder: str, number: int) -> str:
-    return os.path.relpath(layout.day_view(folder, number), Path(folder).parent)
+def without_links(root: Path, folder: str) -> None:
+    """Let a folder have copies instead of symbolic links to files, which may be replaced by others and go."""
+    for entry in (root / folder).iterdir() if (root / folder).is_dir() else ():
+        if entry.is_symlink():
+            _copy(root, entry.resolve(), entry)
 
 
-def _name(file: Path, folder: Path) -> None:
-    """Another name for a file; a symbolic link where the file system has no others."""
+def remove_empty(root: Path, path: str) -> None:
+    """Remove the folders that one was in, as far as nothing else is."""
+    with suppress(OSError):
+        for parent in list(PurePosixPath(path).parents)[:-2]:
+            (root / parent).rmdir()
+
+
+def _is_folder(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink()
+
+
+def _clear(view: Path) -> None:
+    """Remove what a crash has left unfinished."""
+    if view.is_symlink():
+        view.unlink()
+    elif view.exists():
+        shutil.rmtree(view)
+
+
+def _name(root: Path, file: Path, folder: Path) -> None:
+    """Another name for a file; a copy if the file system refuses that."""
     file = file.resolve()
     try:
         os.link(file, folder / file.name)
     except FileExistsError:
         return
     except OSError:
-        with suppress(FileExistsError):
-            (folder / file.name).symlink_to(os.path.relpath(file, folder))
+        _copy(root, file, folder / file.name)
+
+
+def _copy(root: Path, file: Path, place: Path) -> None:
+    """Readers that look for Parquet files find all of it or nothing."""
+    copied = root / layout.STAGING / f"copy-{uuid.uuid4().hex}"
+    copied.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, copied)
+    sync(copied)
+    os.replace(copied, place)

@@ -113,10 +113,11 @@ class Folder:
             place = self.path / path
             with unfit(place):
                 if place.is_dir() and not place.is_symlink():
-                    shutil.rmtree(place)
-                    days.remove_empty(self.path, path)
+                    days.take_out(self.path, path)
                 else:
                     place.unlink(missing_ok=True)
+                    if path.startswith(f"{layout.CURRENT}/"):
+                        days.remove_empty(self.path, path)
 
     def clear_staging(self) -> None:
         """Remove the files of exports that did not finish."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from lake import layout
 from lake.errors import TargetUnfit, lost, no_jump
-from lake.folder import Folder
+from lake.folder import Folder, unfit
 from lake.ledger import Ledger
 from lake.object_folder import ObjectFolder
 from lake.storage import where
+from lake.storage.exchange import refusal
 from lake.storage.new_file import Target
 from lake.storage.where import ObjectPath, Where
 from lake.storage.written import Owner
@@ -38,6 +41,15 @@ class Lake:
     def root(self) -> Where:
         """What every path in the lake is relative to: an absolute path, or a prefix in a bucket."""
         return self.folder.path.absolute()
+
+    @cached_property
+    def exchange_refusal(self) -> str | None:
+        """Why the file system cannot exchange two folders, as it turns out now; None: it can. Raises TargetUnfit."""
+        assert isinstance(self.root, Path)  # noqa: S101  in a bucket there are no folders
+        with unfit(self.root):
+            found = refusal(self.root / layout.STAGING)
+        self.ledger.exchanges(self.id, found)
+        return found
 
     def target(self, staging: str, *, export: int = 0, state: int = 0) -> Target:
         """Where tasks put the files of an export or of a version of a state: on a disk into the folder `staging`."""

@@ -2,13 +2,14 @@
 
 manifest.json                                  the head: up to which seq, and the newest part of each dataset
 manifest/<schema>.<table>/<number>.json        a part: files of changes, and the full parts before it
-changes/<schema>.<table>/date=2026-11-21       the changes of a table, Parquet: a link to the folder of that day
+changes/<schema>.<table>/date=2026-11-21/      the changes of a table, Parquet: a name of each file of that day
 changes/<schema>.<table>/schema=2/date=…       its changes after an incompatible change of its columns
 changes/<schema>.<table>/_common_metadata      the columns of all files of that version, in their widest types
-current/<schema>.<table>/latest/               the table as it is now, as far as it was exported
-messages/date=…                                logical messages
-days/<number>/changes/<schema>.<table>/date=…/ the folder of a day: a name of each of its files
+current/<schema>.<table>/latest/               the table as it is now: a name of each file of its newest version
+messages/date=…/                               logical messages
 files/changes/<schema>.<table>/date=…/         the files themselves, by the paths that the manifest and Iceberg have
+files/current/<schema>.<table>/v<seq>/         versions of current states, likewise
+days/<number>/changes/<schema>.<table>/date=…/ what is to be exchanged with the folder of a day, or was until lately
 .staging/                                      files that readers must not see yet
 .set-aside/<number>/…                          what the ledger did not list when the log had jumped to that seq
 
@@ -33,6 +34,10 @@ CURRENT = "current"
 MESSAGES = "messages"
 FILES = "files"
 DAYS = "days"
+LATEST = "latest"
+"""The folder in which readers find a table's current state."""
+CONVERTED = "converted"
+"""The number of a new folder that takes the place of a link which a version before has made."""
 UNTYPED = 0
 """Schema version of rows whose table has no known columns: a record as JSON text."""
 _MOST_BYTES = 200
@@ -71,8 +76,11 @@ def day(path: str) -> str | None:
     return None if inner == path else inner.rpartition("/")[0]
 
 
-def day_view(folder: str, number: int) -> str:
-    """What that folder is a link to, after the compaction of that number; 0: before the first."""
+def day_view(folder: str, number: int | str) -> str:
+    """Where a folder is made that readers are to find as `folder`, by the compaction of that number, or as of a seq.
+
+    After the exchange it is where the old folder stays for a while.
+    """
     return f"{DAYS}/{number}/{folder}"
 
 
@@ -104,6 +112,11 @@ def set_aside(jump: int) -> str:
 def current(dataset: str) -> str:
     """The folder of a table's current state."""
     return f"{CURRENT}/{dataset}"
+
+
+def latest(dataset: str) -> str:
+    """The folder that has the newest version of a table's current state, and no other."""
+    return f"{current(dataset)}/{LATEST}"
 
 
 def _escaped(name: str) -> str:

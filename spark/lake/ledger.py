@@ -88,14 +88,22 @@ class Ledger:
         """
         made = known_as or uuid.uuid4()
         self.execute(
-            "insert into pipeline.lakes (id, directory, events_table) values ($1::text::uuid, $2, $3)",
-            (str(made), directory, events_table),
+            "insert into pipeline.lakes (id, directory, events_table, links) values ($1::text::uuid, $2, $3, $4)",
+            (str(made), directory, events_table, known_as is not None),
         )
         return made
 
     def moved(self, lake: uuid.UUID, directory: str) -> None:
         """Store that the lake's folder has another path now."""
         self.execute("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
+
+    def exchanges(self, lake: uuid.UUID, refusal: str | None) -> None:
+        """Store why the file system of the lake cannot exchange two folders; None: it can."""
+        self.execute(
+            "update pipeline.lakes set cannot_exchange = nullif($2, '')"
+            " where id = $1::text::uuid and coalesce(cannot_exchange, '') <> $2",
+            (str(lake), refusal or ""),
+        )
 
     def lock(self, lake: uuid.UUID) -> None:
         """Become the lake's only exporter until this session ends, after a compaction that is just being published.

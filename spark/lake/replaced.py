@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from lake import layout
 from lake.identity import Lake
 from lake.ledger import bigints
 
-LATEST = "latest"
-"""The link that a table's current state is found by."""
 KEEP = 86_400.0
 """Seconds that replaced files stay, unless the user says otherwise."""
 CHECKPOINTS = 7 * 86_400.0
@@ -25,7 +24,13 @@ _NAMES = """
     select id, path from pipeline.export_replaced
     where lake_id = $1::text::uuid and replaced_at = '-infinity' order by id
 """
+_RECORD = "insert into pipeline.export_replaced (lake_id, path) values ($1::text::uuid, $2)"
 _TAKEN = "select 1 from pipeline.export_tables where lake_id = $1::text::uuid and dataset = $2"
+
+
+def record(lake: Lake, path: str) -> None:
+    """This was replaced just now."""
+    lake.ledger.execute(_RECORD, (str(lake.id), path))
 
 
 def remove(lake: Lake, keep: float) -> None:
@@ -50,4 +55,5 @@ def _remove(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _is_taken(lake: Lake, path: PurePosixPath) -> bool:
     """Whether it is the `latest` of a name that a table has again."""
-    return path.name == LATEST and bool(lake.ledger.rows(_TAKEN, (str(lake.id), path.parent.name)))
+    dataset = path.parent.name
+    return str(path) == layout.latest(dataset) and bool(lake.ledger.rows(_TAKEN, (str(lake.id), dataset)))

@@ -30,7 +30,8 @@ def blocks(page: Path = DOC) -> dict[tuple[str, str], str]:
 
 def read(section: str, reader: str, lake: Path, spark: SparkSession, version: int = 1) -> pa.Table:
     """What the code reads from `lake`, in order of its first column; `version` is added to paths of changes."""
-    code = blocks()[section, reader].replace(f"{SHOWN}/", f"{lake}/")
+    known = blocks()
+    code = known.get((section, reader), known["Changes", reader]).replace(f"{SHOWN}/", f"{lake}/")
     if version != 1:
         code = code.replace("shop.orders", f"shop.orders/schema={version}")
     names: dict[str, Any] = {"spark": spark}

@@ -90,7 +90,7 @@ def test_a_table_that_is_divided_has_a_current_state_only_when_its_rows_were_rea
         add_table(log, "notes", 16400)
         add_inserts(log, 10, "notes", 16400)
         assert export(spark, database_dsn, outer, str(DEFAULT)) == ["public.notes"]
-        assert not latest.is_symlink(), "orders has changed elsewhere only"
+        assert not latest.exists(), "orders has changed elsewhere only"
         head = json.loads((outer / "manifest.json").read_bytes())
         assert list(head["current"]) == ["public.notes"]
         assert "`pipeline backfill start public.orders`" in head["without_current"]["public.orders"]

@@ -95,3 +95,11 @@ def test_the_table_as_it_is(seen: object, pipeline: Pipeline, spark: SparkSessio
     found = read("The table as it is", reader, pipeline.folder, spark).sort_by("id")
     rows = pipeline.source.execute("select id, amount, at from shop.orders order by id").fetchall()
     assert [(row["id"], row["amount"], row["at"]) for row in found.to_pylist()] == rows
+
+
+def test_a_copy_of_the_lake_is_a_lake(seen: object, pipeline: Pipeline, spark: SparkSession, tmp_path: Path) -> None:
+    subprocess.run(["cp", "-r", pipeline.folder, tmp_path / "copy"], check=True)
+    every = [event["seq"] for event in pipeline.events("shop", "orders")]
+    for reader in READERS:
+        assert read("Changes", reader, tmp_path / "copy", spark)["seq"].to_pylist() == every, reader
+        assert read("The table as it is", reader, tmp_path / "copy", spark).num_rows == ROWS - CHANGED - CHANGED // 2

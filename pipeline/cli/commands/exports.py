@@ -64,7 +64,7 @@ def export_compact(context: typer.Context, as_json: Json = False) -> int:
 
 @app.command("list")
 def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
-    """The newest ranges, and the newest runs with the reason if one failed."""
+    """The newest ranges, the newest runs with the reason if one failed, and folders that keep small files."""
     from pipeline.cli.render.exports import show_exports
     from pipeline.exports import ledger
     from pipeline.operate import snapshot_status
@@ -72,8 +72,9 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
     with connected(context, "export") as (config, connection):
         exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)
         now = snapshot_status.find(config, connection)
-    values = {"data": exports, "runs": runs, "incomplete": now.unread if now else []}
-    output(values, as_json, lambda: show_exports(exports, runs, now))
+        stay = ledger.unexchanged_folders(connection, config)
+    values = {"data": exports, "runs": runs, "incomplete": now.unread if now else [], "unexchanged": stay}
+    output(values, as_json, lambda: show_exports(exports, runs, now, stay))
     return 0
 
 

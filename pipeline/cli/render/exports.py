@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 
 from pipeline.cli.render import backfills
-from pipeline.exports.ledger import Export, File, Run
+from pipeline.exports.ledger import Export, File, Run, UnexchangedFolder
 from pipeline.operate import formatting
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.formatting import Text
@@ -42,13 +42,27 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
         yield "no current state", f"{each.table_name}, from {each.events_table}", each.reason
 
 
-def show_exports(found: Sequence[Export], runs: Sequence[Run], now: SnapshotStatus | None = None) -> None:
-    """Print ranges, then runs, the newest first, and of which tables the lake lacks something as the log does."""
+def show_exports(
+    found: Sequence[Export],
+    runs: Sequence[Run],
+    now: SnapshotStatus | None = None,
+    unexchanged: Sequence[UnexchangedFolder] = (),
+) -> None:
+    """Print ranges, then runs, the newest first, of which tables the lake lacks something as the log does, and folders
+    that the file system does not exchange."""
     if not found and not runs:
         formatting.show("nothing was exported yet")
         return
     lacking = backfills.incomplete(now) if now else ()
-    formatting.show(_ranges(found) if found else None, _runs(runs) if runs else None, *lacking)
+    stay = map(_unexchanged, unexchanged)
+    formatting.show(_ranges(found) if found else None, _runs(runs) if runs else None, *lacking, *stay)
+
+
+def _unexchanged(each: UnexchangedFolder) -> Text:
+    if each.folder is None:
+        what = f"{each.directory}: the file system cannot exchange two folders ({each.reason})"
+        return Text(f"{what}; changes and messages keep small files, and latest is a link")
+    return Text(f"{each.directory}/{each.folder} keeps its files: the file system cannot exchange it ({each.reason})")
 
 
 def show_export(found: Export, files: Sequence[File]) -> None:

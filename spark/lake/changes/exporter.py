@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import layout
+from lake import conversion, layout
 from lake.changes import division, plan, retention_check
 from lake.changes.files import ChangeFile, ChangeFiles, Schemas
 from lake.changes.manifest import Manifest
@@ -72,6 +72,7 @@ def resume(lake: Lake) -> None:
         _write_schemas(lake, dataset, versions, only_missing=True)
     _recover(lake, files)
     lake.folder.clear_staging()
+    conversion.convert(lake)
     switching.finish(lake)
     Manifest(lake).update()
 

@@ -2,8 +2,8 @@
 
 `manifest.json`, the head, is small. For each dataset it names the newest part, a file that never changes: that lists
 the newest files and, beside it, the full parts before it. So a run writes what is new, however much the lake holds.
-Of each current state it says which version is the newest, and up to which seq that lacks nothing; of a table that
-has none, why.
+Of each current state it says which version is the newest, in which folder, and up to which seq that lacks nothing; of
+a table that has none, why.
 
 A compaction replaces files of full parts: what else these list is listed by the newest part again. That is called by
 the compaction then (-7.json), since nothing else has changed.
@@ -18,6 +18,7 @@ from typing import Any
 from lake import layout
 from lake.changes import went_back
 from lake.identity import Lake
+from lake.states.folders import States
 from lake.storage.where import ObjectPath
 
 FULL = 100
@@ -199,9 +200,13 @@ class Manifest:
         }
         states = self._lake.ledger.rows(_STATES, (self._id,))
         content["current"] = {row["dataset"]: {"seq": row["seq"], "as_of": row["as_of"]} for row in states}
-        if isinstance(self._lake.root, ObjectPath):
-            for row in states:
-                content["current"][row["dataset"]]["part"] = layout.state_part(row["dataset"], row["id"])
+        for row in states:
+            state = content["current"][row["dataset"]]
+            if isinstance(self._lake.root, ObjectPath):
+                state["part"] = layout.state_part(row["dataset"], row["id"])
+            else:
+                folder = States(self._lake.root, row["dataset"]).version(row["seq"])
+                state["folder"] = str(folder.relative_to(self._lake.root))
         hidden = self._lake.ledger.rows(_HIDDEN, (self._id,))
         content["without_current"] = {row["dataset"]: row["reason"] for row in hidden}
         self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())

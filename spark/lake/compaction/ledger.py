@@ -39,6 +39,11 @@ _FILES = """
     join pipeline.export_schemas s on s.id = f.schema_id
     join pipeline.exports e on e.id = f.export_id and e.state = 'committed' and e.upto_seq <= $2
 """
+_FIXED = """
+    select f.path from pipeline.export_files f
+    where f.lake_id = $1::text::uuid and f.day is null and f.path not like 'files/%'
+        and f.dataset = any(array(select json_array_elements_text($2::text::json)))
+"""
 _BEGIN = """
     insert into pipeline.export_compactions (lake_id, holder, written, replaced, files_before, files_after)
     values ($1::text::uuid, $2, '[]', '[]', 0, 0) returning id
@@ -173,11 +178,10 @@ class CompactionLedger:
             given = [{"dataset": dataset, "part": part} for dataset, part in sorted(parts)]
             self._ledger.execute(_OPENED, (self._lake, json.dumps(given)))
 
-    def replaced_folder(self, path: str) -> None:
-        """The folder of a day is about to be replaced."""
-        self._ledger.execute(
-            "insert into pipeline.export_replaced (lake_id, path) values ($1::text::uuid, $2)", (self._lake, path)
-        )
+    def fixed(self, datasets: Iterable[str]) -> set[str]:
+        """Folders of days that have files whose only path is there, as a version before has written them."""
+        rows = self._ledger.rows(_FIXED, (self._lake, json.dumps(sorted(datasets))))
+        return {row["path"].rpartition("/")[0] for row in rows}
 
     def remove_later(self, paths: Iterable[str]) -> None:
         """These files, where there are such, are nobody's, and go as replaced files do."""

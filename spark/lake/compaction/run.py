@@ -19,7 +19,7 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import days, layout
+from lake import layout
 from lake.changes import exporter
 from lake.changes.manifest import Manifest
 from lake.cluster import each
@@ -29,7 +29,6 @@ from lake.compaction.merging import Merged, Source
 from lake.compaction.plan import STAYS, File, Plan, level, plan
 from lake.errors import ExportError, ExportRunning, Inexact
 from lake.identity import Lake
-from lake.storage.where import Where
 
 AT_ONCE = 2_000
 """Files that one compaction replaces, about: what a crash repeats, and how long exports wait for a switch."""
@@ -86,17 +85,12 @@ def _sweep(lake: Lake, book: CompactionLedger) -> None:
 def _plan(lake: Lake, book: CompactionLedger) -> Plan:
     upto = book.iceberg_upto()
     files = book.files(lake.ledger.exported_upto(lake.id) if upto is None else upto)
-    fixed = _fixed(lake.root, {layout.day(file.path) for file in files if file.day})
+    fixed: set[str | None] = set()
+    if isinstance(lake.root, Path):
+        fixed = {None, *book.fixed({file.dataset for file in files})}
     stay = [file for file in files if file.day and layout.day(file.path) in fixed and file.level < STAYS]
     found = plan([replace(file, day=None) if layout.day(file.path) in fixed else file for file in files])
     return Plan(found.merged, [*found.kept, *stay])
-
-
-def _fixed(root: Where, folders: set[str | None]) -> set[str | None]:
-    """Folders of days that a version before has made: readers cannot go over from them at once."""
-    if not isinstance(root, Path):
-        return set()
-    return {folder for folder in folders if folder is None or not days.is_link(root, folder)}
 
 
 def _some(groups: Sequence[Sequence[File]]) -> Iterator[list[Sequence[File]]]:

@@ -1,22 +1,22 @@
 """Readers go over from small files to those that were made of them.
 
-The ledger's rows and the pointers of all Iceberg tables move in one transaction; then folders of days and the manifest
-follow, each by one rename. Whoever opens the lake next does what a crash has left of that. A REST catalog, which takes
-no part in the transaction, follows too, a table at a time.
+The ledger's rows and the pointers of all Iceberg tables move in one transaction; then folders of days, each by one
+exchange, and the manifest follow. Whoever opens the lake next does what a crash has left of that. A REST catalog, which
+takes no part in the transaction, follows too, a table at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from lake import days, layout
+from lake import layout
 from lake.changes.manifest import Manifest
-from lake.compaction.ledger import CompactionLedger, ListedFile, Unfinished
+from lake.compaction.ledger import CompactionLedger, Unfinished
 from lake.compaction.plan import File
-from lake.folder import unfit
 from lake.identity import Lake
+from lake.shown import ShownFolders
 
 Step = Callable[[], None]
 Datasets = Mapping[tuple[str, int], tuple[list[str], list[str]]]
@@ -41,28 +41,18 @@ def finish(lake: Lake) -> None:
     for each in book.unfinished("switched"):
         if commit := _iceberg(lake, each, is_elsewhere=True):
             commit()
-        if isinstance(lake.root, Path):  # in a bucket there are no links, and readers ask the manifest
-            _switch_days(lake.root, book, each)
+        if isinstance(lake.root, Path):  # in a bucket readers ask the manifest
+            _switch_days(lake, each)
         Manifest(lake).update()
         book.done(each.id)
 
 
-def _switch_days(root: Path, book: CompactionLedger, compaction: Unfinished) -> None:
-    gone, added = _by_folder(compaction.replaced), _by_folder(compaction.written)
-    for folder, paths in added.items():
-        names = {PurePosixPath(path).name for path in gone[folder]}
-        with unfit(root / folder):
-            if (before := days.shown(root, folder)) != layout.day_view(folder, compaction.id):
-                book.replaced_folder(before)
-                days.switch(root, folder, compaction.id, names, paths)
-
-
-def _by_folder(paths: Sequence[ListedFile]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for each in paths:
-        if folder := layout.day(each.path):
-            found.setdefault(folder, []).append(each.path)
-    return found
+def _switch_days(lake: Lake, compaction: Unfinished) -> None:
+    """Each day has what the ledger lists; if the file system refuses that, it keeps the small files, by their names."""
+    shown = ShownFolders(lake)
+    files = shown.files({each.dataset for each in compaction.written})
+    for folder in sorted({folder for each in compaction.written if (folder := layout.day(each.path))}):
+        shown.put(folder, compaction.id, files[folder])
 
 
 def _iceberg(lake: Lake, compaction: Unfinished, *, is_elsewhere: bool) -> Step | None:

@@ -16,7 +16,7 @@ from lake.iceberg.continuity import same_columns
 from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable
 from lake.iceberg.names import Identifier
 from lake.identity import Lake
-from lake.states.folders import version_name
+from lake.states.folders import States
 from lake.states.plan import STATE as STATE_COLUMNS
 
 Root = tuple[str, int, int]
@@ -131,7 +131,7 @@ class Planner:
         """What the names of a version's files are relative to."""
         if not isinstance(self.lake.root, Path):
             return layout.CURRENT
-        return f"{layout.current(row['folder'])}/{version_name(row['seq'])}"
+        return str(States(self.lake.root, row["folder"]).version(row["seq"]).relative_to(self.lake.root))
 
     def _behind(self, behind: Collection[Root]) -> set[int]:
         if not behind:

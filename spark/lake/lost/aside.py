@@ -57,7 +57,7 @@ def settle(lake: Lake, jump: int) -> None:
     if lost.gone:
         ledger_of.forget(lake, lost.gone)
     if isinstance(lake.root, Path):
-        on_disk.lead_readers(lake.root, known, ledger_of.latest(lake), jump - 1)
+        on_disk.lead_readers(lake, lake.root, known, ledger_of.latest(lake), jump - 1)
     manifest.begin_again(jump - 1)
     if isinstance(lake.root, Path):
         parts = manifest.parts().values()

@@ -12,7 +12,7 @@ from lake import layout
 from lake.changes.files import ChangeFiles
 from lake.identity import Lake
 from lake.ledger import bigints
-from lake.states.folders import version_name
+from lake.states.folders import States
 
 _FILES = """
     select f.path, e.state from pipeline.export_files f join pipeline.exports e on e.id = f.export_id
@@ -101,8 +101,9 @@ def read(lake: Lake) -> Known:
 
 
 def _state(lake: Lake, row: Mapping[str, Any]) -> StateFiles:
-    folder = f"{layout.current(row['dataset'])}/{version_name(row['seq'])}"
-    base = folder if isinstance(lake.root, Path) else layout.CURRENT
+    base = layout.CURRENT
+    if isinstance(lake.root, Path):
+        base = str(States(lake.root, row["dataset"]).version(row["seq"]).relative_to(lake.root))
     files = [f"{base}/{file['name']}" for file in json.loads(row["files"])]
     return StateFiles(row["id"], row["dataset"], row["seq"], row["state"] == "committed", files)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +10,14 @@ from pathlib import Path
 from lake import days, layout
 from lake.folder import unfit
 from lake.iceberg import names
+from lake.identity import Lake
 from lake.lost.known import Known
-from lake.replaced import LATEST
-from lake.states.folders import States
+from lake.shown import ShownFolders
+from lake.states.folders import VERSION
 
-_VERSION = re.compile(r"v(\d{20})")
-_CHANGES = layout.FILES, "changes", layout.MESSAGES
+_SHOWN = "changes", layout.MESSAGES
+_FILES = tuple(f"{layout.FILES}/{top}" for top in _SHOWN)
+_VERSIONS = layout.CURRENT, f"{layout.FILES}/{layout.CURRENT}"
 
 
 def unlisted(root: Path, known: Known) -> list[str]:
@@ -25,67 +26,75 @@ def unlisted(root: Path, known: Known) -> list[str]:
 
 
 def _changes(root: Path, known: Known) -> Iterator[str]:
-    for top in _CHANGES:
+    fixed = _fixed(known)
+    for top in (*_FILES, *_SHOWN):
         for folder, _, files in os.walk(root / top):
             for name in files:
                 path = os.path.relpath(Path(folder) / name, root)
                 if name == "_common_metadata":
                     is_known = path in known.schemas
-                else:  # in folders of days that a version before has made, files have another name
-                    is_known = known.knows(path) or known.knows(f"{layout.FILES}/{path}")
+                elif top in _FILES:
+                    is_known = known.knows(path)
+                else:  # another name of a file, or its only one if a version before has written it
+                    is_known = known.knows(path) or known.knows(file := f"{layout.FILES}/{path}")
+                    is_known |= (root / file).exists() and os.path.dirname(path) not in fixed
                 if not is_known and (name.endswith(".parquet") or name == "_common_metadata"):
                     yield path
 
 
+def _fixed(known: Known) -> set[str]:
+    """Folders of days that have files whose only path is there."""
+    return {path.rpartition("/")[0] for path in known.listed if layout.day(path) is None}
+
+
 def _versions(root: Path, known: Known) -> Iterator[str]:
-    folder, versions = root / layout.CURRENT, known.versions
-    for dataset in sorted(folder.iterdir()) if folder.is_dir() else []:
-        for found in sorted(dataset.iterdir()):
-            version = _VERSION.fullmatch(found.name)
-            if version and not found.is_symlink() and (dataset.name, int(version[1])) not in versions:
-                yield os.path.relpath(found, root)
+    versions = known.versions
+    for top in _VERSIONS:
+        for dataset in sorted((root / top).glob("*")):
+            for found in sorted(dataset.iterdir()):
+                is_version = VERSION.fullmatch(found.name) and not found.is_symlink()
+                if is_version and (dataset.name, int(found.name[1:])) not in versions:
+                    yield os.path.relpath(found, root)
 
 
-def lead_readers(root: Path, known: Known, latest: dict[str, int], number: int) -> None:
-    """Let each day and each `latest` lead to what the ledger lists. `number`: that of folders of days."""
-    with unfit(root):
-        for dataset in sorted((root / layout.CURRENT).glob("*")):
-            if dataset.name in latest:
-                States(root, dataset.name).set_latest(latest[dataset.name])
-            else:
-                (dataset / LATEST).unlink(missing_ok=True)
-        listed: dict[str, list[str]] = {}
-        for path in known.listed:
-            if (folder := layout.day(path)) and (root / path).exists():
-                listed.setdefault(folder, []).append(path)
-        for folder in sorted({*_links(root), *listed}):
-            if days.is_link(root, folder) or not (root / folder).exists():
-                wanted = listed.get(folder, [])
-                if _names(root / folder) != {Path(path).name for path in wanted}:
-                    days.rebuild(root, folder, number, wanted)
+def lead_readers(lake: Lake, root: Path, known: Known, latest: dict[str, int], number: int) -> None:
+    """Let each day and each `latest` have what the ledger lists. `number`: of the folders that are made for that.
+
+    A day takes two renames if the file system cannot exchange folders: it is not there between the two.
+    """
+    shown = ShownFolders(lake)
+    for dataset in sorted((root / layout.CURRENT).glob("*")):
+        if dataset.name in latest:
+            shown.set_latest(dataset.name, latest[dataset.name])
+        else:
+            lake.folder.remove_all([layout.latest(dataset.name)])
+    listed: dict[str, list[str]] = {}
+    for path in known.listed:
+        if folder := layout.day(path):
+            listed.setdefault(folder, []).append(path)
+    for folder in sorted({*_days(root), *listed} - _fixed(known)):
+        if folder in listed:
+            shown.put(folder, number, listed[folder], by_renames=True)
+        else:
+            lake.folder.remove_all([folder])
 
 
-def _links(root: Path) -> Iterator[str]:
-    """Folders of days that are links."""
-    for top in ("changes", layout.MESSAGES):
+def _days(root: Path) -> Iterator[str]:
+    for top in _SHOWN:
         for folder, folders, _ in os.walk(root / top):
-            paths = (os.path.relpath(Path(folder) / name, root) for name in folders)
-            yield from (path for path in paths if days.is_link(root, path))
-
-
-def _names(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+            yield from (os.path.relpath(Path(folder) / name, root) for name in folders if name.startswith("date="))
 
 
 def left_over(root: Path, known: Known, parts: Iterable[str], *, iceberg: bool) -> list[str]:
     """What readers were led to before: folders of days, parts of the manifest, with `iceberg` all its metadata."""
-    shown = {days.shown(root, folder) for folder in _links(root)}
+    real = os.path.realpath(root)
+    shown = {os.path.relpath(os.path.realpath(root / folder), real) for folder in days.links(root)}
     found = [
         path
         for folder, folders, _ in os.walk(root / layout.DAYS)
         for name in folders
         if (path := os.path.relpath(Path(folder) / name, root)) not in shown
-        and name.startswith("date=")
+        and (name.startswith("date=") or name == layout.LATEST)
         and not known.knows(path)
     ]
     named = {*parts}

@@ -2,8 +2,8 @@
 
 A version goes through the ledger's states. `writing`: files are made where no reader looks, then the whole folder is
 renamed into place. `committed`: the folder stays, the table has the name that the version was made for, and then
-`latest` is set to it. After a crash at any point `latest` names a whole version, and `recover` does the rest. In a
-bucket there is neither a folder to rename nor a link to set (`lake.states.in_bucket`).
+`latest` gets its files (`lake.shown`). After a crash at any point `latest` is a whole version, and `recover` does the
+rest. In a bucket there is neither a folder to rename nor one to show (`lake.states.in_bucket`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from lake.changes.files import ChangeFiles
 from lake.changes.manifest import Manifest
 from lake.errors import ExportError
 from lake.identity import Lake
+from lake.shown import ShownFolders
 from lake.states import engines, in_bucket, waiting
 from lake.states.folded import Folded, Task
-from lake.states.folders import States, version_name
+from lake.states.folders import States
 from lake.states.ledger import Refused, Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
 from lake.states.side_by_side import Begun, Job, side_by_side
@@ -199,7 +200,7 @@ def publish(lake: Lake, table: int, version: int, folding: Folding, folded: Fold
         return published(folding, folded, files)
     states = States(lake.root, folding.dataset)
     staged = lake.root / _staging(version) / "version"
-    base = lake.root / _base_folder(folding)
+    base = _base_folder(lake.root, folding)
     files = states.assemble(staged, folding.seq, folded, base)
     states.put_in_place(staged, folding.seq)
     ledger.commit(version, folded, files)
@@ -208,9 +209,9 @@ def publish(lake: Lake, table: int, version: int, folding: Folding, folded: Fold
 
 
 def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
-    if isinstance(lake.root, Path):
-        States(lake.root, dataset).set_latest(seq)
-    StateLedger(lake.ledger, lake.id).shown(table, seq)
+    """If the file system refuses that, the next run tries again."""
+    if not isinstance(lake.root, Path) or ShownFolders(lake).set_latest(dataset, seq):
+        StateLedger(lake.ledger, lake.id).shown(table, seq)
 
 
 @dataclass(frozen=True)
@@ -307,10 +308,10 @@ def _staging(version: int) -> str:
 
 def base_folder(lake: Lake, folding: Folding) -> Where:
     """The folder of the version that a fold begins with; one that is not used where it begins with none."""
-    return lake.root / (_base_folder(folding) if isinstance(lake.root, Path) else layout.CURRENT)
+    return _base_folder(lake.root, folding) if isinstance(lake.root, Path) else lake.root / layout.CURRENT
 
 
-def _base_folder(folding: Folding) -> str:
+def _base_folder(root: Path, folding: Folding) -> Path:
     if folding.base is None:
-        return layout.STAGING
-    return f"{layout.current(folding.base.dataset)}/{version_name(folding.base.seq)}"
+        return root / layout.STAGING
+    return States(root, folding.base.dataset).version(folding.base.seq)

@@ -1,10 +1,10 @@
-"""The folders of states: a version is put in place whole, `latest` names the newest, the last few are kept.
+"""The folders of versions of states: each is put in place as a whole, and never changes. The last few are kept.
 
-    current/<schema>.<table>/latest            -> v00000000000000000123
-    current/<schema>.<table>/v00000000000000000123/bucket-03-00000000000000000123.parquet
+    files/current/<schema>.<table>/v00000000000000000123/bucket-03-00000000000000000123.parquet
+    current/<schema>.<table>/latest/bucket-03-00000000000000000123.parquet   the newest, for readers by glob
 
 The number in a file's name is the seq of the version that it was written for: a bucket that did not change keeps its
-name in later versions, one that did has another.
+name in later versions, one that did has another. A version before this one has put versions into `current`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from lake import layout
 from lake.folder import unfit
-from lake.replaced import LATEST
 from lake.states.folded import Folded, WrittenBucket
 from lake.states.plan import BucketFile
 from lake.storage.new_file import sync
 from lake.storage.reading import copy
 from lake.storage.where import Where
+
+VERSION = re.compile(r"v(\d{20})")
 
 
 def version_name(seq: int) -> str:
@@ -39,65 +39,52 @@ def bucket_file(written: WrittenBucket, seq: int) -> BucketFile:
 
 
 class States:
-    """The states of one dataset, in the lake at `root`. Every OSError is raised as TargetUnfit."""
+    """The versions of one dataset's state, in the lake at `root`. Every OSError is raised as TargetUnfit."""
 
     def __init__(self, root: Path, dataset: str) -> None:
-        self.folder = root / layout.current(dataset)
-        self._staging = root / layout.STAGING
+        self.folder = root / layout.FILES / layout.current(dataset)
+        self._folder_before = root / layout.current(dataset)
 
     def version(self, seq: int) -> Path:
-        """The folder of a version."""
-        return self.folder / version_name(seq)
+        """The folder of a version, which is in `current` until a lake of a version before is converted."""
+        name = version_name(seq)
+        before = self._folder_before / name
+        return before if before.is_dir() and not (self.folder / name).exists() else self.folder / name
 
     def assemble(self, staged: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
         """Make `staged` the folder of a version: files just written under their names, and links to the others."""
         with unfit(staged):
             staged.mkdir(parents=True, exist_ok=True)
-            return _gather(staged, seq, folded, base, _link)
+            return _gather(staged, seq, folded, base, place_again)
 
     def put_in_place(self, staged: Path, seq: int) -> None:
-        """Rename the whole version into the folder that readers see; `latest` is not changed yet."""
+        """Rename the whole version to where it stays; readers by glob do not find it yet."""
         with unfit(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             sync(self.folder.parent)
-            os.rename(staged, self.version(seq))
+            os.rename(staged, self.folder / version_name(seq))
             sync(self.folder)
-
-    def set_latest(self, seq: int) -> None:
-        """Set `latest` to that version, atomically: readers see the old version or the new one."""
-        with unfit(self.folder / LATEST):
-            if self.latest() == version_name(seq):
-                return
-            self._staging.mkdir(parents=True, exist_ok=True)
-            link = self._staging / f"latest-{uuid.uuid4().hex}"
-            link.symlink_to(version_name(seq))
-            os.replace(link, self.folder / LATEST)
-            sync(self.folder)
-
-    def latest(self) -> str | None:
-        """The name of the folder that `latest` names; None when there is none."""
-        try:
-            return os.readlink(self.folder / LATEST)
-        except FileNotFoundError:
-            return None
 
     def sweep(self, kept: Collection[int]) -> None:
-        """Remove versions that are not among these, nor named by `latest`."""
-        with unfit(self.folder):
-            if not self.folder.is_dir():
-                return
-            names = {version_name(seq) for seq in kept} | {self.latest()}
-            for found in self.folder.iterdir():
-                if re.fullmatch(r"v\d{20}", found.name) and found.name not in names:
-                    shutil.rmtree(found)
+        """Remove versions that are not among these, nor named by a link."""
+        names = {version_name(seq) for seq in kept}
+        latest = self._folder_before / layout.LATEST
+        if latest.is_symlink():
+            names.add(PurePosixPath(os.readlink(latest)).name)
+        for folder in (self.folder, self._folder_before):
+            with unfit(folder):
+                for found in folder.iterdir() if folder.is_dir() else ():
+                    if VERSION.fullmatch(found.name) and found.name not in names:
+                        shutil.rmtree(found)
 
     def remove(self, seq: int) -> None:
         """Remove a version, if it is there, and then the folder, if it is empty."""
-        with unfit(self.folder):
-            if self.version(seq).is_dir():
-                shutil.rmtree(self.version(seq))
-            if self.folder.is_dir() and not any(self.folder.iterdir()):
-                self.folder.rmdir()
+        for folder in (self.folder, self._folder_before):
+            with unfit(folder):
+                if (folder / version_name(seq)).is_dir():
+                    shutil.rmtree(folder / version_name(seq))
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
 
 
 def hand_over(output: Path, seq: int, folded: Folded, base: Where) -> list[BucketFile]:
@@ -106,7 +93,7 @@ def hand_over(output: Path, seq: int, folded: Folded, base: Where) -> list[Bucke
         kept = [replace(file, name=PurePosixPath(file.name).name) for file in folded.kept]
         for file, own in zip(folded.kept, kept, strict=True):
             copy(base / file.name, output / own.name)
-        return [*_gather(output, seq, replace(folded, kept=[]), output, _link), *kept]
+        return [*_gather(output, seq, replace(folded, kept=[]), output, place_again), *kept]
 
 
 def _gather(
@@ -123,8 +110,8 @@ def _gather(
     return [*files, *folded.kept]
 
 
-def _link(path: Path, to: Path) -> None:
-    """Link a file, or copy it where the file system has no links."""
+def place_again(path: Path, to: Path) -> None:
+    """Give a file another name, or copy it if the file system refuses that."""
     try:
         os.link(path, to)
     except OSError:

@@ -21,6 +21,7 @@ from lake.compaction.ledger import CompactionLedger
 from lake.compaction.run import Compacted
 from lake.errors import ExportRunning, Inexact
 from lake.identity import reading
+from lake.shown import ShownFolders
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_ledger import all_files
 from tests.fixtures.lake_readers import by_glob, by_manifest, listed
@@ -82,22 +83,24 @@ def test_a_closed_day_becomes_one_file(lake: IcebergLake) -> None:
     replaced.remove(lake.ledger.lake, 0)
     require_whole(lake)
     assert len([file for file in all_files(lake.root) if file.endswith(".parquet") and file.startswith("files/")]) == 2
-    assert len(list(lake.root.glob("days/*/changes/*/date=*/*.parquet"))) == 2
-    assert not (lake.root / "days/0").exists()
+    assert len(list(lake.root.glob("changes/*/date=*/*.parquet"))) == 2
+    assert not list(lake.root.glob("days/*"))
 
 
 def test_who_reads_keeps_what_was_replaced(lake: IcebergLake) -> None:
     fill(lake, 3)
     day = next(lake.root.glob("changes/*/date=*"))
-    resolved, named = day.resolve(), listed(lake.root)
-    compact(lake)
-    assert day.resolve() != resolved
-    assert len(list(resolved.glob("*.parquet"))) == 3
+    opened, named = os.open(day, os.O_RDONLY), listed(lake.root)
+    before = sorted(os.listdir(opened))
+    [made] = compact(lake)
+    assert len(list(day.iterdir())) == 1
     assert all((lake.root / path).exists() for path in named)
     replaced.remove(lake.ledger.lake, 3600)
-    assert len(list(resolved.glob("*.parquet"))) == 3
+    gone = lake.root / f"days/{made.compaction}" / day.relative_to(lake.root)
+    assert sorted(os.listdir(opened)) == sorted(os.listdir(gone)) == before
+    os.close(opened)
     replaced.remove(lake.ledger.lake, 0)
-    assert not resolved.exists()
+    assert not gone.exists()
 
 
 def test_a_day_that_goes_on_is_merged_by_the_hour(lake: IcebergLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +201,10 @@ STEPS: dict[str, tuple[object, str]] = {
     "before the switch": (switching, "switch"),
     "within the transaction": (CompactionLedger, "switch"),
     "after the ledger's switch": (switching, "finish"),
-    "before a day's link": (days, "switch"),
-    "between two days": (CompactionLedger, "replaced_folder"),
+    "before a day's folder": (days, "put"),
+    "between two days": (days, "put"),
+    "before an exchange": (days, "exchange"),
+    "before the old folder is recorded": (ShownFolders, "retire"),
     "before the manifest": (Manifest, "update"),
     "before it is done": (CompactionLedger, "done"),
 }
@@ -283,15 +288,17 @@ def test_only_one_at_a_time_and_none_beside_an_export(lake: IcebergLake) -> None
 
 def test_folders_of_a_version_before_stay_as_they_are(lake: IcebergLake) -> None:
     fill(lake, 3)
-    day = next(lake.root.glob("changes/*/date=*"))
-    real = day.resolve()
-    day.unlink()
-    real.rename(day)
+    path = min(lake.ledger.committed())
+    lake.ledger.lake.ledger.execute(
+        "update pipeline.export_files set path = substr(path, 7), day = null where path = $1", (path,)
+    )
+    (lake.root / path).unlink()
+    Manifest(lake.ledger.lake).begin_again(lake.upto)
     assert compact(lake) == []
     require_whole(lake)
 
 
-def test_without_hard_links_names_are_symbolic_ones(lake: IcebergLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hard_links_days_have_copies(lake: IcebergLake, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -301,6 +308,8 @@ def test_without_hard_links_names_are_symbolic_ones(lake: IcebergLake, monkeypat
     compact(lake)
     replaced.remove(lake.ledger.lake, 0)
     require_whole(lake)
+    assert not [path for path in lake.root.rglob("*") if path.is_symlink()]
+    assert not list((lake.root / ".staging").glob("copy-*"))
 
 
 def test_row_groups_are_bounded(lake: IcebergLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -21,13 +22,15 @@ from lake.changes.manifest import Manifest
 from tests.fixtures import compaction_victim
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake, iceberg_tables
 from tests.fixtures.lake_ledger import all_files
-from tests.fixtures.lake_readers import by_glob, by_manifest
+from tests.fixtures.lake_readers import by_glob, by_manifest, of_listing
+from tests.fixtures.linked_lake import link_folders, symbolic_links
 from tests.fixtures.server import ROOT
+from tests.fixtures.waiting import eventually
 
 ORDERS = {"id": "bigint"}
 TABLES = ("shop.a", "shop.b", "shop.c")
-KILLS = 20
-MOST_CALLS = {"metadata": 8, "commit": 4, "name": 12, "merge": 3, "day": 3, "planned": 2}
+KILLS = 24
+MOST_CALLS = {"metadata": 8, "commit": 4, "name": 12, "merge": 3, "day": 3, "exchange": 3, "exchanged": 3, "planned": 2}
 
 
 class Reader(threading.Thread):
@@ -72,7 +75,8 @@ def readers(lake: IcebergLake) -> Iterator[list[Reader]]:
         def by_iceberg() -> list[int]:
             with psycopg.connect(lake.dsn, autocommit=True) as other:
                 tables = iceberg_tables(other)
-            scans = [table.scan(selected_fields=("seq",)).to_arrow() for table in tables.values()]
+            of_changes = [table for name, table in tables.items() if name.startswith("changes.")]
+            scans = [table.scan(selected_fields=("seq",)).to_arrow() for table in of_changes]
             return [seq for scan in scans for seq in scan["seq"].to_pylist()]
 
         def published() -> int:
@@ -143,5 +147,39 @@ def test_each_reader_sees_each_event_once(database_dsn: str, tmp_path: Path) -> 
         every = list(range(1, lake.upto + 1))
         assert by_glob(lake.root) == by_manifest(lake.root) == every
         left = {path for path in all_files(lake.root) if path.startswith("files/")}
+        assert symbolic_links(lake.root) == []
         assert left == lake.ledger.committed()
         assert len(left) == len(TABLES)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_each_reader_sees_each_event_once_while_links_are_converted(database_dsn: str, tmp_path: Path) -> None:
+    """Killed before each step of each kind; what is left of it the next process does."""
+    with iceberg_lake(database_dsn, tmp_path / "lake") as lake, victims(lake) as kill:
+        export(lake, 2)
+        for point, most in (("name", 8), ("exchange", 4), ("exchanged", 4), ("commit", 12)):
+            for calls in range(1, most + 1):
+                export(lake, 2)
+                lake.state(TABLES[0], ORDERS, *({"id": each} for each in range(lake.upto)))
+                lake.show(TABLES[0])
+                link_folders(lake)
+                lake.publish()
+                states = Reader("latest", lambda: rows_of_latest(lake), lambda: lake.upto)
+                with readers(lake) as reading:
+                    states.start()
+                    status = kill(point, calls)
+                    eventually(partial(have_read, [states, *reading]))
+                    assert kill("done", 1000) == 0 or status == 0
+                states.end()
+                assert [wrong for reader in (states, *reading) for wrong in reader.wrong] == [], (point, calls)
+                assert symbolic_links(lake.root) == []
+            assert status in (0, -signal.SIGKILL)
+
+
+def have_read(readers: list[Reader]) -> bool:
+    return all(reader.times > 1 or reader.wrong for reader in readers)
+
+
+def rows_of_latest(lake: IcebergLake) -> list[int]:
+    return [each + 1 for each in of_listing(lake.root / f"current/{TABLES[0]}/latest", "id")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from lake.changes.manifest import Manifest
 from lake.compaction import run as compaction
 from lake.identity import reading
 from lake.states import current
-from lake.states.folders import States
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_readers import listed
 
@@ -45,15 +45,14 @@ def query(files: list[Path]) -> Query:
 
 def queries(lake: IcebergLake) -> dict[str, list[Path]]:
     """The files that readers find now, each in the way that the docs say."""
-    tables = lake.tables()
+    tables, head = lake.tables(), json.loads((lake.root / "manifest.json").read_bytes())
 
     def of_iceberg(name: str) -> list[Path]:
         return [Path(urlsplit(task.file.file_path).path) for task in tables[name].scan().plan_files()]
 
     return {
-        "glob": [file for day in lake.root.glob("changes/*/date=*") for file in day.resolve().glob("*.parquet")],
         "manifest": [lake.root / path for path in listed(lake.root)],
-        "latest": sorted((lake.root / "current/shop.orders/latest").resolve().glob("*.parquet")) * FILES,
+        "latest": sorted((lake.root / head["current"]["shop.orders"]["folder"]).glob("*.parquet")) * FILES,
         "Iceberg changes": of_iceberg("changes.shop.orders"),
         "Iceberg current": of_iceberg("current.shop.orders") * FILES,
     }
@@ -64,7 +63,7 @@ def run(lake: IcebergLake, first: int, keep: float = replaced.KEEP) -> None:
     current.recover(lake.ledger.lake, keep, keep)
     lake.change("shop.orders", ORDERS, {"id": first})
     lake.state("shop.orders", ORDERS, *({"id": each} for each in range(first + 1)))
-    States(lake.root, "shop.orders").set_latest(lake.upto)
+    lake.show("shop.orders")
     Manifest(lake.ledger.lake).update()
     lake.publish(keep)
 

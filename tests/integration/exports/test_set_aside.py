@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lake import ledger, replaced
+from lake import days, ledger, replaced
 from lake.errors import TargetUnfit
 from lake.states.folders import States
 from tests.fixtures import lake_ledger
@@ -53,17 +53,19 @@ def test_events_that_the_log_lost_are_set_aside(restorable: Restorable, capfd: p
     lost.state("shop.orders", COLUMNS, {"id": 1}, {"id": 2})
     lost.state("shop.gone", COLUMNS, {"id": 3}, oid=1099)
     for dataset in ("shop.orders", "shop.gone"):
-        States(lost.root, dataset).set_latest(lost.upto)
+        lost.show(dataset)
     lost.publish()
-    before = {path: (lost.root / path).read_bytes() for path in all_files(lost.root) if path.startswith("files/")}
+    before = {
+        path: (lost.root / path).read_bytes() for path in all_files(lost.root) if path.startswith("files/changes/")
+    }
     lake = restorable.restore(8)
     resume(lake)
     require(lake, list(range(1, 9)))
-    moved = {path for path in aside(lake) if path.startswith("files/")}
+    moved = {path for path in aside(lake) if path.startswith("files/changes/")}
     assert {path: (lake.root / f".set-aside/{JUMP}/{path}").read_bytes() for path in moved} == {
         path: content for path, content in before.items() if path not in lake.ledger.committed()
     }
-    assert os.readlink(lake.root / "current/shop.orders/latest") == f"v{8:020d}"
+    assert os.listdir(lake.root / "current/shop.orders/latest") == [f"bucket-00-{8:020d}.parquet"]
     assert [path.name for path in lake.root.glob("current/*")] == ["shop.orders"]
     assert '{"event": "set_aside", "jump": 1000000, "files": 5, ' in capfd.readouterr().out
     lake.publish()
@@ -86,10 +88,11 @@ def test_a_compaction_that_the_ledger_lost_is_set_aside(restorable: Restorable) 
     lake = restorable.restore(12)
     assert compact(lake) == 6, "it sets aside what it would write again under the same names"
     assert by_glob(lake.root) == by_manifest(lake.root) == list(range(1, 13))
-    assert sum("-m" in path for path in aside(lake) if path.startswith("files/")) == 2
+    assert sum("-m" in path for path in aside(lake) if path.startswith("files/changes/")) == 2
     replaced.remove(lake.ledger.lake, 0)
     require(lake, list(range(1, 13)))
-    assert len(list(lake.root.glob("days/*/changes/*/date=*/*.parquet"))) == 2
+    assert len(list(lake.root.glob("changes/*/date=*/*.parquet"))) == 2
+    assert not list(lake.root.glob("days/*"))
 
 
 def test_nothing_is_written_before_the_log_has_jumped(restorable: Restorable) -> None:
@@ -131,7 +134,7 @@ def test_events_that_the_log_still_has_are_exported_again(restorable: Restorable
     require(lake, [1, 2])
     change(lake, "shop.orders", runs=2)
     require(lake, list(range(1, 7)))
-    assert len([path for path in aside(lake, JUMP + 1) if path.startswith("files/")]) == 2
+    assert len([path for path in aside(lake, JUMP + 1) if path.startswith("files/changes/")]) == 2
 
 
 def test_a_version_of_a_state_that_was_removed_is_folded_again(restorable: Restorable) -> None:
@@ -148,7 +151,7 @@ def test_a_version_of_a_state_that_was_removed_is_folded_again(restorable: Resto
         States(lost.root, dataset).remove(seq)
     lake = restorable.restore(6)
     resume(lake)
-    assert os.readlink(lake.root / "current/shop.orders/latest") == f"v{4:020d}"
+    assert os.listdir(lake.root / "current/shop.orders/latest") == [f"bucket-00-{4:020d}.parquet"]
     assert not (lake.root / "current/shop.lines").exists()
     rows = lake.ledger.lake.ledger.rows
     assert rows("select seq, superseded_at::text from pipeline.export_states") == [{"seq": 4, "superseded_at": None}]
@@ -212,6 +215,7 @@ def test_a_lake_that_was_made_after_the_dump_is_begun_again(restorable: Restorab
 STEPS: tuple[tuple[Any, str], ...] = (
     *((os, name) for name in ("rename", "replace", "link")),
     *((Path, name) for name in ("unlink", "symlink_to", "write_bytes")),
+    (days, "exchange"),
     (ledger.Ledger, "execute"),
 )
 
@@ -245,15 +249,15 @@ def lose(restorable: Restorable) -> IcebergLake:
     change(lost, "shop.orders", "shop.gone", "shop.lines", runs=2, day="2026-11-26")
     for dataset, oid in (("shop.orders", 1001), ("shop.gone", 1099)):
         lost.state(dataset, COLUMNS, {"id": 3}, oid=oid)
-        States(lost.root, dataset).set_latest(lost.upto)
+        lost.show(dataset)
     lost.publish()
     return restorable.restore(8)
 
 
 def require_settled(lake: IcebergLake) -> None:
     require(lake, list(range(1, 9)))
-    assert len([path for path in aside(lake) if path.startswith("files/")]) == 8
-    assert os.readlink(lake.root / "current/shop.orders/latest") == f"v{8:020d}"
+    assert len([path for path in aside(lake) if path.startswith("files/changes/")]) == 8
+    assert os.listdir(lake.root / "current/shop.orders/latest") == [f"bucket-00-{8:020d}.parquet"]
     lake.publish()
     require_iceberg(lake, list(range(1, 9)))
     change(lake, "shop.orders")

@@ -1,0 +1,132 @@
+"""What readers by glob find in a lake on a disk: each folder goes over to other files in one step.
+
+If the file system cannot exchange folders, those of days keep their names, and `latest` is a link. If it refuses one
+folder alone, that stays as it is. The ledger has the reasons, and what is to go later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from lake import days, layout, replaced
+from lake.days import ExchangeRefused
+from lake.folder import unfit
+from lake.identity import Lake
+from lake.states.folders import States
+from lake.storage.new_file import sync
+
+_FILES = """
+    select f.path from pipeline.export_files f
+    where f.lake_id = $1::text::uuid and f.path like 'files/%'
+        and exists (select from pipeline.exports e where e.id = f.export_id and e.state = 'committed')
+"""
+_OF_DATASETS = " and f.dataset = any(array(select json_array_elements_text($2::text::json)))"
+_STAY = """
+    update pipeline.lakes set stays = stays || jsonb_build_object($2::text, $3::text)
+    where id = $1::text::uuid and stays ->> $2::text is distinct from $3::text
+"""
+_GONE_OVER = "update pipeline.lakes set stays = stays - $2::text where id = $1::text::uuid and stays ? $2::text"
+_LINKS = "update pipeline.lakes set links = true where id = $1::text::uuid and not links"
+
+
+class ShownFolders:
+    """Of a lake whose lock is held. Every OSError is raised as TargetUnfit."""
+
+    def __init__(self, lake: Lake) -> None:
+        assert isinstance(lake.root, Path)  # noqa: S101  in a bucket nothing is found by glob
+        self._lake, self._root = lake, lake.root
+        self._id = str(lake.id)
+
+    def files(self, datasets: Iterable[str] | None = None) -> dict[str, list[str]]:
+        """The files that the ledger lists, by the folder of their day. None: of all datasets."""
+        given = () if datasets is None else (json.dumps(sorted(datasets)),)
+        found: dict[str, list[str]] = {}
+        for row in self._lake.ledger.rows(_FILES + (_OF_DATASETS if given else ""), (self._id, *given)):
+            found.setdefault(row["path"].removeprefix(f"{layout.FILES}/").rpartition("/")[0], []).append(row["path"])
+        return found
+
+    def put(self, folder: str, number: int | str, paths: Collection[str], *, by_renames: bool = False) -> bool:
+        """Let a folder have a name of each of these files and no other. False: it stays as it is.
+
+        What it was stays in `days` for a while. Does nothing if a process that was killed has done it.
+        `by_renames`: if the file system cannot exchange it, it goes over by two renames.
+        """
+        view = layout.day_view(folder, number)
+        with unfit(self._root / folder):
+            paths = [path for path in paths if (self._root / path).exists()]
+            if not days.has(self._root, folder, paths):
+                try:
+                    if self._lake.exchange_refusal and not by_renames and os.path.lexists(self._root / folder):
+                        raise ExchangeRefused(self._lake.exchange_refusal)
+                    days.put(self._root, folder, view, paths, by_renames=by_renames)
+                except ExchangeRefused as error:
+                    days.without_links(self._root, folder)
+                    self._stay(folder, str(error))
+                    return False
+            self.retire(view)
+        self._go_over(folder)
+        return True
+
+    def set_latest(self, dataset: str, seq: int) -> bool:
+        """Let readers find that version as the current state. False: they find the one before."""
+        version = States(self._root, dataset).version(seq)
+        folder = layout.latest(dataset)
+        if self._lake.exchange_refusal is None:
+            with unfit(version):
+                paths = [os.path.relpath(each, self._root) for each in version.iterdir()]
+            return self.put(folder, seq, paths)
+        with unfit(self._root / folder):
+            return self._link(folder, version, layout.day_view(folder, seq))
+
+    def retire(self, view: str) -> None:
+        """What is there is no longer found: it goes later, and of a link that a version before has made its folder."""
+        place = self._root / view
+        if place.is_symlink():
+            gone = os.path.normpath(self._root / os.path.dirname(self._was(view)) / os.readlink(place))
+            if (path := os.path.relpath(gone, self._root)).startswith(f"{layout.DAYS}/"):
+                replaced.record(self._lake, path)
+            place.unlink()
+            days.remove_empty(self._root, view)
+        elif place.exists():
+            replaced.record(self._lake, view)
+        else:
+            days.remove_empty(self._root, view)
+
+    @staticmethod
+    def _was(view: str) -> str:
+        """Where a link was before it was exchanged: its target is relative to that."""
+        return view.split("/", 2)[2]
+
+    def _link(self, folder: str, version: Path, view: str) -> bool:
+        place = self._root / folder
+        target = os.path.relpath(version, place.parent)
+        if place.is_symlink() and os.readlink(place) == target:
+            return True
+        self._lake.ledger.execute(_LINKS, (self._id,))
+        link = self._root / layout.STAGING / f"latest-{uuid.uuid4().hex}"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_dir() and not place.is_symlink():  # the lake was moved here
+            (self._root / view).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.rename(place, self._root / view)
+            except OSError as error:
+                self._stay(folder, error.strerror or str(error))
+                return False
+        os.replace(link, place)
+        sync(place.parent)
+        self.retire(view)
+        self._go_over(folder)
+        return True
+
+    def _stay(self, folder: str, reason: str) -> None:
+        if self._lake.exchange_refusal is None or not folder.startswith(("changes/", layout.MESSAGES)):
+            self._lake.ledger.execute(_STAY, (self._id, folder, reason))
+
+    def _go_over(self, folder: str) -> None:
+        self._lake.ledger.execute(_GONE_OVER, (self._id, folder))
