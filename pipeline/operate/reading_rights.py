@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pipeline.capture.snapshot import overview, to_read
 from pipeline.capture.snapshot.to_read import Relation
-from pipeline.capture.source import sources
+from pipeline.capture.source import publication_ledger, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres import migrations, reading_session
@@ -21,6 +21,11 @@ def failed(pipeline: Connection | None, stored: Source | None) -> dict[int, str]
     return overview.failed(pipeline, stored.id)
 
 
+def publications(config: Config, stored: Source | None) -> list[str]:
+    """The publications whose tables are read: those in use, before the first start the one of the settings."""
+    return list(publication_ledger.known(stored)) if stored else [config.publication]
+
+
 def remedy(relation: Relation, tables: Mapping[int, str]) -> str:
     """What an administrator runs so that the relation can be read, and then a user, if its table is one of `tables`."""
     grants = "; ".join(map(sql, relation.grants))
@@ -30,9 +35,10 @@ def remedy(relation: Relation, tables: Mapping[int, str]) -> str:
 
 def warnings(config: Config, source: Connection, pipeline: Connection) -> list[str]:
     """Each relation of a failed table that the reading role may not read, in one line with its remedy."""
-    tables = failed(pipeline, sources.find_in_any(pipeline, config.source_id))
+    stored = sources.find_in_any(pipeline, config.source_id)
+    tables = failed(pipeline, stored)
     if not tables:
         return []
     with reading_session.catalog_session(config, source, name="pipeline rights") as reading:
-        found = to_read.relations(reading, tables, sized=False)
+        found = to_read.relations(reading, tables, publications(config, stored), sized=False)
     return [f"{each.lacking}; {remedy(each, tables)}" for each in found if each.lacking]

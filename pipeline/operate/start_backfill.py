@@ -22,7 +22,7 @@ from pipeline.capture.snapshot import (
 )
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.condition import Condition, Term
-from pipeline.capture.source import sources
+from pipeline.capture.source import publication_ledger, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
@@ -82,7 +82,7 @@ def start(
     found = _named(source, name, captured.values())
     table = captured.get(found.oid) or _refuse(found)
     with reading_session.catalog_session(config, source, name="pipeline backfill") as reading:
-        relations = to_read.relations(reading, [table.oid], sized=False)
+        relations = to_read.relations(reading, [table.oid], list(publication_ledger.known(stored)), sized=False)
     for relation in relations:
         if relation.refused:
             raise TableRefused(relation.refused)
@@ -180,14 +180,13 @@ def _under_way(pipeline: Connection, stored: Source, table: Captured) -> Backfil
 def _chosen(config: Config, table: Captured, chosen: Condition) -> Condition:
     """The condition, once the source takes it; it is planned, which compares the types, and not run."""
     name = sql.Identifier(table.schema, table.name)
-    lock = sql.SQL("lock table only {} in access share mode").format(name)
     query = sql.SQL("explain select from only {} as t where {}").format(name, chosen.sql())
     with reading_session.connect(config, name="pipeline backfill", connect_timeout=5) as source:
         with reading_session.transaction(source, session_settings.SOURCE, **_BOUNDS):
             condition_check.require_harmless(source, chosen, table.oid)
         try:
             with reading_session.transaction(source, session_settings.SOURCE, **_BOUNDS):
-                source.execute(lock)
+                reading_session.lock(source, [name], session_settings.SOURCE, _BOUNDS["lock_timeout"])
                 condition_check.require_harmless(source, chosen, table.oid)  # what is locked is not altered
                 source.execute(query)
         except psycopg.errors.LockNotAvailable:  # another session locks the table: the reading finds that out

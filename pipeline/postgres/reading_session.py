@@ -8,11 +8,13 @@ transaction is read only and sets all settings again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from psycopg import pq
+import psycopg
+from psycopg import pq, sql
+from psycopg.conninfo import make_conninfo
 
 from pipeline.config.settings import Config, describe
 from pipeline.errors import SourceUnfit
@@ -88,6 +90,29 @@ def transaction(connection: Connection, settings: Mapping[str, str], **local: st
         yield
     finally:
         roll_back(connection)
+
+
+def lock(
+    connection: Connection, relations: Sequence[sql.Composable], settings: Mapping[str, str], lock_timeout: str
+) -> None:
+    """Lock relations so that nothing alters them, before the snapshot of the transaction that has just begun.
+
+    Postgres locks a table only for a role that may read all of its columns. For another role, a second session holds
+    the relations, by reading none of their rows, until this transaction, whose snapshot is later, holds them as well.
+    """
+    listed = sql.SQL(", only ").join(relations)
+    locked = sql.SQL("savepoint locks; lock table only {} in access share mode; release savepoint locks")
+    try:
+        connection.execute(locked.format(listed))
+    except psycopg.errors.InsufficientPrivilege:
+        connection.execute("rollback to savepoint locks; release savepoint locks")
+        touched = sql.SQL("; ").join(sql.SQL("select from only {} limit 0").format(each) for each in relations)
+        dsn = make_conninfo(connection.info.dsn, password=connection.info.password)
+        name = "pipeline lock"
+        holding = connections.connect(dsn, "source", name=name, settings=settings, prepare_threshold=None)
+        with holding as holder, transaction(holder, settings, lock_timeout=lock_timeout):
+            holder.execute(touched)
+            connection.execute(touched)
 
 
 def roll_back(connection: Connection) -> None:

@@ -105,15 +105,12 @@ class SourceRows:
     def _snapshot(self) -> Iterator[str]:
         """A transaction of its own, in the snapshot that it yields. Raises NotComparable if the table was altered."""
         relations = self._table.relations
-        locked = sql.SQL("; ").join(
-            sql.SQL("lock table only {} in access share mode").format(selection.trusted(each.name))
-            for each in relations
-        )
+        names = [selection.trusted(each.name) for each in relations]
         values = {"oids": [each.oid for each in relations], "shapes": [each.shape for each in relations]}
         with reading_session.transaction(self._source, SNAPSHOT, lock_timeout=LOCK_TIMEOUT):
             if relations:
                 try:
-                    self._source.execute(locked)
+                    reading_session.lock(self._source, names, SNAPSHOT, LOCK_TIMEOUT)
                 except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
                     raise Altered(_ALTERED) from error
             found = self._source.execute(statement("capture.content", "begin_look"), values).fetchone()

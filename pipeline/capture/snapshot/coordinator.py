@@ -15,7 +15,6 @@ from pipeline.capture.snapshot import (
     backfills,
     comparing,
     partition_changes,
-    plan,
     recovery,
     register,
     to_read,
@@ -124,7 +123,7 @@ class Coordinator:
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
 
     def _extents(self, table_oid: int) -> Sequence[Extent]:
-        return to_read.relations(self._source, [table_oid], sized=True)
+        return to_read.relations(self._source, [table_oid], (), sized=True)
 
     def _plan(self, backfill: Backfill) -> None:
         extents = _of(backfill, self._extents(backfill.table_oid))
@@ -140,7 +139,11 @@ class Coordinator:
                 extra={"action": "snapshot.keyless", "table": backfill.table},
             )
         compares = backfill.compares and by_key
-        planned = [comparing.comparison(backfill)] if compares else _ranges(extents, by_key=by_key)
+        planned = (
+            [comparing.comparison(backfill)]
+            if compares
+            else to_read.ranges(self._config, self._source, extents, by_key=by_key)
+        )
         floor_seqs = comparing.floor_seqs(self._pipeline) if compares else None
         estimate = sum(extent.rows for extent in extents), sum(extent.bytes for extent in extents)
         with self._pipeline.transaction():
@@ -180,7 +183,7 @@ class Coordinator:
     def _plan_again(self, backfill: Backfill, changed: Sequence[Extent], gone: Collection[str] = ()) -> None:
         """Relations that were written anew have their rows in other blocks; some are new, some dropped or detached."""
         self._ended.discard(backfill.id)
-        planned = _ranges(changed, by_key=bool(backfill.by_key))
+        planned = to_read.ranges(self._config, self._source, changed, by_key=bool(backfill.by_key))
         files = {**backfill.files, **{str(extent.oid): extent.file for extent in changed}}
         files = {oid: file for oid, file in files.items() if oid not in gone}
         with self._pipeline.transaction():
@@ -289,10 +292,6 @@ class Coordinator:
             "told_seqs": None if told is None else Jsonb(told),
         }
         self._pipeline.execute(statement("capture.snapshot", "complete_table"), values)
-
-
-def _ranges(extents: Sequence[Extent], *, by_key: bool) -> list[Planned]:
-    return [planned for extent in extents for planned in (plan.by_blocks if by_key else plan.whole)(extent)]
 
 
 def _of(backfill: Backfill, extents: Sequence[Extent]) -> Sequence[Extent]:

@@ -106,7 +106,7 @@ class RangeReader:
 
     def _read_rows(self, taken: Taken, name: str, staging: RangeWriter, condition: str | None) -> tuple[Facts, Shape]:
         """Rows of one relation, as they are."""
-        self._lock(name)
+        self._lock(taken, [name])
         facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
         shape = self._shapes.shape(taken.relation_oid, facts)
         if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
@@ -129,8 +129,7 @@ class RangeReader:
     def _read_keys(self, taken: Taken, staging: RangeWriter) -> tuple[Facts, Shape, dict[str, Any]]:
         """Rows of a whole table with these keys, in whatever partition, and of each key without a row a delete."""
         leaves = self._look_before(taken)
-        for _, name in leaves:
-            self._lock(name)
+        self._lock(taken, [name for _, name in leaves])
         found: set[str] = set()
         read = []
         for oid, name in leaves:
@@ -192,8 +191,14 @@ class RangeReader:
             staging.add(list(staged.values()))
         return staged.keys() | set()
 
-    def _lock(self, name: str) -> None:
-        self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
+    def _lock(self, taken: Taken, names: Sequence[str]) -> None:
+        try:
+            reading_session.lock(self._source, [selection.trusted(name) for name in names], SNAPSHOT, LOCK_TIMEOUT)
+        except psycopg.Error as error:
+            found = self._explained(taken, error, _RAISE)
+            if isinstance(found, psycopg.Error) and not connections.is_ours(found):
+                found = connections.unavailable(self._source.info.dsn, "source", found)
+            raise found from error
 
     def _begin(self, timeout: int | None = None) -> None:
         """`timeout`: of a statement, in milliseconds; None: that of the role."""
@@ -233,7 +238,8 @@ class RangeReader:
             return TooSlow(line, remedy if isinstance(error, psycopg.errors.QueryCanceled) else _RAISE)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             user = self._source.info.user
-            return Unreadable(f'{line}; grant user "{user}" select on it, or bypassrls, and start it again')
+            grant = f'grant user "{user}" select on what is published of it, or bypassrls, and start it again'
+            return Unreadable(f"{line}; {grant}")
         if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
             return error
         remedy = _OLD_KEY if isinstance(error, psycopg.DataError) and taken.keys else ""

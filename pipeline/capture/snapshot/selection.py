@@ -20,7 +20,9 @@ def of_range(
     source = sql.SQL("only {} as t").format(trusted(name))
     if taken.from_block:
         within.append(sql.SQL("t.ctid operator(pg_catalog.>=) {}::pg_catalog.tid").format(f"({taken.from_block},0)"))
-    if taken.until_block is not None:
+    if taken.until_block == 0:  # nothing, also for a role that may not read places
+        within.append(sql.SQL("false"))
+    elif taken.until_block is not None:
         within.append(sql.SQL("t.ctid operator(pg_catalog.<) {}::pg_catalog.tid").format(f"({taken.until_block},0)"))
     within += [sql.SQL("({})").format(condition) for condition in conditions if condition is not None]
     where = sql.SQL(" where ") + sql.SQL(" and ").join(within) if within else sql.SQL("")

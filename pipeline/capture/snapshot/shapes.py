@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
 
+from pipeline import printable
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.capture.snapshot import selection
+from pipeline.capture.snapshot import selection, to_read
 from pipeline.capture.source import publication_ledger, published_relations, sources
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
@@ -76,6 +78,12 @@ def without_key(name: str, backfill: int) -> str:
     )
 
 
+def _unreadable(user: str, name: str, columns: Sequence[str]) -> Unreadable:
+    grant = printable.sql(f"grant select{to_read.listed(columns)} on {name} to {printable.identifier(user)}")
+    what = f"{', '.join(columns)} of {name}" if columns else name
+    return Unreadable(f'user "{user}" may not read {what}; run: {grant}, then start it again')
+
+
 class Shapes:
     """Looks over the connection to the source that reads; what it has found holds until the catalog says otherwise."""
 
@@ -110,7 +118,8 @@ class Shapes:
             raise Changed(f"{name} was written anew")
         if not facts.readable:
             user = self._source.info.user
-            raise Unreadable(f'user "{user}" may not read {name}; grant select on it to that user, then start it again')
+            columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid) or ()
+            raise _unreadable(user, name, columns)
         return facts
 
     def shape(self, oid: int, facts: Facts) -> Shape:
@@ -127,6 +136,10 @@ class Shapes:
             found = self._published(oid)
         if found is None:
             raise Unreadable("it is not published any more")
+        user = self._source.info.user
+        columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid, ())
+        if columns:
+            raise _unreadable(user, found.name, columns)
         described = introspection.present(
             self._source,
             oid,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Identifier
 
+from pipeline.capture.snapshot import to_read
 from pipeline.capture.source import publication_ledger, publishable_tables, slot_mark, sources
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.config.settings import Config
@@ -75,7 +76,11 @@ def cure(config: Config, source: Connection, pipeline: Connection | None, roles:
     if not there:
         roots = {table.oid for table in table_checks.publishable(tables)}
         tables = [table for table in tables if not roots.isdisjoint(table.line)]
-    statements = [*of_roles(source, roles, tables), *create, *_mark(config, source, pipeline, made=bool(create))]
+    statements = [
+        *of_roles(source, roles, tables, list(there)),
+        *create,
+        *_mark(config, source, pipeline, made=bool(create)),
+    ]
     if not statements:
         return None
     notes = [*_about_roles(source, roles)]
@@ -84,10 +89,17 @@ def cure(config: Config, source: Connection, pipeline: Connection | None, roles:
     return Cure("source", tuple(statements), tuple(notes))
 
 
-def of_roles(source: Connection, roles: SourceRoles, tables: Sequence[Table]) -> Iterator[str]:
-    """Yield the statements that give the roles what they lack to replicate, and to read these tables."""
+def of_roles(
+    source: Connection, roles: SourceRoles, tables: Sequence[Table], publications: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield the statements that give the roles what they lack to replicate, and to read these tables.
+
+    Of tables that these publications have with a list of columns, only what is read of them.
+    """
+    oids = [table.oid for table in tables]
     for name in dict.fromkeys((roles.replicating, roles.reading)):
-        values = {"role": name, "oids": [table.oid for table in tables]}
+        columns = to_read.unreadable_columns(source, oids, publications, name) if oids else {}
+        values = {"role": name, "oids": oids, "whole": [oid for oid in oids if columns.get(oid, ()) == ()]}
         has = queries.one(source, _Rights, statement("operate.preflight", "role_rights"), values)
         assert has is not None  # noqa: S101  the database we are in
         replicates, reads = name == roles.replicating, name == roles.reading
@@ -108,8 +120,11 @@ def of_roles(source: Connection, roles: SourceRoles, tables: Sequence[Table]) ->
             yield quoted(source, "grant connect on database {database} to {user}", database=database, user=user)
         if has.schemas:
             yield f"grant usage on schema {', '.join(has.schemas)} to {user.as_string(source)}"
-        if reads and has.tables:
-            yield f"grant select on table {', '.join(has.tables)} to {user.as_string(source)}"
+        if reads:
+            whole = [f" on table {', '.join(has.tables)}"] if has.tables else []
+            names = {table.oid: table.table_name.identifier.as_string(source) for table in tables}
+            some = [f"{to_read.listed(each)} on table {names[oid]}" for oid, each in columns.items() if each]
+            yield from (f"grant select{what} to {user.as_string(source)}" for what in [*whole, *some])
 
 
 def _mark(config: Config, source: Connection, pipeline: Connection | None, *, made: bool) -> Iterator[str]:

@@ -41,11 +41,12 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
     failed = reading_rights.failed(pipeline, stored)
     if not joining and not failed:
         return
+    named = reading_rights.publications(config, stored)
     try:
         with reading_session.catalog_session(config, source, name="pipeline check") as reading, reading.transaction():
             reading.execute(_PATIENCE)
-            found = to_read.relations(reading, [table.oid for table in joining], sized=True)
-            tried = to_read.relations(reading, failed, sized=False)
+            found = to_read.relations(reading, [table.oid for table in joining], named, sized=True)
+            tried = to_read.relations(reading, failed, named, sized=False)
     except psycopg.errors.LockNotAvailable:
         yield Finding("warning", NAME, "a session locks a table: how much there is to read is not known", "check again")
         return
@@ -109,6 +110,11 @@ def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
     if keyless := [table for table in joining if table.oid in one]:
         said += (
             f"; {first_names(keyless)}: without a key, so read in one transaction that holds a snapshot until its end"
+        )
+    unplaced = {each.table_oid for each in found if each.blocks and not each.by_place} - one
+    if whole := [table for table in joining if table.oid in unplaced]:
+        said += (
+            f"; {first_names(whole)}: read in one transaction, too, unless the reading role may select the column ctid"
         )
     return said
 

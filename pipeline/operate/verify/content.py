@@ -20,7 +20,7 @@ from pipeline.capture.snapshot import captured_now, known_tables, overview, to_r
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.overview import Whole
-from pipeline.capture.source import sources
+from pipeline.capture.source import publication_ledger, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import NotComparable, PipelineError
@@ -261,6 +261,7 @@ class _Run:
                     f"events of {events} below seq {below:,} are dropped, and it may have had some; {remedy}"
                 )
         self._require_not_rewritten(table, name)
-        for relation in to_read.relations(self._source, [table.oid], sized=False):
+        publications = list(publication_ledger.known(self._stored))
+        for relation in to_read.relations(self._source, [table.oid], publications, sized=False):
             if relation.refused:
                 raise NotComparable(relation.refused)

@@ -2,7 +2,7 @@
 select pg_catalog.pg_current_snapshot()::text as snapshot, pg_catalog.pg_relation_filenode(c.oid)::bigint as file,
     coalesce(pg_catalog.pg_partition_root(c.oid), c.oid)::bigint as table_oid,
     c.oid = to_regclass(%(name)s) as same_name,
-    pg_catalog.has_table_privilege(c.oid, 'select') as readable,
+    pg_catalog.has_any_column_privilege(c.oid, 'select') as readable,
     md5(concat_ws(' ', c.xmin, c.ctid, n.xmin, n.ctid,
         (select string_agg(a.xmin || ',' || a.ctid, ' ' order by a.attnum) from pg_catalog.pg_attribute a where a.attrelid = c.oid),
         (select string_agg(i.xmin || ',' || i.ctid, ' ' order by i.indexrelid) from pg_catalog.pg_index i where i.indrelid = c.oid),

@@ -12,6 +12,7 @@ select c.oid::pg_catalog.int8 as oid, pg_catalog.format('%%I.%%I', n.nspname, c.
     pg_catalog.quote_ident(n.nspname) as schema,
     pg_catalog.has_schema_privilege(n.oid, 'usage') as may_use_schema,
     pg_catalog.has_table_privilege(c.oid, 'select') as readable,
+    pg_catalog.has_column_privilege(c.oid, 'ctid', 'select') as by_place,
     pg_catalog.row_security_active(c.oid) as hidden
 from pg_catalog.unnest(%(oids)s::pg_catalog.int8[]) t (oid)
 cross join lateral (

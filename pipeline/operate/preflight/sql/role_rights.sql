@@ -21,7 +21,7 @@ select role.present, role.may_login,
     array(
         select pg_catalog.format('%%I.%%I', n.nspname, c.relname)
         from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
-        where c.oid operator(pg_catalog.=) any (%(oids)s::pg_catalog.oid[])
+        where c.oid operator(pg_catalog.=) any (%(whole)s::pg_catalog.oid[])
             and not pg_catalog.has_table_privilege(role.oid, c.oid, 'select')
         order by n.nspname, c.relname
     ) as tables,

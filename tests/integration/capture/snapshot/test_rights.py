@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.operate import role_warnings
+from pipeline.errors import TableRefused
+from pipeline.operate import role_warnings, start_backfill
 from pipeline.operate.preflight import check
+from pipeline.operate.preflight.role_sql import SourceRoles
+from pipeline.postgres import connections, reading_session, session_settings
 from tests.fixtures.postgres import unique
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 
@@ -34,7 +41,7 @@ def test_a_table_without_rights_is_named_and_the_others_go_on(config: Config, so
             with snapshotting(poor) as reading:
                 reading.finish("u")
                 reading.finish("t", "failed")
-                assert f'permission denied for table t; grant user "{role}" select on it' in reason(reading, "t")
+                assert f'permission denied for table t; grant user "{role}" select on what is' in reason(reading, "t")
                 reading.finish("hidden", "failed")
                 assert "affected by row-level security policy" in reason(reading, "hidden")
                 require_named(poor, role)
@@ -43,6 +50,89 @@ def test_a_table_without_rights_is_named_and_the_others_go_on(config: Config, so
                 assert role_warnings.read(poor) == []
         finally:
             owner.execute(f"drop publication {role}; drop owned by {role}; drop role {role}".encode())
+
+
+COLUMNS = """
+    create table t (id int primary key, note text, kind int, secret text);
+    insert into t select n, 'x', n % 2, 's' from generate_series(1, 4) n;
+    create table parted (id int primary key, secret text) partition by range (id);
+    create table part partition of parted for values from (0) to (9);
+    insert into parted values (1, 's')
+"""
+
+
+@pytest.fixture
+def granted(config: Config, source_dsn: str) -> Iterator[tuple[psycopg.Connection, Config]]:
+    """A publication with lists of columns, a connection of its owner, and settings of roles that may read nothing."""
+    role = unique("reader")
+    with psycopg.connect(source_dsn, autocommit=True) as owner:
+        owner.execute(f"create role {role} login replication".encode())
+        owner.execute(COLUMNS.encode())
+        lists = "t (id, note) where (kind = 1), part (id)"
+        owner.execute(f"create publication {role} for table {lists} with (publish = 'insert')".encode())
+        dsn = SecretStr(make_conninfo(source_dsn, user=role))
+        try:
+            yield owner, config.model_copy(update={"source_dsn": dsn, "publication": role})
+        finally:
+            owner.execute(f"drop publication {role}; drop owned by {role}; drop role {role}".encode())
+
+
+def test_only_published_columns_and_those_of_the_filter_are_asked_for_and_read(
+    granted: tuple[psycopg.Connection, Config],
+):
+    owner, poor = granted
+    role = poor.publication
+    grants = [
+        f'grant select ("id") on public.part to "{role}"',
+        f'grant select ("id", "note", "kind") on public.t to "{role}"',
+    ]
+    found = [each for each in check.run(poor) if each.name == "snapshot rights"]
+    assert [each.sql for each in found] == [grants[:1], grants[1:]]
+    assert found[1].text == f'user "{role}" may not read id, note, kind of public.t'
+    printed = check.missing_roles(poor, SourceRoles(role, role))
+    assert [each for finding in printed for each in finding.sql if "select" in each and "secret" in each] == []
+    for grant in grants:
+        owner.execute(grant.encode())
+    assert [each.text for each in check.run(poor) if each.name == "snapshot rights"] == []
+    assert [each.sql for each in check.missing_roles(poor, SourceRoles(role, role)) if "t (" in str(each.sql)] == []
+    with snapshotting(poor) as reading:
+        reading.finish("t")
+        reading.finish("parted")
+        assert reading.events("t", "action, record") == [("read", {"id": n, "note": "x"}) for n in (1, 3)]
+        assert reading.events("parted", "record") == [({"id": 1},)]
+        owner.execute(f"revoke select (note) on t from {role}".encode())
+        with (
+            reading_session.connect(poor, name="test") as source,
+            connections.connect(poor.database, "pipeline") as log,
+            pytest.raises(TableRefused, match=r'may not read note of public.t; run: grant select \("note"\) on public'),
+        ):
+            start_backfill.start(poor, source, log, "t")
+
+
+@pytest.mark.parametrize("altering", [True, False])
+def test_a_table_is_held_for_a_role_that_may_read_some_columns(source_dsn: str, altering: bool):
+    """`altering`: a session waits for the table by then."""
+    role = unique("reader")
+    with psycopg.connect(source_dsn, autocommit=True) as owner, psycopg.connect(source_dsn) as other:
+        owner.execute(f"create role {role} login; {COLUMNS}; grant select (id) on t to {role}".encode())
+        dsn = make_conninfo(source_dsn, user=role)
+        try:
+            with connections.connect(
+                dsn, "source", settings=session_settings.SNAPSHOT, prepare_threshold=None
+            ) as source:
+                reading_session.begin(source, session_settings.SNAPSHOT)
+                if altering:
+                    other.execute("lock table t in access exclusive mode")
+                    with pytest.raises(psycopg.errors.LockNotAvailable):
+                        reading_session.lock(source, [sql.SQL("public.t")], session_settings.SNAPSHOT, "50ms")
+                    return
+                reading_session.lock(source, [sql.SQL("public.t")], session_settings.SNAPSHOT, "2s")
+                with pytest.raises(psycopg.errors.LockNotAvailable):
+                    other.execute("set local lock_timeout = '50ms'; drop table t")
+                assert source.execute("select count(id) from public.t").fetchone() == (4,)
+        finally:
+            other.rollback()
+            owner.execute(f"drop owned by {role}; drop role {role}".encode())
 
 
 def reason(reading: Snapshotting, table: str) -> str:
