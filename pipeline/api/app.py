@@ -205,8 +205,7 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         The answer may be a second old.
         """
         found = await looks[role].result()
-        answer = {"ready": not found.reasons, "reasons": found.reasons, "followers": found.followers}
-        return JSONResponse(answer, status_code=503 if found.reasons else 200)
+        return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
 
     @app.get(
         "/metrics",

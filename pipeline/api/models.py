@@ -269,3 +269,4 @@ class Ready(BaseModel):
     ready: bool
     reasons: list[str]
     followers: list[str] = Field(description="what each follower lacks that does not follow all its tables")
+    schedules: list[str] = Field(description="why each schedule failed that did when it last ran")

@@ -23,11 +23,12 @@ LOOK_SECONDS = 2.0
 class Readiness:
     """`reasons`: why a server or role is not ready, empty when it is. `followers`: what followers lack, one line each.
 
-    A server is ready whatever its followers lack.
+    `schedules`: which schedules failed when they last ran, and why, one line each. A server is ready nevertheless.
     """
 
     reasons: list[str]
     followers: list[str] = field(default_factory=list)
+    schedules: list[str] = field(default_factory=list)
 
 
 def look(config: Config, server: str, role: Role | None = None) -> Readiness:
@@ -39,14 +40,16 @@ def look(config: Config, server: str, role: Role | None = None) -> Readiness:
     try:
         with asks as connection:
             held = list(role_locks.states(connection).values())
+            failed = [f"{name}: {why}" for name, why in role_locks.failed_schedules(held).items()]
             if role is not None and role != "followers":
-                return Readiness([] if role == "api" else status.role_reasons(held, (role,)))
+                reasons = [] if role == "api" else status.role_reasons(held, (role,))
+                return Readiness(reasons, schedules=failed if role == "schedule" else [])
             lacking = [f'follower "{each.name}": {each.lacks}' for each in followers.listed(connection) if each.lacks]
             if role is not None:
                 return Readiness(status.role_reasons(held, (role,)), lacking)
             reasons = [*elsewhere(held, server), *status.why_not(config, connection, held)]
         # What the worker does not notice for a while yet: a source that is frozen.
-        return Readiness(reasons or _silent_source(config), lacking)
+        return Readiness(reasons or _silent_source(config), lacking, failed)
     except PipelineError as error:
         return Readiness([str(error)])
     except psycopg.errors.UndefinedTable:

@@ -98,6 +98,7 @@ class Status:
     lag_seconds: float | None = None
     progress: Progress = field(default_factory=Progress)
     roles: list[role_locks.RoleState] = field(default_factory=list)
+    failed_schedules: dict[str, str] = field(default_factory=dict)
     not_captured: dict[str, str] = field(default_factory=dict)
     rewritten: list[Rewritten] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -213,6 +214,7 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         revision=revision,
         progress=progress,
         roles=held,
+        failed_schedules=role_locks.failed_schedules(held),
         rewritten=rewrites.unsettled(connection),
         gaps=captured_tables.gaps(connection, stored.id) if stored else [],
         catchup=plan_reader.read(connection, stored.id) if stored else [],

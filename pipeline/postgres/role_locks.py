@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -131,6 +131,18 @@ def report(connection: Connection, role: str, server: str, pid: int, state: Stat
         statement("postgres", "report_role"),
         {"role": role, "server": server, "pid": pid, "state": state, "reason": reason},
     )
+
+
+def in_lines(reasons: Mapping[str, str]) -> str | None:
+    """Return reasons by the name of what failed as the one reason of a role that runs; None if there are none."""
+    return "\n".join(f"{name}: {reason}" for name, reason in sorted(reasons.items())) or None
+
+
+def failed_schedules(held: Iterable[RoleState]) -> dict[str, str]:
+    """Return which schedules failed when they last ran, and why, as the schedule role has reported it."""
+    texts = [role.reason for role in held if role.role == "schedule" and role.held and role.state == "running"]
+    lines = [line.partition(": ") for text in texts if text for line in text.split("\n")]
+    return {name: reason for name, _, reason in lines}
 
 
 def server_of(connection: Connection, role: str) -> str | None:

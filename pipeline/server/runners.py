@@ -212,7 +212,7 @@ def _run_schedule(role: Role) -> None:
     from pipeline.server import schedule
 
     role.report("running")
-    schedule.run(role.config, role.connection, role.stop)
+    schedule.run(role.config, role.connection, role.stop, partial(role.report, "running"))
 
 
 def _run_snapshot(role: Role) -> None:

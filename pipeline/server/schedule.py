@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from functools import partial
 
 import psycopg
-from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.sessions import bounds
 from pipeline.config import cron
 from pipeline.config.settings import Config
-from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
+from pipeline.errors import ExportBusy, ExportStopped, RetentionBusy
 from pipeline.exports import compaction, extra, lakes
 from pipeline.exports.child import Event, Kept
 from pipeline.log import indexes, table_shape
@@ -31,6 +31,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.kept_sessions import KeptSessions
 from pipeline.process import supervised
 from pipeline.process.signals import Stop
+from pipeline.server.failed_jobs import FailedJobs
 
 logger = logging.getLogger(__name__)
 
@@ -57,15 +58,23 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc]
         super()._main_loop()
 
 
-def run(config: Config, connection: Connection, stop: Stop) -> None:
-    """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises."""
+def run(config: Config, connection: Connection, stop: Stop, report: Callable[[str | None], None]) -> None:
+    """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises.
+
+    `report` is called with the schedules that failed when they last ran, each time that this has changed.
+    """
     ending = threading.Event()
-    kept, sessions = Kept(), publishing_sessions(config)
+    kept, sessions, failed = Kept(), publishing_sessions(config), FailedJobs()
     scheduler = planned(config, lambda: bool(stop) or ending.is_set(), kept, sessions)
+    scheduler.add_listener(failed, EVENT_JOB_ERROR | EVENT_JOB_EXECUTED)
     scheduler.start()
+    reported: str | None = None
     try:
         while not stop.wait(1.0):
             connection.execute("select 1")  # the role is held only as long as this session lives
+            if (now := failed.report()) != reported:
+                report(now)
+                reported = now
     finally:
         ending.set()  # a running export ends before the role does
         scheduler.shutdown(wait=True)
@@ -107,7 +116,6 @@ def planned(
         scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped, kept], id="export")
     if config.verify_schedule != cron.OFF:
         scheduler.add_job(verify, cron.parse(config.verify_schedule), [config, stopped], id="verify")
-    scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
     return scheduler
 
 
@@ -242,11 +250,3 @@ def verify(config: Config, stopped: Callable[[], bool]) -> None:
         )
     else:
         logger.info("the log was compared with the source", extra={"action": "verify.done", **values})
-
-
-def _log_failure(event: JobExecutionEvent) -> None:
-    error = event.exception
-    if isinstance(error, PipelineError | psycopg.Error):
-        logger.warning("%s: %s", event.job_id, connections.one_line(error), extra={"action": "schedule.failed"})
-    else:
-        logger.error("%s failed", event.job_id, exc_info=error, extra={"action": "schedule.failed"})

@@ -61,6 +61,7 @@ class _Snapshot(Collector):
         for role in self._status.roles:
             role_up.add_metric([role.role], float(role.held and role.state == "running"))
         yield role_up
+        yield from _failed_schedules(self._status.failed_schedules)
         yield GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(self._status.replicating))
         yield GaugeMetricFamily(
             "pipeline_tables_not_captured", "Tables not captured in full.", value=len(self._status.not_captured)
@@ -79,6 +80,15 @@ class _Snapshot(Collector):
         yield from _consumers(self._status.consumers)
         yield from follower_metrics.collect(self._status.followers)
         yield from _dead_letters(self._status.dead_letters)
+
+
+def _failed_schedules(found: Mapping[str, str]) -> Iterator[Metric]:
+    """The schedules that failed when they last ran."""
+    family = GaugeMetricFamily("pipeline_schedule_failed", "1 if it failed when it last ran.", labels=["schedule"])
+    for name in found:
+        family.add_metric([name], 1.0)
+    if family.samples:
+        yield family
 
 
 def _of_jobs(now: Status) -> Iterator[Metric]:

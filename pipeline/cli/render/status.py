@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -64,6 +64,13 @@ def _of_the_log(now: Status) -> Iterator[Table]:
     yield from walstream.sections(now.walstream)
     if now.roles:
         yield formatting.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))
+    yield from _problems(now)
+
+
+def _problems(now: Status) -> Iterator[Table]:
+    """Schedules that failed, and tables of which the log lacks something."""
+    if now.failed_schedules:
+        yield failed_schedules(now.failed_schedules)
     if now.not_captured:
         tables = sorted(now.not_captured.items())
         yield formatting.table(("not captured", "why"), ((Text(name, "yellow"), reason) for name, reason in tables))
@@ -84,6 +91,11 @@ def _of_readers(now: Status) -> Iterator[Table]:
         yield followers.summary(now.followers)
     if any(now.dead_letters.values()):
         yield dead_letters.summary(now.dead_letters)
+
+
+def failed_schedules(found: Mapping[str, str]) -> Table:
+    """Which schedules failed when they last ran, and why."""
+    return formatting.table(("failed schedule", "why"), ((Text(name, "bold red"), why) for name, why in found.items()))
 
 
 def show_findings(found: Sequence[Finding]) -> None:
@@ -165,7 +177,14 @@ def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
 
 def _role(role: RoleState) -> list[object]:
     styled = Text(role.state, _STATE_STYLES.get(role.state, "red"))
-    return [role.role, styled, role.server, role.pid, formatting.since(role.since), role.reason or ""]
+    return [
+        role.role,
+        styled,
+        role.server,
+        role.pid,
+        formatting.since(role.since),
+        "" if role.state == "running" else role.reason or "",
+    ]
 
 
 _UNMARKED = (

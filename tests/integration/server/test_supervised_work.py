@@ -10,12 +10,15 @@ import psycopg
 import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
+from pipeline.api.routes import metrics
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import Unavailable
+from pipeline.operate import readiness, status
 from pipeline.postgres import role_locks
 from pipeline.postgres.pool import Pool
 from pipeline.process import supervised
+from pipeline.process.signals import Stop
 from pipeline.readers.cursor import claims
 from pipeline.readers.cursor.leases import Cursors
 from pipeline.rpc.presence import ROLE, Presence
@@ -73,6 +76,50 @@ def test_cursors_are_claimed_again_after_an_unexpected_error(config: Config) -> 
         log.execute("select pipeline.create_consumer('c', 'cursor')")
         log.execute("alter table pipeline.consumers alter position drop not null")
         asyncio.run(run(log))
+
+
+class _StopOfTest(Stop):
+    """A stop without signal handlers."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def __bool__(self) -> bool:
+        return self.ended.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        return self.ended.wait(seconds)
+
+
+def test_a_schedule_that_fails_is_shown_until_it_runs_again(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "SAMPLE_SECONDS", 0.1)
+    stop = _StopOfTest()
+    with psycopg.connect(config.database, autocommit=True) as holder, psycopg.connect(config.database) as log:
+        assert role_locks.try_acquire(holder, "schedule")
+
+        def report(reason: str | None) -> None:
+            role_locks.report(holder, "schedule", "test:1", 1, "running", reason)
+
+        def shown() -> tuple[list[str], bool, bool]:
+            with psycopg.connect(config.database, autocommit=True) as asking:
+                now = status.read(config, asking)
+            is_in_metrics = b'pipeline_schedule_failed{schedule="sample"} 1.0' in metrics.render(now)
+            found = readiness.look(config, "test:1", "schedule")
+            is_in_readiness = any(each.startswith("sample: ") for each in found.schedules) and not found.reasons
+            return [name for name in now.failed_schedules if name == "sample"], is_in_metrics, is_in_readiness
+
+        log.execute("alter table pipeline.lag_samples rename to away")
+        log.commit()
+        thread = threading.Thread(target=schedule.run, args=(config, holder, stop, report))
+        thread.start()
+        try:
+            eventually(lambda: shown() == (["sample"], True, True))
+            log.execute("alter table pipeline.away rename to lag_samples")
+            log.commit()
+            eventually(lambda: shown() == ([], False, False))
+        finally:
+            stop.ended.set()
+            thread.join()
 
 
 def test_a_server_competes_for_the_lead_after_an_unexpected_error() -> None:
