@@ -12,7 +12,9 @@ import pytest
 from tests.torture import record
 from tests.torture.faults.faults import KINDS
 from tests.torture.faults.mutations import MUTATIONS, ROOT, Mutation
+from tests.torture.followers.mutations import MUTATIONS as OF_FOLLOWERS
 from tests.torture.oracle.model import change_of
+from tests.torture.partitions.mutations import MUTATIONS as OF_PARTITIONS
 from tests.torture.plan.plan import Effect, Fault, Plan, Step
 from tests.torture.plan.shrink import shrink
 from tests.torture.plan.statements import RUSHING_LANE, TOASTED
@@ -74,7 +76,7 @@ def test_the_model_knows_nothing_of_the_product(module: str):
     assert all(name.startswith("tests.torture.") for name in names if name.startswith("tests"))
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", [*MUTATIONS, *OF_FOLLOWERS, *OF_PARTITIONS], ids=lambda mutation: mutation.name)
 def test_what_a_mutation_replaces_is_in_the_product_once(mutation: Mutation):
     assert {edit.old: (ROOT / edit.file).read_text("utf-8").count(edit.old) for edit in mutation.edits} == {
         edit.old: 1 for edit in mutation.edits

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.torture.faults.mutations import Edit, Mutation, apply, copy, directed
@@ -101,7 +102,11 @@ MUTATIONS = (
     _mutation(
         "synchronous_commit off",
         "tests/integration/postgres/test_session_settings.py::test_what_we_commit_is_durable",
-        Edit("pipeline/postgres/session_settings.py", "current_setting('synchronous_commit') = 'off'", "false"),
+        Edit(
+            "pipeline/postgres/session_settings.py",
+            "pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=) 'off'",
+            "false",
+        ),
     ),
     _mutation(
         "retention not waiting for a paused follower",
@@ -142,12 +147,12 @@ MUTATIONS = (
 )
 
 
-def main() -> int:
-    """Exit status 1 when a mutation was not caught."""
-    parser = argparse.ArgumentParser(prog="python -m tests.torture.followers.mutations", description=__doc__)
-    parser.add_argument("--only", choices=[mutation.name for mutation in MUTATIONS])
+def run_each(mutations: Sequence[Mutation], prog: str, description: str | None) -> int:
+    """The command: exit status 1 when a mutation was not caught by its test."""
+    parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
+    parser.add_argument("--only", choices=[mutation.name for mutation in mutations])
     only, missed = parser.parse_args().only, 0
-    for mutation in MUTATIONS:
+    for mutation in mutations:
         if only not in (None, mutation.name):
             continue
         with tempfile.TemporaryDirectory(prefix="wal-mutation-") as name:
@@ -160,4 +165,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_each(MUTATIONS, "tests.torture.followers.mutations", __doc__))

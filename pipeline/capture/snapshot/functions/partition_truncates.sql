@@ -6,6 +6,8 @@ create or replace function pipeline.partition_truncates(
     events_table text, source uuid, after bigint, since bigint, tables bigint[])
 returns table (epoch integer, root_oid bigint, leaf_oid bigint, commit_lsn bigint, commit_idx integer, seq bigint, is_whole boolean)
 language plpgsql stable parallel safe set search_path = ''
+-- Each leaf is looked up by the index all the same. With thousands of leaves all else is to be hashed, not compared in pairs.
+set enable_nestloop = off
 as $$
 begin
     return query execute format($query$
@@ -59,16 +61,19 @@ begin
             select m.root_oid, m.epoch, m.commit_lsn, bool_and(m.seq is not null) as is_whole,
                 min(m.seq) as first_seq, max(m.seq) as last_seq
             from member m group by m.root_oid, m.epoch, m.commit_lsn
+        ), verdict as materialized (
+            select w.root_oid, w.epoch, w.commit_lsn, w.is_whole
+                and not exists (  -- as a look has said, before an epoch began that knows only its own leaves
+                    select from pipeline.partition_changes c
+                    where c.source_id = $1 and c.root_oid = w.root_oid and c.what = 'truncated'
+                        and c.epoch = w.epoch and c.seen_lsn = w.commit_lsn)
+                and not exists (  -- rows between the truncates of one transaction may be there still
+                    select from %1$s e where e.source_database_id = $1 and e.source_table_oid = w.root_oid
+                        and e.seq > w.first_seq and e.seq < w.last_seq) as is_whole
+            from whole w
         )
-        select m.epoch, m.root_oid, m.leaf_oid, m.commit_lsn, m.idx, m.seq,
-            w.is_whole and not exists (  -- as a look has said, before an epoch began that knows only its own leaves
-                select from pipeline.partition_changes c
-                where c.source_id = $1 and c.root_oid = w.root_oid and c.what = 'truncated'
-                    and c.epoch = w.epoch and c.seen_lsn = w.commit_lsn)
-            and not exists (  -- rows between the truncates of one transaction may be there still
-                select from %1$s e where e.source_database_id = $1 and e.source_table_oid = w.root_oid
-                    and e.seq > w.first_seq and e.seq < w.last_seq)
-        from whole w join member m on m.root_oid = w.root_oid and m.epoch = w.epoch and m.commit_lsn = w.commit_lsn
+        select m.epoch, m.root_oid, m.leaf_oid, m.commit_lsn, m.idx, m.seq, v.is_whole
+        from verdict v join member m on m.root_oid = v.root_oid and m.epoch = v.epoch and m.commit_lsn = v.commit_lsn
         where m.seq is not null$query$,
         pipeline.events_relation(events_table))
     using source, after, since, tables;
