@@ -31,7 +31,7 @@ def take_up(
     not to follow such changes.
     """
     here = position.existing(follower, found.source_id, found.name)
-    values = {**vars(here), "known": list(renames.called(follower))}
+    values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": found.ddl == "stop"}
     listed = queries.rows(log, TableName, statement(_ROOM, "tables_after"), values)
     new = [table.table_oid for table in listed if _is_wanted(config, found, table)]
     targets = {oid: each.called for oid, each in source_tables.read(config, new).items()} if new else {}

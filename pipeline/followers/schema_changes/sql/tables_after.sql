@@ -1,6 +1,15 @@
--- Tables of which a version begins after a place of the log, with the names that they have in the newest.
+-- Tables of which a version begins after a place of the log, with the names that they have in the newest. Without those
+-- that were partitions of known tables until they were detached, if these stay at the follower.
 select distinct on (r.table_oid) r.table_oid, r.table_schema, r.table_name
 from pipeline.relations r
 where r.source_id = %(source)s and r.table_oid <> 0 and r.table_oid <> all(%(known)s)
     and (r.epoch, r.from_lsn) > (%(source_epoch)s, coalesce(%(commit_lsn)s::bigint, 0))
+    and not (%(partitions_stay)s and (
+        exists (  -- before a look has seen it
+            select from pipeline.partitions p
+            where p.source_id = r.source_id and p.leaf_oid = r.table_oid and p.root_oid = any(%(known)s))
+        or exists (
+            select from pipeline.partition_changes c
+            where c.source_id = r.source_id and c.leaf_oid = r.table_oid and c.root_oid = any(%(known)s)
+                and c.what = 'detached')))
 order by r.table_oid, r.id desc
