@@ -38,5 +38,7 @@ class SourceForm:
 
 def read(source: Connection, oids: Iterable[int]) -> dict[int, SourceForm]:
     """By oid; one that was dropped is not there."""
-    found = queries.rows(source, SourceForm, statement("followers.copying", "source_forms"), {"oids": list(oids)})
+    with source.transaction():
+        source.execute("set local search_path = ''")  # names of types come out qualified
+        found = queries.rows(source, SourceForm, statement("followers.copying", "source_forms"), {"oids": list(oids)})
     return {each.oid: each for each in found}

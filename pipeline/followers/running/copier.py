@@ -21,7 +21,8 @@ from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, TableName
 from pipeline.followers.running import beginning
-from pipeline.followers.schema_changes import fitting, partitions
+from pipeline.followers.schema_changes import changed_types, fitting, partitions
+from pipeline.followers.schema_changes.renames import Renames
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -127,26 +128,15 @@ class Copier:
             )
 
             def make(table: TableName, anew: Anew) -> None:
-                if renames.settle(log, follower):
-                    raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
-                if not partitions.settle(log, follower, found, table, renames.called(follower).values()):
-                    raise NotYet("is still a partition of another table where the follower is")
-                replacements.make(table, anew)
+                _require_settled(log, follower, found, renames, table)
+                with changed_types.followed(config, log, follower, found):
+                    replacements.make(table, anew)
 
-            self._copy_pending(log, follower, replacements, make)
-
-    def _copy_pending(
-        self,
-        log: Connection,
-        follower: Connection,
-        replacements: Replacements,
-        make: Callable[[TableName, Anew], None],
-    ) -> None:
-        while pending := self._pending(log, follower, replacements):
-            if not any(self._is_made(log, make, table, anew) for table, anew in pending):
-                self._stopped.wait(REST_SECONDS)
-            if not self._goes_on():
-                raise Interrupted
+            while pending := self._pending(log, follower, replacements):
+                if not any(self._is_made(log, make, table, anew) for table, anew in pending):
+                    self._stopped.wait(REST_SECONDS)
+                if not self._goes_on():
+                    raise Interrupted
 
     def _pending(
         self, log: Connection, follower: Connection, replacements: Replacements
@@ -228,6 +218,16 @@ class Copier:
     def _forgive(self, of: int) -> None:
         self._delays.pop(of, None)
         self._not_before.pop(of, None)
+
+
+def _require_settled(
+    log: Connection, follower: Connection, found: Follower, renames: Renames, table: TableName
+) -> None:
+    """Raises TablesChanged if tables have other names by now, NotYet where the table is still a partition."""
+    if renames.settle(log, follower):
+        raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
+    if not partitions.settle(log, follower, found, table, renames.called(follower).values()):
+        raise NotYet("is still a partition of another table where the follower is")
 
 
 _FAILED = {"action": "follower.copy_failed"}

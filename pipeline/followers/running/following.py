@@ -29,6 +29,7 @@ from pipeline.followers.registry import Follower, FollowerTable, Note, Report, T
 from pipeline.followers.running import beginning, lost_log, mending, partition_bounds, remedies
 from pipeline.followers.running.copier import Copier
 from pipeline.followers.running.joined_partitions import PartitionNews
+from pipeline.followers.schema_changes import changed_types
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
 from pipeline.followers.schema_changes.renames import Renames
@@ -107,8 +108,9 @@ class Following:
             if renames.settle(self._state, follower):
                 return
             try:
-                self._copy(follower, found, stop)
-            except Interrupted:
+                with changed_types.followed(self._config, self._log, follower, found):
+                    self._copy(follower, found, stop)
+            except (Interrupted, TablesChanged):
                 return
             self._apply(follower, found, renames, stop)
 
@@ -133,6 +135,7 @@ class Following:
         here = beginning.current_position(follower, found)
         if beginning.want_unknown(self._log, follower, found, here):
             return
+        changed_types.remember(self._config, follower, found)
         looked = LookedPartitions(self._config, self._log, follower, found, renames.called(follower))
         wanted = beginning.wanted_tables(self._log, follower, found, here, looked)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, renames, looked)

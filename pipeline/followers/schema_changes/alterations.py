@@ -207,7 +207,7 @@ def _named(called: tuple[str, str]) -> dict[str, str]:
     return {"schema": called[0], "name": called[1]}
 
 
-_OWNED = ": let an administrator of the follower make its role the owner of what it alters"
+OWNED = ": let an administrator of the follower make its role the owner of what it alters"
 
 
 def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[Alteration]) -> None:
@@ -225,6 +225,6 @@ def run(follower: Connection, name: str, called: tuple[str, str], alterations: S
             raise SchemaStopped(
                 f"table {'.'.join(called)} of the follower stops: {each.what}, and the follower does not let us:"
                 f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})",
-                f"see that `{text}` can be run there" + (_OWNED if error.sqlstate == "42501" else ""),
+                f"see that `{text}` can be run there" + (OWNED if error.sqlstate == "42501" else ""),
             ) from error
         logger.info("%s: %s: %s", name, each.what, text, extra={"action": "follower.altered"})

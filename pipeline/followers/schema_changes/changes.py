@@ -16,8 +16,8 @@ from pipeline.followers.applying.table_versions import Place, TableVersion
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower
 from pipeline.followers.schema_changes import (
+    changed_types,
     difference,
-    enums,
     new_tables,
     partitions,
     reached_versions,
@@ -71,8 +71,8 @@ class SchemaChanges:
     def explain(self, error: Refused) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now."""
         cause = error.__cause__
-        if isinstance(cause, psycopg.errors.InvalidTextRepresentation):
-            return enums.follow(self._config, self._follower, self._found)
+        if changed_types.follow(self._config, self._log, self._follower, self._found, cause, of_event=True):
+            return True
         if isinstance(cause, psycopg.errors.CheckViolation) and not cause.diag.constraint_name:
             return self._divide_for(cause.diag.schema_name or "", cause.diag.table_name or "")
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:

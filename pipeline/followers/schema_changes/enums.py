@@ -2,90 +2,144 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
-from pipeline.config.settings import Config
 from pipeline.errors import SchemaStopped
-from pipeline.followers import connecting
-from pipeline.followers.registry import Follower
+from pipeline.followers.applying.position import Position
+from pipeline.followers.schema_changes.altered_types import TypeAlteration
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.printable import shortest
 
-logger = logging.getLogger(__name__)
+_ROOM = "followers.schema_changes"
 
 
 @dataclass(frozen=True)
 class Enum:
-    """`labels`: in their order."""
+    """`labels`: in their order; `label_oids`: theirs, which a renamed label keeps."""
 
     schema: str
     name: str
+    oid: int
+    array_oid: int
     labels: list[str]
+    label_oids: list[int]
 
     @property
     def identifier(self) -> sql.Identifier:
         """Its name for SQL."""
         return sql.Identifier(self.schema, self.name)
 
+    @property
+    def by_oid(self) -> dict[str, str]:
+        """Its labels by their oids, as they are stored."""
+        return dict(zip(map(str, self.label_oids), self.labels, strict=True))
 
-def follow(config: Config, follower: Connection, found: Follower) -> bool:
-    """Give the follower's enums the labels that the source's have by now; whether it lacked one.
 
-    Each is added in a transaction of its own: none may use a label before that has ended. Raises SchemaStopped where it
-    is not to follow, or where labels have been renamed so that it is not clear which; Unavailable.
+def alterations(log: Connection, source: Connection, follower: Connection, here: Position) -> Iterator[TypeAlteration]:
+    """What gives the follower's enums the labels that the source's have by now, a transaction for each enum.
+
+    A label is renamed only in the type that the follower knows; the labels of a type that replaced it are added. Raises
+    SchemaStopped where labels were renamed so that it is not clear which.
     """
-    with connecting.connect_catalog(config) as source:
-        theirs = {(each.schema, each.name): each for each in _read(source)}
-    made = False
+    theirs = {(each.schema, each.name): each for each in _read(source)}
     for each in _read(follower):
         there = theirs.get((each.schema, each.name))
-        for query in () if there is None else _statements(each, there.labels):
-            text = query.as_string(follower)
-            if found.ddl == "stop":
-                raise SchemaStopped(
-                    f"the follower stops: type {each.schema}.{each.name} has other labels at the source, and --ddl is"
-                    " stop",
-                    f"`{text}` there",
-                )
-            follower.execute(query)
-            logger.info("%s: %s", found.name, text, extra={"action": "follower.altered"})
-            made = True
-    return made
+        if there is None:
+            continue
+        values = {**vars(here), "schema": each.schema, "name": each.name}
+        known = follower.execute(statement(_ROOM, "find_enum"), values).fetchone()
+        if known == (there.oid, there.by_oid) and set(there.labels) <= set(each.labels):
+            continue
+        if known is not None:
+            renamed = _renamed(each, there, known[1] if known[0] == there.oid else {})
+        else:
+            logged = {oid for (oid,) in log.execute(statement(_ROOM, "logged_types"), values)}
+            renamed = _renamed_unknown(each, there, logged)
+        yield TypeAlteration(
+            f"{each.schema}.{each.name}",
+            "has other labels at the source",
+            list(_statements(each, there, renamed)),
+            statement(_ROOM, "store_enum"),
+            _stored(here, there),
+        )
 
 
-def _statements(here: Enum, there: Sequence[str]) -> Iterator[sql.Composed]:
-    gone = [label for label in here.labels if label not in there]
-    if gone and len(here.labels) == len(there):
-        for old, new in zip(here.labels, there, strict=True):
-            if old != new and new in here.labels:
-                raise _unclear(here, gone)
-            if old != new:
-                renamed = sql.SQL("alter type {} rename value {} to {}")
-                yield renamed.format(here.identifier, sql.Literal(old), sql.Literal(new))
-        return
-    missing = [label for label in there if label not in here.labels]
-    if gone and missing:
-        raise _unclear(here, gone)
-    for label in missing:
-        place = there.index(label)
-        beside, other = ("after", there[place - 1]) if place else ("before", here.labels[0])
+def _renamed(here: Enum, there: Enum, known: Mapping[str, str]) -> dict[str, str]:
+    """New labels by old ones, where the labels of before are known by their oids."""
+    now = there.by_oid
+    found = {old: now[oid] for oid, old in known.items() if oid in now and now[oid] != old}
+    return {old: new for old, new in found.items() if old in here.labels and old not in there.labels}
+
+
+def _renamed_unknown(here: Enum, there: Enum, logged: Collection[int]) -> dict[str, str]:
+    """The same by their places, if the log knows no other type of the name. `logged`: oids that it knows.
+
+    A type that the log does not know yet has replaced another: a rename would change rows of that one.
+    """
+    gone = [label for label in here.labels if label not in there.labels]
+    missing = [label for label in there.labels if label not in here.labels]
+    own = {there.oid, there.array_oid}
+    if not gone or not missing or (logged and not own & set(logged)):
+        return {}
+    moved = {old: new for old, new in zip(here.labels, there.labels, strict=False) if old != new}
+    is_clear = len(here.labels) == len(there.labels) and not any(new in here.labels for new in moved.values())
+    if not is_clear or not logged or set(logged) - own:
+        name, of = f"{here.schema}.{here.name}", shortest(here.schema, here.name)
+        raise SchemaStopped(
+            f"the follower stops: labels of type {name} were renamed at the source, and it is not clear to what",
+            f"`alter type {of} rename value '{gone[0]}' to …` there",
+        )
+    return moved
+
+
+def remember(source: Connection, follower: Connection, here: Position, unknown: Sequence[Enum]) -> None:
+    """Store of the follower's enums that are not stored yet what the source's are, where both have the same labels.
+
+    From then on it is known which labels are renamed, and which are those of a type that replaced it.
+    """
+    theirs = {(each.schema, each.name): each for each in _read(source)}
+    for each in unknown:
+        there = theirs.get((each.schema, each.name))
+        if there is not None and there.labels == each.labels:
+            follower.execute(statement(_ROOM, "store_enum"), _stored(here, there))
+
+
+def unknown(follower: Connection, here: Position) -> list[Enum]:
+    """The follower's enums of which nothing is stored."""
+    found = [(each, {**vars(here), "schema": each.schema, "name": each.name}) for each in _read(follower)]
+    query = statement(_ROOM, "find_enum")
+    return [each for each, values in found if follower.execute(query, values).fetchone() is None]
+
+
+def _stored(here: Position, there: Enum) -> dict[str, Any]:
+    given = {"schema": there.schema, "name": there.name, "oid": there.oid, "labels": Jsonb(there.by_oid)}
+    return {**vars(here), **given}
+
+
+def _statements(here: Enum, there: Enum, renamed: Mapping[str, str]) -> Iterator[sql.Composed]:
+    labels = [renamed.get(label, label) for label in here.labels]
+    for old, new in renamed.items():
+        if new not in here.labels:
+            query = sql.SQL("alter type {} rename value {} to {}")
+            yield query.format(here.identifier, sql.Literal(old), sql.Literal(new))
+    for label in _missing(there.labels, labels):
+        place = there.labels.index(label)
+        beside, other = ("after", there.labels[place - 1]) if place else ("before", labels[0])
         yield sql.SQL("alter type {} add value if not exists {} {} {}").format(
             here.identifier, sql.Literal(label), sql.SQL(beside), sql.Literal(other)
         )
 
 
-def _unclear(here: Enum, gone: Sequence[str]) -> SchemaStopped:
-    name = f"{here.schema}.{here.name}"
-    return SchemaStopped(
-        f"the follower stops: labels of type {name} were renamed at the source, and it is not clear to what",
-        f"`alter type {name} rename value '{gone[0]}' to …` there",
-    )
+def _missing(there: Sequence[str], here: Sequence[str]) -> list[str]:
+    return [label for label in there if label not in here]
 
 
 def _read(connection: Connection) -> list[Enum]:
-    return queries.rows(connection, Enum, statement("followers.schema_changes", "enum_labels"))
+    return queries.rows(connection, Enum, statement(_ROOM, "enum_labels"))

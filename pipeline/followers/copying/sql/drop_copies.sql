@@ -1,5 +1,7 @@
 -- Forget the copies of a follower, and what schema changes have made of its tables.
 with forms as (
     delete from pipeline_follower.forms where source_database_id = %(source)s and follower = %(follower)s
+), enums as (
+    delete from pipeline_follower.enums where source_database_id = %(source)s and follower = %(follower)s
 )
 delete from pipeline_follower.copies where source_database_id = %(source)s and follower = %(follower)s

@@ -158,6 +158,86 @@ def test_labels_of_an_enum(changed: Changed):
         changed.become_equal()
 
 
+def test_an_enum_that_is_replaced(changed: Changed):
+    """As Prisma removes and renames values. The follower has labels of both types, and renames only in the new one."""
+    kind = unique("mood")
+    create = f"create type {kind} as enum ('sad', 'ok')"
+    changed.there(create)
+    with changed.made.running():
+        changed.run(create, f"alter table $t add m {kind}, add ms {kind}[]", "update $t set m = 'ok', ms = '{sad,ok}'")
+        changed.become_equal()
+        changed.run(
+            f"create type {kind}_new as enum ('sad', 'fine')",
+            f"insert into $t (id, m, ms) values (2, 'sad', '{{ok}}');"
+            f"alter table $t alter m type {kind}_new using replace(m::text, 'ok', 'fine')::{kind}_new,"
+            f" alter ms type {kind}_new[] using replace(ms::text, 'ok', 'fine')::{kind}_new[];"
+            f"alter type {kind} rename to {kind}_old; alter type {kind}_new rename to {kind}; drop type {kind}_old;"
+            f"insert into $t (id, m, ms) values (3, 'fine', '{{fine,sad}}')",
+        )
+        changed.become_equal_in_time()
+        labels = f"select enum_range(null::{kind})::text".encode()
+        assert changed.made.look.execute(labels).fetchone() == ("{sad,fine,ok}",)
+        changed.run(
+            f"alter type {kind} rename value 'fine' to 'great'",
+            f"alter type {kind} add value 'bad'",
+            "insert into $t (id, m, ms) values (4, 'great', '{bad}')",
+        )
+        changed.become_equal_in_time()
+        assert changed.made.look.execute(labels).fetchone() == ("{sad,great,bad,ok}",)
+
+
+@pytest.mark.parametrize("changed", [{"copy": "source", "truncate": True}], indirect=True)
+def test_labels_that_copies_need(changed: Changed):
+    kind, new = unique("mood"), unique("new")
+    create = f"create type {kind} as enum ('sad')"
+    changed.there(create, f"alter table $t add m {kind}")
+    changed.run(create, f"alter type {kind} add value 'ok'", f"alter table $t add m {kind}", "update $t set m = 'ok'")
+    with changed.made.running():
+        changed.become_equal_in_time()
+        changed.run(
+            f"alter type {kind} add value 'good'",
+            f"create table {new} (id int primary key, m {kind})",
+            f"insert into {new} values (1, 'good')",
+        )
+        changed.become_equal_in_time(changed.t, new)
+
+
+def test_a_domain_whose_check_changes(changed: Changed):
+    domain = unique("d")
+    create = (
+        f"create domain {domain} as text constraint short check (length(value) < 5)"
+        " constraint lower check (lower(value) = value)"
+    )
+    changed.there(create)
+    with changed.made.running():
+        changed.run(create, f"alter table $t add d {domain}", "update $t set d = 'ok'")
+        changed.become_equal()
+        changed.there(f"alter domain {domain} set not null")
+        changed.run(
+            f"alter domain {domain} drop constraint short",
+            "insert into $t (id, d) values (2, 'longer than five'), (3, null)",
+        )
+        changed.become_equal()
+        query = "select conname from pg_constraint where contypid = %s::regtype"
+        assert changed.made.look.execute(query, [domain]).fetchall() == [("lower",)]
+
+
+def test_a_composite_type_that_gains_and_loses_attributes(changed: Changed):
+    kind = unique("pair")
+    create = f"create type {kind} as (x int, y text)"
+    changed.there(create)
+    with changed.made.running():
+        changed.run(create, f"alter table $t add p {kind}, add ps {kind}[]", "update $t set p = (1, 'a')")
+        changed.become_equal()
+        changed.run(
+            f"alter type {kind} add attribute z numeric(5, 2)",
+            "insert into $t (id, p) values (2, (2, 'b', 3)); update $t set ps = array[p]",
+        )
+        changed.become_equal()
+        changed.run(f"alter type {kind} drop attribute y", "insert into $t (id, p) values (3, (3, 4.5))")
+        changed.become_equal()
+
+
 def test_two_appliers_alter_once(changed: Changed):
     with changed.made.running(), changed.made.running():
         for number in range(5):
