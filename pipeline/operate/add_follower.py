@@ -19,6 +19,7 @@ from pipeline.followers.registry import Database, Options, Position, TableName
 from pipeline.operate import follower_tables, followers
 from pipeline.operate.followers import Shown
 from pipeline.operate.preflight import source_checks
+from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
 _PROGRAM = "pipeline followers"
@@ -56,7 +57,7 @@ def add(
     stored = sources.find(pipeline, config.source_id)
     _require_slot(config, source, pipeline, stored)
     if stored is None:
-        raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
+        raise FollowerError(_not_begun(pipeline))
     wanted = follower_tables.chosen(config, source, pipeline, stored, options.tables)
     if options.copy == "log":
         follower_tables.require_in_log(pipeline, stored, wanted)
@@ -65,6 +66,16 @@ def add(
     registry.add(pipeline, stored.id, chosen, dsn, options, admitted.database, admitted.begins, listed)
     _require_kept(pipeline, chosen, options, admitted.begins)
     return Added(followers.show(pipeline, chosen), admitted.warnings)
+
+
+def _not_begun(pipeline: Connection) -> str:
+    """What to say where the log knows no source: nobody starts a server beside one that runs."""
+    role = role_locks.states(pipeline).get("replication")
+    if role is None or not role.held:
+        return "no source has been replicated from yet; start `pipeline serve` first"
+    why = f": {role.reason}" if role.reason else ""
+    remedy = "add the follower when `pipeline status` says that it does"
+    return f"the server {role.server} runs, and does not replicate yet{why}; {remedy}"
 
 
 def _require_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> None:

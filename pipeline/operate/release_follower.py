@@ -18,7 +18,7 @@ from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.registry import Follower
 from pipeline.followers.sequences import Moved, Sequences
-from pipeline.operate import followers, wait_for_followers
+from pipeline.operate import followers, formatting, wait_for_followers
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -91,7 +91,7 @@ def release(config: Config, source: Connection, pipeline: Connection, name: str,
         moved = known.move() if known else None
         after = _came_after(source, pipeline, stored, found, last)
     registry.remove(pipeline, name)
-    warnings = [*_warnings(name, last, after), *_without(known)]
+    warnings = [*_warnings(name, last, after), *_without(known), *_large_objects(source)]
     return Released(name, last.seq, last.commit_lsn, after, moved, warnings)
 
 
@@ -150,3 +150,12 @@ def _warnings(name: str, last: Position, after: CameAfter | None) -> Iterator[st
 def _without(known: Sequences | None) -> Iterator[str]:
     for column in known.missing() if known else ():
         yield f"{column} takes its values from a sequence at the source, and from none of that kind here"
+
+
+def _large_objects(source: Connection) -> Iterator[str]:
+    found = int(queries.value(source, "select count(*) from pg_catalog.pg_largeobject_metadata"))
+    if found:
+        yield (
+            f"the source has {formatting.count(found, 'large object')}, which the log does not carry: they are not in "
+            "the follower; copy them with `pg_dump --large-objects` and pg_restore before it is written"
+        )

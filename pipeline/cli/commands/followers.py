@@ -252,6 +252,8 @@ def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
         databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
         connections.connect_promptly(config.database, "pipeline database", name=PROGRAM) as pipeline,
     ):
+        if migrations.current_revision(pipeline) is None:
+            raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
         migrations.require_head(pipeline)
         yield config, pipeline
 

@@ -121,6 +121,11 @@ def _require_there(what: str, facts: Facts, pairs: Sequence[tuple[Wanted, Found]
             f"{what}: it has no {_names(missing)}; with --copy none its tables must be equal to the source's: "
             "leave them out with --tables, or let it be copied"
         )
+    if missing and options.copy == "log":
+        raise FollowerRefused(
+            f"{what}: it has no {_names(missing)}; with --copy log its tables must be there, since the log does not "
+            "say how to make them: make them there, leave them out with --tables, or use --copy source"
+        )
     if missing and options.schema == "exists":
         raise FollowerRefused(
             f"{what}: it has no {_names(missing)}; make them there, or use --schema create, or leave them out "

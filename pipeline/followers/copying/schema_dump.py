@@ -65,14 +65,14 @@ def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaD
     program = _program(source.info.server_version // 10000)
     arguments = ["--schema-only", "--no-owner", "--no-privileges", "--no-publications", "--no-subscriptions"]
     arguments += ["--no-tablespaces", f"--lock-wait-timeout={LOCK_TIMEOUT}"]
-    wanted = [f"--table={table}" for table in tables]
+    wanted = [f"--table={table}".encode() for table in tables]
     try:
         done = subprocess.run(
             [program, *arguments, *wanted],
             env=_environment(dsn),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=SECONDS,
             check=False,
         )
@@ -154,4 +154,4 @@ def _environment(dsn: str) -> dict[str, str]:
     found = {
         variable.decode(): given[name].decode() for name, variable in variables.items() if variable and name in given
     }
-    return {**os.environ, **found, "PGAPPNAME": "pipeline follower schema"}
+    return {**os.environ, **found, "PGAPPNAME": "pipeline follower schema", "PGCLIENTENCODING": "UTF8"}

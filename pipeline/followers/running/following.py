@@ -46,6 +46,8 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
+AWAY_DELAY = 5.0
+"""The same while a database is away, which may be back at any moment."""
 
 
 class Following:
@@ -65,7 +67,7 @@ class Following:
         self._shared = shared
         self._said: Report | None = None
         self._said_at = 0.0
-        self._delay, self._is_in_log = FIRST_DELAY, False
+        self._delay, self._pause, self._is_in_log = FIRST_DELAY, FIRST_DELAY, False
         self._said_tables = dict[int, FollowerTable]()
         self._copier = Copier(config, follower, name)
         self._news = PartitionNews(log)
@@ -263,9 +265,11 @@ class Following:
         now, said = self._find(), self._said
         known = {(each.state, each.reason) for each in (found, said) if each is not None}
         if now is None or (now.state, now.reason) in known:
-            self._say(remedies.report_of(found, error))
+            said = remedies.report_of(found, error)
+            self._pause = pause(self._delay, said)
+            self._say(remedies.timed(said, self._pause))
         else:
-            self._said, self._delay = None, FIRST_DELAY
+            self._said, self._delay, self._pause = None, FIRST_DELAY, FIRST_DELAY
 
     def _is_as_said(self, found: Follower) -> bool:
         """Whether its row still has what we have last said: a command that takes away what stopped it says so there."""
@@ -273,13 +277,20 @@ class Following:
 
     def _rest(self, stop: Stop) -> None:
         """Before it is tried again; ends early where it is paused or removed, or who changed something has said so."""
-        until, placed = time.monotonic() + self._delay, self._copier.placed
+        until, placed = time.monotonic() + self._pause, self._copier.placed
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
             if (found := self._find()) is None or not self._is_as_said(found):
                 return
             if found.wanted == "paused" or self._copier.placed != placed or self._news.has_come():
                 return
+
+
+def pause(delay: float, said: Report) -> float:
+    """Seconds until it is tried again: for a database that is away 1, then 2, then AWAY_DELAY each time."""
+    if not remedies.is_away(said):
+        return delay
+    return 2 * delay if delay <= 1 else AWAY_DELAY
 
 
 def _report_of(applier: Applier, copied: bool, anew: bool) -> Report:

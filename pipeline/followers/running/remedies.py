@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 
@@ -42,6 +44,19 @@ def report_of(found: Follower, error: Exception) -> Report:
             known = connecting.unavailable(found.name, found.dsn, error)
             return Report("waiting", str(known), _AGAIN)
     return Report("waiting", connections.one_line(error), _AGAIN)
+
+
+def is_away(said: Report) -> bool:
+    """True if a database does not answer, and nobody has to do anything but wait for it."""
+    return said.state == "waiting" and said.remedy == _AGAIN
+
+
+def timed(said: Report, seconds: float) -> Report:
+    """The report with the time at which an attempt follows, if it says only that one does."""
+    if not is_away(said):
+        return said
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return replace(said, remedy=f"{_AGAIN} at {at:%H:%M:%S} UTC")
 
 
 def _of_follower(found: Follower, error: FollowerError) -> str:

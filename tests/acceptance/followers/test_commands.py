@@ -78,6 +78,14 @@ def test_a_name_is_made_and_warnings_are_told(command: Command, cluster: Cluster
     assert done.stderr == f"warning: {warning}\n"
 
 
+def test_a_fresh_pair_is_told_once_what_to_start(cluster: Cluster, follower_dsn: str, tmp_path: Path) -> None:
+    with cluster.database("fresh") as fresh:
+        given = ("followers", "add", "--dsn", follower_dsn)
+        done = run_command(*given, folder=tmp_path, database_dsn=fresh, source_dsn=follower_dsn)
+    assert done.returncode == 1
+    assert done.stderr == "pipeline: no source has been replicated from yet; start `pipeline serve` first\n"
+
+
 def test_what_is_refused_is_one_line(command: Command, follower_dsn: str) -> None:
     for arguments, said in (
         (("--dsn", f"postgresql://me:{SECRET}@db/shop"), "--dsn has a password, which would be stored with it"),

@@ -18,7 +18,7 @@ from pipeline.followers.registry import Options
 from pipeline.operate import add_follower, followers
 from pipeline.operate.json_values import as_json
 from pipeline.operate.preflight import check
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, role_locks, session_settings
 from pipeline.postgres.embedded import Server
 from pipeline.server import serve
 from tests.fixtures.data_directories import prepare
@@ -79,6 +79,12 @@ def test_without_a_source(adding: Adding, follower_dsn: str) -> None:
     adding.known.log.execute("delete from pipeline.snapshot_tables; delete from pipeline.sources")
     said = adding.refused(follower_dsn, kind=FollowerError)
     assert said == "no source has been replicated from yet; start `pipeline serve` first"
+    with connections.connect(adding.known.config.database, "pipeline database") as server:
+        assert role_locks.try_acquire(server, "replication")
+        role_locks.report(server, "replication", "db1:7", 7, "waiting", "it waits for a transaction")
+        said = adding.refused(follower_dsn, kind=FollowerError)
+    begun = "it waits for a transaction; add the follower when `pipeline status` says that it does"
+    assert said == f"the server db1:7 runs, and does not replicate yet: {begun}"
 
 
 def test_a_database_that_does_not_exist(adding: Adding, follower_dsn: str) -> None:
@@ -98,6 +104,9 @@ def test_missing_tables(adding: Adding, follower_dsn: str) -> None:
     assert 'follower "reports": it has no public.Odd name, public.parted; make them there, or use --schema cr' in said
     said = adding.refused(follower_dsn, copy="none")
     assert "it has no public.Odd name, public.parted; with --copy none its tables must be equal" in said
+    adding.known.log.execute("update pipeline.snapshot_tables set complete_seq = 0, reason = null")
+    said = adding.refused(follower_dsn, copy="log")
+    assert "it has no public.Odd name, public.parted; with --copy log its tables must be there" in said
     assert adding.add(follower_dsn, schema="exists", tables=("public.orders",)).follower.name == "reports"
 
 

@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 from pipeline.errors import FollowerError
 from pipeline.followers.copying import schema_dump
 from tests.fixtures.followers import run
-from tests.fixtures.postgres import unique
+from tests.fixtures.postgres import Cluster, unique
 
 HEAD = "\n--\n-- Name: x; Type: POLICY; Schema: public; Owner: -\n--\n\n"
 WRITES = "); create table public.written (); --"
@@ -39,6 +39,27 @@ def assert_refused(follower: psycopg.Connection, inserted: str, text: str) -> No
     with pytest.raises(psycopg.errors.CheckViolation) as raised:
         follower.execute(inserted.encode())
     assert text in str(raised.value.diag.message_detail)
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("LATIN1", "größe"), ("WIN1252", "prix €"), ("EUC_JP", "注文")])
+def test_a_name_outside_of_ascii_is_found_in_a_database_of_another_encoding(
+    source_cluster: Cluster, follower_dsn: str, encoding: str, name: str
+):
+    database = unique("encoded")
+    create = "create database {} encoding {} locale 'C' template template0"
+    with source_cluster.connect() as connection:
+        connection.execute(sql.SQL(create).format(sql.Identifier(database), encoding))
+    try:
+        dsn = source_cluster.dsn(database)
+        with psycopg.connect(dsn, client_encoding="UTF8") as source:
+            source.execute(sql.SQL("create table public.{0} ({0} int)").format(sql.Identifier(name)))
+            source.commit()
+            dump = schema_dump.read(source, dsn, [f'public."{name}"'])
+        with psycopg.connect(follower_dsn, autocommit=True) as follower:
+            follower.execute((dump.preamble(["client_encoding"]) + dump.before).encode())
+            assert follower.execute(sql.SQL("select {0} from public.{0}").format(sql.Identifier(name))).rowcount == 0
+    finally:
+        source_cluster.drop(database)
 
 
 def test_a_role_that_may_not_read_is_told_the_remedy(source_dsn: str):
