@@ -203,12 +203,16 @@ class LimitedHttp(H11Protocol, RequestConnection):
         return self.places.has_room(self.connections)
 
     def give_way(self) -> None:
-        """Close the connection; if its body is being read, the reader is told to answer 503."""
-        self.places.leave(self)
-        if self._is_read:
+        """Close the connection; if its body is being read, the reader is told to answer 503 first.
+
+        Until that is sent, the connection gives way to any complete request.
+        """
+        if self._is_read and not self.is_displaced:
             self.is_displaced = True
+            self.places.spare(self)
             self.cycle.message_event.set()
         else:
+            self.places.leave(self)
             self.connections.discard(self)
             self.transport.abort()
 

@@ -65,7 +65,7 @@ class FollowedShow:
             shop.wait_until_published(source, (*shop.TABLES, visitors.TABLE))
             for each in self._clusters:
                 each.add(self._config, source, pipeline)
-            watch = stack.enter_context(Watch(self._config))
+            watch = stack.enter_context(Watch(self._config, most=None))
             self._work(server, shopkeeper, watch, seconds)
             names = [each.name for each in self._clusters]
             waited = wait_for_followers.wait(self._config, source, pipeline, names, ARRIVAL_TIMEOUT)

@@ -39,10 +39,9 @@ def has_arrived(now: Look) -> bool:
 
 
 def _same(each: Watched, source: Watched) -> bool:
-    """As far as rows are counted: estimates may differ for ever."""
     expected = {of.table: of for of in source.tables}
     pairs = [(of, expected.get(of.table)) for of in each.tables]
-    return all(there is not None and (of.estimated or there.estimated or of.rows == there.rows) for of, there in pairs)
+    return all(there is not None and of.rows == there.rows for of, there in pairs)
 
 
 def _plain(console: Console) -> Show:
@@ -54,16 +53,11 @@ def _plain(console: Console) -> Show:
             return
         due, before = passed + _PLAIN_EVERY, said
         states = "  ".join(
-            f"{each.name} {_about(each)}{sum(of.rows or 0 for of in each.tables):,} rows{_state(each)}"
-            for each in now.databases
+            f"{each.name} {sum(of.rows or 0 for of in each.tables):,} rows{_state(each)}" for each in now.databases
         )
         console.print(f"{passed:5.1f} s  {said}:  {states or now.reason}")
 
     return show
-
-
-def _about(each: Watched) -> str:
-    return "~" if any(of.estimated for of in each.tables) else ""
 
 
 def _state(each: Watched) -> str:
@@ -109,4 +103,4 @@ def _rows(now: Look) -> Table:
 def _number(found: Counted | None) -> str:
     if found is None or found.rows is None:
         return "?"
-    return f"{'~' if found.estimated else ''}{found.rows:,}"
+    return f"{found.rows:,}"

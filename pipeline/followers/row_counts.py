@@ -35,8 +35,12 @@ class _Size:
     exists: bool
 
 
-def count(connection: Connection, tables: Sequence[TableName], *, by_oid: bool) -> list[Rows | None]:
+def count(
+    connection: Connection, tables: Sequence[TableName], *, by_oid: bool, most: int | None = EXACTLY
+) -> list[Rows | None]:
     """Count the rows of each of these tables, which are known here by their oids, or by their names.
+
+    `most`: a table with more rows is estimated; None: all are counted.
 
     None: it is not there, or locked for longer than the `lock_timeout` of `SETTINGS`.
     """
@@ -47,18 +51,18 @@ def count(connection: Connection, tables: Sequence[TableName], *, by_oid: bool) 
     }
     with reading_session.transaction(connection, SETTINGS):
         found = queries.rows(connection, _Size, statement("followers", "sizes_of_tables"), values)
-    return [_count(connection, each) if each.exists else None for each in found]
+    return [_count(connection, each, most) if each.exists else None for each in found]
 
 
-def _count(connection: Connection, table: _Size) -> Rows | None:
+def _count(connection: Connection, table: _Size, most: int | None) -> Rows | None:
     query = sql.SQL("select pg_catalog.count(*) from (select from {} {} limit {}) few").format(
         sql.SQL("only" if table.plain else ""),  # children that inherit from it are tables of their own
         sql.SQL(table.name),  # as the catalog has quoted it
-        sql.Literal(EXACTLY + 1),
+        sql.Literal(most and most + 1),
     )
     try:
         with reading_session.transaction(connection, SETTINGS):
             rows: int = queries.value(connection, query)
     except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
         return None
-    return Rows(rows) if rows <= EXACTLY else Rows(max(table.estimate, EXACTLY), estimated=True)
+    return Rows(rows) if most is None or rows <= most else Rows(max(table.estimate, most), estimated=True)

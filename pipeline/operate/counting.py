@@ -25,11 +25,13 @@ SILENT_SECONDS = 10.0
 class Counting:
     """Counts rows of one database. `connect` makes a connection with `row_counts.SETTINGS`.
 
-    It raises PipelineError or psycopg.Error.
+    It raises PipelineError or psycopg.Error. `most`: a table with more rows is estimated; None: all are counted.
     """
 
-    def __init__(self, name: str, connect: Callable[[], Connection], *, by_oid: bool) -> None:
-        self._connect, self._by_oid = connect, by_oid
+    def __init__(
+        self, name: str, connect: Callable[[], Connection], *, by_oid: bool, most: int | None = row_counts.EXACTLY
+    ) -> None:
+        self._connect, self._by_oid, self._most = connect, by_oid, most
         self._tables: Sequence[TableName] = ()
         self._found = dict[int, Rows | None]()
         self._reason: str | None = None
@@ -66,7 +68,7 @@ class Counting:
     def _repeat(self, connection: Connection) -> None:
         while not self._ended.is_set():
             self._began, tables = time.monotonic(), self._tables
-            counted = row_counts.count(connection, tables, by_oid=self._by_oid)
+            counted = row_counts.count(connection, tables, by_oid=self._by_oid, most=self._most)
             self._found = {table.table_oid: rows for table, rows in zip(tables, counted, strict=True)}
             self._reason, self._began = None, None
             self._ended.wait(EVERY)

@@ -16,7 +16,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.row_counts import SETTINGS, Rows
+from pipeline.followers.row_counts import EXACTLY, SETTINGS, Rows
 from pipeline.operate import follower_tables, followers
 from pipeline.operate.counting import Counting
 from pipeline.postgres import connections, reading_session
@@ -69,10 +69,13 @@ class Look:
 
 
 class Watch:
-    """Looks at all followers that are registered at the time. A context manager, from one thread."""
+    """Looks at all followers that are registered at the time. A context manager, from one thread.
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    `most`: the rows of a table with more are estimated; None: all are counted.
+    """
+
+    def __init__(self, config: Config, most: int | None = EXACTLY) -> None:
+        self._config, self._most = config, most
         self._countings = dict[str, Counting]()
         self._seqs = dict[str, deque[tuple[float, int]]]()
 
@@ -124,7 +127,7 @@ class Watch:
 
     def _counting(self, name: str, connect: partial[Connection], *, by_oid: bool = False) -> Counting:
         if name not in self._countings:
-            self._countings[name] = Counting(name, connect, by_oid=by_oid)
+            self._countings[name] = Counting(name, connect, by_oid=by_oid, most=self._most)
         return self._countings[name]
 
     def _rate(self, of: str, seq: int) -> float | None:

@@ -237,9 +237,9 @@ class RangeReader:
         if isinstance(error, _TIMEOUTS):
             return TooSlow(line, remedy if isinstance(error, psycopg.errors.QueryCanceled) else _RAISE)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
-            user = self._source.info.user
-            grant = f'grant user "{user}" select on what is published of it, or bypassrls, and start it again'
-            return Unreadable(f"{line}; {grant}")
+            reading_session.roll_back(self._source)
+            with reading_session.transaction(self._source, SNAPSHOT):
+                return Unreadable(self._shapes.refused(taken.relation_oid, taken.table_oid) or line)
         if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
             return error
         remedy = _OLD_KEY if isinstance(error, psycopg.DataError) and taken.keys else ""

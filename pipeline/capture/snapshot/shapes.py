@@ -122,6 +122,13 @@ class Shapes:
             raise _unreadable(user, name, columns)
         return facts
 
+    def refused(self, oid: int, table_oid: int) -> str | None:
+        """Return the reason why the user may not read the relation, and the remedy; None if the user may."""
+        found = to_read.relations(self._source, [table_oid], self._publications, sized=False)
+        return next(
+            (f"{each.refused}; then start it again" for each in found if each.oid == oid and each.refused), None
+        )
+
     def shape(self, oid: int, facts: Facts) -> Shape:
         """How its rows are read. Raises Changed or Unreadable."""
         known = self._known.get(oid)

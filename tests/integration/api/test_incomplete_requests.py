@@ -264,14 +264,6 @@ def test_a_head_of_many_lines_is_refused(api: Api, stack: ExitStack) -> None:
     assert status(everything(opened(api, stack, many))) == 200
 
 
-def test_requests_that_are_not_http_are_logged_once_a_minute(
-    api: Api, stack: ExitStack, caplog: pytest.LogCaptureFixture
-) -> None:
-    answers = [everything(opened(api, stack, b"\x16\x03\x01\x02\x00\r\n\r\n")) for _ in range(20)]
-    assert {status(answer) for answer in answers} == {400}
-    assert sum("Invalid HTTP request" in record.getMessage() for record in caplog.records) == 1
-
-
 def test_a_tls_handshake_has_ten_seconds_and_a_place(
     dsn: str, tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

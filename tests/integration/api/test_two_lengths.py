@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator
 
 import pytest
 
+from pipeline.api.quiet_logs import QuietRequests
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 
@@ -70,3 +72,11 @@ def test_requests_with_one_length_are_answered(api: Api) -> None:
     pieces = "e\r\n" + body.replace("1", "2") + "\r\n0\r\n\r\n"
     last = request("GET /v1/consumers/c2", BEARER, "connection: close")
     assert statuses(api, sized + body + chunked + pieces + last) == [201, 201, 200]
+
+
+def test_requests_that_are_not_http_are_logged_once_a_minute(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    for each in logging.getLogger("uvicorn.error").filters:
+        if isinstance(each, QuietRequests):
+            each._said.clear()  # what an earlier test has caused
+    assert [statuses(api, "\x16\x03\x01\x02\x00\r\n\r\n") for _ in range(20)] == [[400]] * 20
+    assert sum("Invalid HTTP request" in record.getMessage() for record in caplog.records) == 1

@@ -55,6 +55,7 @@ def test_few_are_counted_and_many_estimated(dsn: str) -> None:
             assert each is not None
             assert each.estimated
             assert each.rows == pytest.approx(EXACTLY + 500, rel=0.01)
+        assert row_counts.count(connection, names("many"), by_oid=False, most=None) == [Rows(EXACTLY + 500)]
         row = connection.execute("select 'public.few'::regclass::oid::bigint").fetchone()
         assert row is not None
         renamed = [TableName(row[0], "other", "name")]

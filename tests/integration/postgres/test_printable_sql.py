@@ -36,8 +36,10 @@ def test_postgres_reads_the_exact_name_and_string(source: psycopg.Connection, na
 
 
 def test_an_identifier_names_exactly_its_table(source: psycopg.Connection) -> None:
-    source.execute(f"create table {printable.identifier('public', FORGED)} ()".encode())
+    name = printable.identifier("public", FORGED)
+    source.execute(f"create table {name} ()".encode())
     found = source.execute("select relname from pg_class where relname = %s", [FORGED]).fetchone()
+    source.execute(f"drop table {name}".encode())
     assert (found, printable.identifier(FORGED).isprintable()) == ((FORGED,), True)
 
 

@@ -41,13 +41,22 @@ def test_a_table_without_rights_is_named_and_the_others_go_on(config: Config, so
             with snapshotting(poor) as reading:
                 reading.finish("u")
                 reading.finish("t", "failed")
-                assert f'permission denied for table t; grant user "{role}" select on what is' in reason(reading, "t")
+                grant = f'grant select on public.t to "{role}"; then start it again'
+                assert reason(reading, "t") == f'user "{role}" may not read public.t; run: {grant}'
                 reading.finish("hidden", "failed")
-                assert "affected by row-level security policy" in reason(reading, "hidden")
+                assert f'hidden from user "{role}"; run: alter role "{role}" with bypassrls' in reason(
+                    reading, "hidden"
+                )
                 require_named(poor, role)
                 owner.execute(f"grant select on t to {role}; alter role {role} bypassrls".encode())
                 assert [each for each in check.run(poor) if each.name == "snapshot rights"] == []
                 assert role_warnings.read(poor) == []
+                owner.execute("create table w (id int primary key); insert into w values (1)")
+                owner.execute(f"grant select on w to {role}; alter publication {role} add table w".encode())
+                owner.execute("revoke usage on schema public from public")
+                reading.finish("w", "failed")
+                usage = f'run: grant usage on schema public to "{role}"; then start it again'
+                assert reason(reading, "w") == f'user "{role}" may not use the schema of public.w; {usage}'
         finally:
             owner.execute(f"drop publication {role}; drop owned by {role}; drop role {role}".encode())
 
