@@ -29,7 +29,7 @@ _LEFT = {
 @dataclass(frozen=True)
 class Leaf:
     """A partition that has rows. `attached_by`, `bounds`: see the comments of `pipeline.partitions`. `made_so`: in the
-    transaction that made it, and it never left since.
+    transaction that made it, and it never left since. `captured_first`: the table was published before it was attached.
     """
 
     root_oid: int
@@ -38,6 +38,7 @@ class Leaf:
     attached_by: str
     bounds: Line | None = None
     made_so: bool = True
+    captured_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,19 @@ class Partitions:
         before: Mapping[int, Known],
         joined: Mapping[int, Joined],
         lsn: int,
+        *,
+        upgraded: bool,
     ) -> None:
-        """Store what has changed. `before`: the tables as the last look had them; `lsn`: after the look."""
+        """Store what has changed. `before`: the tables as the last look had them; `lsn`: after the look.
+
+        `upgraded`: the version before looked at nothing.
+        """
         look = _Look(self._source, self._pipeline, self._stored, self._from_lsn, lsn, joined)
         for root, leaves in seen.leaves.items():
             if look.epochs.get(root) != self._stored.epoch:
                 known = before.get(root)
                 unknown = known is not None and known.captured and known.epoch == self._stored.epoch
-                look.begin(root, leaves, unknown=unknown)
+                look.begin(root, leaves, unknown=unknown, new=known is None and not upgraded)
             else:
                 look.compare(root, leaves, self._why_unread(tables[root]))
         for root, oid, name in seen.passing:
@@ -124,11 +130,16 @@ class _Look:
             self._known.setdefault(leaf.root_oid, {})[leaf.leaf_oid] = leaf
         self._left = set(pipeline.execute(statement("capture.snapshot", "left_partitions"), values).fetchall())
 
-    def begin(self, root: int, leaves: Mapping[int, Leaf], *, unknown: bool) -> None:
-        """Store the leaves of a table that has not been looked at in this epoch. `unknown`: but it was captured."""
-        values = {"root": root, "epoch": self._stored.epoch, "unknown": unknown}
+    def begin(self, root: int, leaves: Mapping[int, Leaf], *, unknown: bool, new: bool) -> None:
+        """Store the leaves of a table that has not been looked at in this epoch. `unknown`: but it was captured.
+
+        `new`: it was not. All of it is read then, but a leaf may have come or gone since it is published.
+        """
+        values = {"root": root, "epoch": self._stored.epoch, "unknown": unknown, "new": new}
         self._execute("begin_partitions", values)
         for leaf in self._with_bounds(leaves.values()):
+            if new and leaf.captured_first and not leaf.made_so:
+                self._add(leaf, "attached", None, settled="empty")
             self._store(leaf)
 
     def compare(self, root: int, leaves: Mapping[int, Leaf], unread: str | None) -> None:

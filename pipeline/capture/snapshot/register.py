@@ -88,7 +88,7 @@ class Register:
                 self._compare(table, stored.get(oid), joined, since)
             for oid in stored.keys() - now.keys():
                 self._left(stored[oid])
-            self._partitions.compare(partitions, now, stored, joined, self._at)
+            self._partitions.compare(partitions, now, stored, joined, self._at, upgraded=since is not None)
             if since is not None:
                 sources.read_tables(self._pipeline, self._stored.id)
             if self._rereads:

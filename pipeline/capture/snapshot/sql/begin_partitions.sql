@@ -1,10 +1,11 @@
--- The leaves of a table are looked at for the first time in this epoch: those that it has had until now count as stored.
+-- The leaves of a table are looked at for the first time in this epoch: those that it has had until now count as stored,
+-- but for a new table.
 with gone as (
     delete from pipeline.partitions where source_id = %(source)s and root_oid = %(root)s
 )
 insert into pipeline.partition_looks as k (source_id, root_oid, epoch, after_relation, after_seqs, unknown)
 select %(source)s::uuid, %(root)s::bigint, %(epoch)s::integer,
-    coalesce((select max(r.id) from pipeline.relations r where r.source_id = %(source)s), 0),
+    coalesce((select max(r.id) from pipeline.relations r where r.source_id = %(source)s and not %(new)s), 0),
     (select coalesce(jsonb_object_agg(e.name, coalesce(e.last_seq, 0)), '{}') from pipeline.events_tables e
         where e.source_id = %(source)s),
     %(unknown)s

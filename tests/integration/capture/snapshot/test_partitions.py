@@ -147,6 +147,20 @@ def test_a_partition_that_left_and_returned_before_any_look_is_compared(reading:
     assert sorted(changes(reading)) == found
 
 
+def test_partitions_that_leave_before_the_first_look_are_not_missed(empty: Snapshotting):
+    reading = empty
+    at_source(reading, *MADE[:-1], P5)
+    reading.publish()
+    at_source(reading, "insert into p values (1, 1), (10, 1), (60, 1), (61, 1)")
+    reading.wait_for_stream()
+    at_source(reading, "alter table p detach partition p5", "delete from p5 where id = 60", "drop table p2")
+    at_source(reading, "alter table p attach partition p5 for values from (60) to (70)")
+    look(reading)
+    compare_when_read(reading)
+    found = changes(reading, "what, leaf_name")
+    assert sorted(found) == [("dropped", "public.p2"), ("returned", "public.p5")]
+
+
 def test_an_empty_partition_changes_nothing(reading: Snapshotting):
     complete, events = reading.row("p"), len(reading.events("p"))
     at_source(
@@ -393,13 +407,7 @@ def test_a_truncate_without_one_partition_is_none_of_the_table(
     assert sorted(name for what, name, _ in changes(reading) if what == "truncated") == [
         f"public.{each}" for each in truncated
     ]
-
-    def begin() -> None:
-        reading.finish("p", "not read")
-        start(reading)
-
-    eventually(begin, errors=(BackfillError,))  # p5 is being read
-    equal(reading)
+    compare_when_read(reading)
 
 
 def test_a_truncate_of_the_table_settles_what_left_before(reading: Snapshotting):
@@ -435,6 +443,17 @@ def compare(reading: Snapshotting) -> list[tuple[Any, ...]]:
     start(reading)
     equal(reading)
     return sorted(reading.events("p")[before:])
+
+
+def compare_when_read(reading: Snapshotting) -> None:
+    """By `backfill start p --differences`, once nothing else is being read."""
+
+    def begin() -> None:
+        reading.finish("p", "not read")
+        start(reading)
+
+    eventually(begin, errors=(BackfillError,))
+    equal(reading)
 
 
 @pytest.mark.parametrize("statement", ["alter table p detach partition p2", "drop table p2", "truncate p2"])
