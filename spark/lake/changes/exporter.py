@@ -27,6 +27,7 @@ from lake.folder import schema_content
 from lake.identity import Lake, LakeFolder, identify
 from lake.ledger import Ledger
 from lake.lost import aside
+from lake.states import current
 from lake.storage.where import ObjectPath
 
 RANGE_ROWS = 4_000_000
@@ -74,6 +75,7 @@ def resume(lake: Lake) -> None:
     lake.folder.clear_staging()
     conversion.convert(lake)
     switching.finish(lake)
+    current.show_newest(lake)
     Manifest(lake).update()
 
 

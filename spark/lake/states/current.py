@@ -2,8 +2,8 @@
 
 A version goes through the ledger's states. `writing`: files are made where no reader looks, then the whole folder is
 renamed into place. `committed`: the folder stays, the table has the name that the version was made for, and then
-`latest` gets its files (`lake.shown`). After a crash at any point `latest` is a whole version, and `recover` does the
-rest. In a bucket there is neither a folder to rename nor one to show (`lake.states.in_bucket`).
+`latest` gets its files (`lake.shown`). After a crash at any point `latest` is a whole version; `show_newest` and
+`recover` do the rest. In a bucket there is neither a folder to rename nor one to show (`lake.states.in_bucket`).
 """
 
 from __future__ import annotations
@@ -81,8 +81,6 @@ def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replac
         for dataset in ledger.unfinished():
             States(lake.root, dataset).sweep(ledger.seqs(dataset))
     ledger.fail_unfinished()
-    for table in ledger.to_be_shown():
-        _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
     for version in ledger.superseded(keep, checkpoints):
         if isinstance(lake.root, Path):
             ledger.drop(version.id)
@@ -92,6 +90,13 @@ def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replac
         ledger.forget(version.id)
     written.settle(lake.ledger, str(lake.id))
     replaced.remove(lake, keep)
+
+
+def show_newest(lake: Lake) -> None:
+    """Show what an earlier exporter has committed and not shown, before the manifest says that readers find it."""
+    ledger = StateLedger(lake.ledger, lake.id)
+    for table in ledger.to_be_shown():
+        _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
 
 
 def outdated(lake: Lake, latest_age: float = 0.0) -> list[Pending]:

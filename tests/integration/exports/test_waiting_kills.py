@@ -49,7 +49,7 @@ def test_states_that_wait_are_what_is_said_of_them(
         head = json.loads((watched.lake / "manifest.json").read_bytes())
         assert {state["as_of"] for state in head["current"].values()} == {head["exported_upto"]}
         assert export_status.read(watched.config, watched.log).waiting == 0
-    assert killed == len(MOMENTS) == 20
+    assert killed == len(MOMENTS) == 24
     with capsys.disabled():
         print(f"\n{killed} kills, {watched.looks} states compared, {watched.waited} of them waited")
 
