@@ -77,15 +77,27 @@ class SchemaChanges:
             return self._divide_for(cause.diag.schema_name or "", cause.diag.table_name or "")
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:
             diag = cause.diag
-            table = f"{diag.schema_name}.{diag.table_name}"
-            there = shortest(diag.schema_name or "", diag.table_name or "")
-            raise SchemaStopped(
-                f"table {table} of the follower stops: its column {diag.column_name} takes no null, and the source"
-                " gives it no value",
-                f"`alter table {there} alter column {shortest(diag.column_name or '')} drop not null` there, or give"
-                " it a default",
-            ) from error
+            name = diag.schema_name or "", diag.table_name or ""
+            return self._take_nulls(name, diag.column_name or "", error)
         return False
+
+    def _take_nulls(self, name: Name, column: str, error: Refused) -> bool:
+        """Let a column take nulls if the source's does by now. Raises SchemaStopped where it does not, or must not."""
+        oid = next((oid for oid, called in self._called.items() if called == name), 0)
+        versions = table_versions.all_versions(self._log, self._here().source, [oid]).get(oid, [])
+        listed = [each for version in versions if version.numbered for each in version.columns]
+        number = next((each["attnum"] for each in listed if each["name"] == column), None)
+        if source_tables.takes_null(self._config, oid, column, number):
+            query = sql.SQL("alter table {} alter column {} drop not null")
+            altered = query.format(sql.Identifier(*name), sql.Identifier(column))
+            self._run(name, [Alteration(f"column {column} of {'.'.join(name)} takes nulls at the source", altered)])
+            return True
+        raise SchemaStopped(
+            f"table {'.'.join(name)} of the follower stops: its column {column} takes no null, and the source gives it"
+            " no value",
+            f"`alter table {shortest(*name)} alter column {shortest(column)} drop not null` there, or give it a"
+            " default",
+        ) from error
 
     def follow(self, changed: NotFollowable) -> None:
         """Give a table the form that it has from the next transaction on, in a transaction of its own.
@@ -200,7 +212,7 @@ class SchemaChanges:
         altered = Alterations(self._follower, called)
         self._run(called, altered.of_columns(change, live))
         deferrable = there is not None and there.deferrable_key
-        self._run(called, list(altered.of_key(change, there.keys if there else None, deferrable=deferrable)))
+        self._run(called, list(altered.of_key(change, there.keys_of(after) if there else None, deferrable=deferrable)))
 
     def _run(self, called: Name, alterations: Sequence[Alteration]) -> None:
         if alterations and self._found.ddl == "stop":

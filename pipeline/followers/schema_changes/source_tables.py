@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from pipeline.config.settings import Config
 from pipeline.followers import connecting
+from pipeline.followers.applying.table_versions import TableVersion
 from pipeline.postgres import queries
 from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """`numbers`: of its columns. `keys`: the columns of each unique index.
+    """`numbers`, `names`: of its columns. `keys`: the columns of each unique index.
 
     `deferrable_key`: its primary key holds only at a commit.
     """
@@ -22,6 +23,7 @@ class SourceTable:
     schema: str
     name: str
     numbers: list[int]
+    names: list[str]
     keys: list[list[str]]
     deferrable_key: bool
 
@@ -30,9 +32,27 @@ class SourceTable:
         """Schema and name."""
         return self.schema, self.name
 
+    def keys_of(self, version: TableVersion) -> list[list[str]]:
+        """The keys that it has now, by the names that a version has for their columns, if it has numbers."""
+        if not version.numbered:
+            return self.keys
+        then = {column["attnum"]: column["name"] for column in version.columns}
+        # A column of later has a name that no version has.
+        known = {
+            name: then.get(number, f"{number} of later") for number, name in zip(self.numbers, self.names, strict=True)
+        }
+        return [[known[name] for name in key] for key in self.keys]
+
 
 def read(config: Config, oids: Iterable[int]) -> dict[int, SourceTable]:
     """By oid; one that was dropped is not there. Raises Unavailable."""
     with connecting.connect_catalog(config) as source:
         query = statement("followers.schema_changes", "source_tables")
         return {each.oid: each for each in queries.rows(source, SourceTable, query, {"oids": list(oids)})}
+
+
+def takes_null(config: Config, oid: int, column: str, number: int | None) -> bool:
+    """Whether a column of a table takes nulls now; False if the table has none such. Raises Unavailable."""
+    values = {"oid": oid, "column": column, "number": number}
+    with connecting.connect_catalog(config) as source:
+        return queries.value(source, statement("followers.schema_changes", "takes_null"), values) is True

@@ -95,13 +95,32 @@ def alterations(
                 f"`alter table {'.'.join(name)} rename to …` there",
             )
     exchanged = any(name in (called[other] for other in pending) for name in pending.values())
-    return list(_statements(pending, called, exchanged=exchanged))
+    along = {oid: _moving_along(follower, called[oid], name[0]) for oid, name in pending.items()}
+    aside, back = list[tuple[Name, Alteration]](), dict[int, list[tuple[Name, Alteration]]]()
+    for oid, moving in along.items():
+        back[oid] = []
+        for place, (part, kind) in enumerate(moving):
+            over = f"pipeline_follower {oid} {place}"
+            aside.append(_renamed(called[oid], (called[oid][0], part), over, kind))
+            back[oid].append(_renamed(called[oid], (pending[oid][0], over), part, kind))
+    return [*aside, *_statements(pending, called, back, exchanged=exchanged)]
+
+
+def _moving_along(follower: Connection, called: Name, schema: str) -> list[tuple[str, str]]:
+    """What of a table the other schema has a name of, such as where schemas exchange names; and what kind it is of."""
+    values = {"schema": called[0], "name": called[1], "target": schema}
+    found = follower.execute(statement(_ROOM, "moving_along"), values).fetchall() if called[0] != schema else []
+    return [(name, "sequence" if is_sequence else "index") for name, is_sequence in found]
 
 
 def _statements(
-    wanted: Mapping[int, Name], called: Mapping[int, Name], *, exchanged: bool
+    wanted: Mapping[int, Name],
+    called: Mapping[int, Name],
+    back: Mapping[int, Iterable[tuple[Name, Alteration]]],
+    *,
+    exchanged: bool,
 ) -> Iterator[tuple[Name, Alteration]]:
-    """Names that are exchanged go over a third one."""
+    """Names that are exchanged go over a third one. `back`: what follows once a table is in its schema."""
     here = {oid: called[oid] for oid in wanted}
     if exchanged:
         for oid in wanted:
@@ -122,13 +141,14 @@ def _statements(
             )
             yield called[oid], Alteration(what, moved)
             here[oid] = schema, over
+            yield from back[oid]
         if here[oid] != (schema, name):
             yield _renamed(called[oid], here[oid], name)
 
 
-def _renamed(called: Name, here: Name, name: str) -> tuple[Name, Alteration]:
+def _renamed(called: Name, here: Name, name: str, kind: str = "table") -> tuple[Name, Alteration]:
     what = f"the source calls {'.'.join(called)} {name} now"
-    made = sql.SQL("alter table {} rename to {}").format(sql.Identifier(*here), sql.Identifier(name))
+    made = sql.SQL("alter {} {} rename to {}").format(sql.SQL(kind), sql.Identifier(*here), sql.Identifier(name))
     return called, Alteration(what, made)
 
 

@@ -1,7 +1,9 @@
--- Tables at the source as they are now: name, numbers of their columns, and columns by which rows are unique.
+-- Tables at the source as they are now: name, numbers and names of columns, and columns by which rows are unique.
 select c.oid::bigint as oid, n.nspname::text as schema, c.relname::text as name,
-    (select coalesce(array_agg(a.attnum::integer), '{}') from pg_catalog.pg_attribute a
+    (select coalesce(array_agg(a.attnum::integer order by a.attnum), '{}') from pg_catalog.pg_attribute a
      where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as numbers,
+    (select coalesce(array_agg(a.attname::text order by a.attnum), '{}') from pg_catalog.pg_attribute a
+     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as names,
     (select coalesce(jsonb_agg((
             select jsonb_agg(a.attname order by a.attname) from pg_catalog.pg_attribute a
             where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1]))), '[]')

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pipeline.followers import registry
+from pipeline.followers.registry import TableName
 from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
@@ -236,6 +238,44 @@ def test_a_composite_type_that_gains_and_loses_attributes(changed: Changed):
         changed.become_equal()
         changed.run(f"alter type {kind} drop attribute y", "insert into $t (id, p) values (3, (3, 4.5))")
         changed.become_equal()
+
+
+def test_a_key_that_is_given_up_takes_nulls(changed: Changed):
+    """As one moves from int to bigint."""
+    with changed.made.running():
+        changed.run(
+            "alter table $t add new_id bigint",
+            "update $t set new_id = id",
+            "alter table $t alter new_id set not null, drop constraint $t_pkey, add primary key (new_id)",
+            "update $t set a = 'by the new key'",
+            "alter table $t rename id to old_id; alter table $t rename new_id to id",
+            "alter table $t alter old_id drop not null",
+            "insert into $t (id, a) values (5000000000, 'new')",
+        )
+        changed.become_equal()
+
+
+def test_schemas_that_exchange_names(stage: Stage, cluster: Cluster):
+    blue, green = unique("s"), unique("s")
+    make = [f"create schema {s}; create table {s}.t (id serial primary key, a text unique)" for s in (blue, green)]
+    stage.run(*make)
+    publish_new_tables(stage.config)
+    rows = [f"insert into {s}.t values (1, '{s}')" for s in (blue, green)]
+    stage.run(*rows)
+    stage.arrive()
+    with copying(stage, cluster, *make, *rows, tables=[], copy="none") as made:
+        query = "select oid::bigint as oid from pg_class where oid = %s::regclass"
+        oids = [stage.source.execute(query, [f"{s}.t"]).fetchall()[0][0] for s in (blue, green)]
+        names = [TableName(oid, s, "t") for oid, s in zip(oids, (blue, green), strict=True)]
+        registry.add_tables(stage.log, made.found.id, names)
+        with made.running():
+            stage.run(
+                f"alter schema {blue} rename to {blue}_x; alter schema {green} rename to {blue};"
+                f" alter schema {blue}_x rename to {green}",
+                f"insert into {blue}.t values (2, 'was green'); insert into {green}.t values (2, 'was blue')",
+            )
+            made.tables = [f"{blue}.t", f"{green}.t"]
+            made.become_equal()
 
 
 def test_two_appliers_alter_once(changed: Changed):
