@@ -11,6 +11,7 @@ PipelineError                    exit 1
 ├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
 ├── AddressInUse                 the HTTP port is already in use
 ├── Unavailable                  a database does not answer, or the connection is lost; retried while the server runs
+│   ├── DatabaseSilent           a database is frozen, or cut off without a word; no request waits for it
 │   ├── ReadAgain                changes that were read have to be written in another way: the source sends them again
 │   └── Refused                  a database answers, and refuses a statement of ours; retried, as its cause may go
 ├── StorageError                 the pipeline database rejected what the server needs to store
@@ -116,6 +117,10 @@ class Refused(Unavailable):
     def __init__(self, sentence: str, place: str = "") -> None:
         super().__init__(sentence)
         self.place = place
+
+
+class DatabaseSilent(Unavailable):
+    """A database is frozen, or cut off without a word."""
 
 
 class ReadAgain(Unavailable):

@@ -34,6 +34,7 @@ from pipeline.config import certificates
 from pipeline.config.settings import Config
 from pipeline.operate import readiness, status
 from pipeline.postgres.pool import Pool
+from pipeline.postgres.silence import Silence
 from pipeline.process import supervised
 from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
@@ -59,7 +60,7 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.database, app.state.page_turns = Pool(config.database, "pipeline api"), Turns(events.PAGES_AT_ONCE)
     app.state.wakeups = Wakeups(config.database, config.events_table, config.http_port)
     app.state.cursors = Cursors(config.database, app.state.database.transaction)
-    app.state.wires = known.served(config)
+    app.state.wires, app.state.source_silence = known.served(config), Silence(config.source, "source")
     app.add_middleware(RequestGuard, config=config, wires=app.state.wires)
     if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
         app.add_middleware(

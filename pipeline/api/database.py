@@ -5,13 +5,27 @@ A dependency is a coroutine: FastAPI calls any other function in a thread, which
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
-from fastapi import Depends
+import anyio.to_thread
+from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from pipeline.postgres.pool import Pool
 from pipeline.readers.wakeups import Wakeups
+
+T = TypeVar("T")
+
+
+async def in_thread(request: Request, work: Callable[[], T], *, source_too: bool = False) -> T:
+    """Return what blocking work returns. Raises DatabaseSilent once the pipeline database is silent meanwhile.
+
+    `source_too`: the same for the source. The work then ends by itself, and nothing waits for it.
+    """
+    running = request.app.state.database.silence.unless_silent(anyio.to_thread.run_sync(work, abandon_on_cancel=True))
+    found: T = await (request.app.state.source_silence.unless_silent(running) if source_too else running)
+    return found
 
 
 async def _database(connection: HTTPConnection) -> Pool:

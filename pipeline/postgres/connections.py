@@ -97,21 +97,34 @@ def connect_promptly(dsn: str, what: str, *, name: str, seconds: float | None = 
     seconds = seconds or float(conninfo_to_dict(dsn).get("connect_timeout") or PROMPT_SECONDS)
     options.setdefault("connect_timeout", round(seconds) + 1)  # that of each address; ours comes first
     made: queue.SimpleQueue[Connection | BaseException] = queue.SimpleQueue()
+    given_up = threading.Event()
 
     def make() -> None:
         try:
             made.put(connect(dsn, what, name=name, **options))
         except BaseException as error:
             made.put(error)
+        if given_up.is_set():
+            _close_unused(made)
 
     threading.Thread(target=make, name=f"connecting to {what}", daemon=True).start()
     try:
         found = made.get(timeout=seconds)
     except queue.Empty:
+        given_up.set()
+        _close_unused(made)
         raise unavailable(dsn, what, TimeoutError(f"no answer within {seconds:g} s")) from None
     if isinstance(found, BaseException):
         raise found
     return found
+
+
+def _close_unused(made: queue.SimpleQueue[Connection | BaseException]) -> None:
+    """Close a connection that came too late."""
+    with suppress(queue.Empty):
+        found = made.get_nowait()
+        if not isinstance(found, BaseException):
+            found.close()
 
 
 @contextmanager

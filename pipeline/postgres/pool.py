@@ -1,22 +1,32 @@
-"""A pool of connections to the pipeline database, lent for a transaction or some statements: requests use it."""
+"""A pool of connections to the pipeline database, lent for a transaction or some statements: requests use it.
+
+A loan that lasts may be one of a slow statement, or of a database that is silent: `Silence` finds out. Then loans end
+with the error of a lost connection, and new ones are refused at once, until the database answers again.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import select
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString
 
+import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, session_settings, silence
 from pipeline.postgres.connections import AsyncConnection
+from pipeline.postgres.silence import Silence
 
 MAX_CONNECTIONS = 10
 """A long poll holds no connection while it waits."""
 _WAIT_SECONDS = 5.0
+_AGAIN_SECONDS = 0.5
+"""Between two attempts to reach a silent database."""
 
 
 class Pool:
@@ -36,6 +46,11 @@ class Pool:
             configure=_configure,
             check=_check,
         )
+        self.silence = Silence(dsn, "pipeline database")
+        self._is_silent = False
+        self._loans: dict[AsyncConnection, float] = {}
+        self._cut = set[AsyncConnection]()
+        self._watcher: asyncio.Task[None] | None = None
         logging.getLogger("psycopg.pool").setLevel("CRITICAL")  # each failed request is reported anyway
 
     async def open(self) -> None:
@@ -44,6 +59,8 @@ class Pool:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._watcher is not None:
+            self._watcher.cancel()
         await self._pool.close(timeout=2)
 
     @asynccontextmanager
@@ -52,7 +69,7 @@ class Pool:
 
         Unless `durable`, the commit does not wait for the disk: a crash of the database may take it back.
         """
-        async with self._pool.connection() as connection, connection.transaction():
+        async with self.connection() as connection, connection.transaction():
             if not durable:
                 await connection.execute("set local synchronous_commit = off")
             yield connection
@@ -60,13 +77,43 @@ class Pool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
         """A connection whose statements are transactions of their own: reading takes two round trips less so."""
+        if self._is_silent:
+            raise self.silence.error
         async with self._pool.connection() as connection:
-            yield connection
+            self._loans[connection] = time.monotonic()
+            if self._watcher is None:
+                self._watcher = asyncio.create_task(self._watch(), name="silence")
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if connection in self._cut:
+                    raise self.silence.error from error
+                raise
+            finally:
+                del self._loans[connection]
+                self._cut.discard(connection)
 
     async def rows(self, statement: LiteralString, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The rows of one statement, in its own transaction, by column name."""
         async with self.connection() as connection:
             return await rows(connection, statement, parameters)
+
+    async def _watch(self) -> None:
+        """While connections are lent, end those that wait for a silent database."""
+        try:
+            await asyncio.sleep(silence.PATIENCE_SECONDS)
+            while self._is_silent or self._loans:
+                now = time.monotonic()
+                lasting = [each for each, since in self._loans.items() if now - since >= silence.PATIENCE_SECONDS]
+                if self._is_silent or lasting:
+                    self._is_silent = await self.silence.is_silent()
+                for each in lasting if self._is_silent else ():
+                    if self._loans.get(each, now) < now:
+                        self._cut.add(each)
+                        connections.hang_up(each)
+                await asyncio.sleep(_AGAIN_SECONDS)
+        finally:
+            self._watcher, self._is_silent = None, False
 
 
 async def rows(

@@ -43,7 +43,7 @@ class Health:
         self._judge = judge
         self._services = services
         self._looked: dict[bool, tuple[float, bool]] = {}
-        self._looking = asyncio.Lock()
+        self._looking = {whole: asyncio.Lock() for whole in (True, False)}
         self._leaving = asyncio.Event()
         self._calls: dict[asyncio.Future[PipelineError], None] = {}
 
@@ -107,7 +107,7 @@ class Health:
         return int(_Status.SERVING if serving else _Status.NOT_SERVING)
 
     async def _serves(self, *, whole: bool) -> bool:
-        async with self._looking:
+        async with self._looking[whole]:
             at, found = self._looked.get(whole, (float("-inf"), False))
             if time.monotonic() - at > LOOK_SECONDS:
                 found = await in_thread(self._judge, whole)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from pipeline.api.backfill_models import Backfill, Backfills, NewBackfill
+from pipeline.api.database import in_thread
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.problems import documented
 from pipeline.capture.snapshot.condition import Term
@@ -24,6 +25,7 @@ router = APIRouter(
     prefix="/v1/backfills", tags=["backfills"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
 )
 
+T = TypeVar("T")
 SECONDS = 10.0
 """How long each of the databases has for a request."""
 _AT_ONCE = threading.BoundedSemaphore(4)
@@ -33,54 +35,56 @@ _NUMBERED = documented(404)
 
 
 @router.post("", status_code=201, response_model=Backfill, summary="Begin a backfill", responses=documented(409))
-def start(body: NewBackfill, request: Request, response: Response) -> Shown:
+async def start(body: NewBackfill, request: Request, response: Response) -> Shown:
     """The rows that the table has become events with the action `read`, unless the log has a newer one of their key.
 
     With `differences` only what differs from the log becomes events: inserts, updates and deletes.
     """
     config = _config(request)
-    terms = [Term(each.column, each.operator, each.value) for each in body.where]
-    with (
-        _connected(config) as pipeline,
-        connections.answering(config.source, "source", SECONDS, name="pipeline api") as source,
-    ):
-        chosen = start_backfill.by_terms(terms)
-        found = start_backfill.start(config, source, pipeline, body.table, chosen, differences=body.differences)
+    chosen = start_backfill.by_terms([Term(each.column, each.operator, each.value) for each in body.where])
+
+    def work() -> Shown:
+        with (
+            _connected(config) as pipeline,
+            connections.answering(config.source, "source", SECONDS, name="pipeline api") as source,
+        ):
+            return start_backfill.start(config, source, pipeline, body.table, chosen, differences=body.differences)
+
+    found = await in_thread(request, work, source_too=True)
     response.headers["Location"] = f"/v1/backfills/{found.id}"
     return found
 
 
 @router.get("", response_model=Backfills, summary="List backfills")
-def newest(
+async def newest(
     request: Request, limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100
 ) -> dict[str, Any]:
     """The newest first, also those of tables that have joined."""
-    with _connected(_config(request)) as pipeline:
-        return {"data": backfills.listed(_config(request), pipeline, limit)}
+    return await _asked(request, lambda config, pipeline: {"data": backfills.listed(config, pipeline, limit)})
 
 
 @router.get("/{id}", response_model=Backfill, summary="Show a backfill", responses=_NUMBERED)
-def one(request: Request, number: Number) -> Shown:
+async def one(request: Request, number: Number) -> Shown:
     """How far it is, how fast, and how long it still takes."""
-    return _asked(request, backfills.show, number)
+    return await _asked(request, lambda config, pipeline: backfills.show(config, pipeline, number))
 
 
 @router.post("/{id}/pause", response_model=Backfill, summary="Pause a backfill", responses=documented(404, 409))
-def pause(request: Request, number: Number) -> Shown:
+async def pause(request: Request, number: Number) -> Shown:
     """Nothing more of it is read for now; what is being read is finished."""
-    return _asked(request, backfills.pause, number)
+    return await _asked(request, lambda config, pipeline: backfills.pause(config, pipeline, number))
 
 
 @router.post("/{id}/resume", response_model=Backfill, summary="Resume a backfill", responses=documented(404, 409))
-def resume(request: Request, number: Number) -> Shown:
+async def resume(request: Request, number: Number) -> Shown:
     """The opposite of pause."""
-    return _asked(request, backfills.resume, number)
+    return await _asked(request, lambda config, pipeline: backfills.resume(config, pipeline, number))
 
 
 @router.post("/{id}/cancel", response_model=Backfill, summary="Cancel a backfill", responses=documented(404, 409))
-def cancel(request: Request, number: Number) -> Shown:
+async def cancel(request: Request, number: Number) -> Shown:
     """It ends; the events that it has added stay."""
-    return _asked(request, backfills.cancel, number)
+    return await _asked(request, lambda config, pipeline: backfills.cancel(config, pipeline, number))
 
 
 def _config(request: Request) -> Config:
@@ -88,9 +92,14 @@ def _config(request: Request) -> Config:
     return found
 
 
-def _asked(request: Request, call: Callable[[Config, Connection, int], Shown], number: int) -> Shown:
-    with _connected(_config(request)) as pipeline:
-        return call(_config(request), pipeline, number)
+async def _asked(request: Request, ask: Callable[[Config, Connection], T]) -> T:
+    config = _config(request)
+
+    def work() -> T:
+        with _connected(config) as pipeline:
+            return ask(config, pipeline)
+
+    return await in_thread(request, work)
 
 
 @contextmanager

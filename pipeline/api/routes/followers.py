@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request
 
+from pipeline.api.database import in_thread
 from pipeline.api.follower_models import Follower, Followers
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME
@@ -32,17 +33,23 @@ Name = Annotated[str, Path(pattern=NAME, description="the follower's name", exam
 
 
 @router.get("", response_model=Followers, summary="List followers")
-def everyone(request: Request) -> dict[str, Any]:
+async def everyone(request: Request) -> Any:
     """All followers ordered by name, with their states and how far the log is beyond each."""
-    with _connected(request) as pipeline:
-        return {"data": as_json(followers.listed(pipeline))}
+    return await _asked(request, lambda pipeline: {"data": as_json(followers.listed(pipeline))})
 
 
 @router.get("/{name}", response_model=Follower, summary="Show a follower", responses=documented(404))
-def one(request: Request, name: Name) -> Any:
+async def one(request: Request, name: Name) -> Any:
     """Its state with the reason and the remedy, its position, its tables and settings."""
-    with _connected(request) as pipeline:
-        return as_json(followers.show(pipeline, name))
+    return await _asked(request, lambda pipeline: as_json(followers.show(pipeline, name)))
+
+
+async def _asked(request: Request, ask: Callable[[Connection], Any]) -> Any:
+    def work() -> Any:
+        with _connected(request) as pipeline:
+            return ask(pipeline)
+
+    return await in_thread(request, work)
 
 
 @contextmanager

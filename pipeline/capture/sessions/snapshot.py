@@ -24,7 +24,9 @@ from pipeline.capture.snapshot import copy_text
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, Refused, SessionGone
 from pipeline.postgres import connections, reading_session, session_settings
+from pipeline.postgres import silence as silences
 from pipeline.postgres.connections import AsyncConnection, Connection
+from pipeline.postgres.silence import Silence
 from pipeline.wal import wal2json
 from pipeline.wal.encoding import as_is
 
@@ -121,18 +123,22 @@ class Snapshots:
             exported.close()
 
 
-async def rows(config: Config, exported: Exported, wanted: Page) -> AsyncGenerator[bytes, None]:
+async def rows(
+    config: Config, exported: Exported, wanted: Page, silence: Silence | None = None
+) -> AsyncGenerator[bytes, None]:
     """A page as a JSON array of objects, in pieces; the first one comes once rows do, or their end.
 
     Raises PipelineError: TableRefused for what is not there or not published, SessionGone where the snapshot has ended.
-    No error spoils what comes after it. In memory there is a piece at a time, or one row. Must be closed when left.
+    `silence`: of the source, shared by all pages; if the first piece does not come because of it, DatabaseSilent. No
+    error spoils what comes after it. In memory there is a piece at a time, or one row. Must be closed when left.
     """
-    turns = _turns()
-    await turns.acquire()
-    reading = _Reading(config, exported, turns)
+    turns, silence = _turns(), silence or Silence(config.source_reading, "source")
+    await silence.unless_silent(turns.acquire(), lambda _: turns.release())
+    reading = _Reading(config, exported, turns, silence)
     try:
         async with aclosing(reading.pieces(wanted)) as pieces:
             async for piece in pieces:
+                reading.watcher.cancel()
                 held = asyncio.get_running_loop().call_later(HOLD_SECONDS, reading.end)
                 try:
                     yield piece
@@ -155,8 +161,10 @@ def _turns() -> asyncio.Semaphore:
 class _Reading:
     """One page that is being read."""
 
-    def __init__(self, config: Config, exported: Exported, turn: asyncio.Semaphore) -> None:
+    def __init__(self, config: Config, exported: Exported, turn: asyncio.Semaphore, silence: Silence) -> None:
         """`turn`: was acquired, and is released at the end."""
+        self._silence, self._is_silent = silence, False
+        self.watcher = asyncio.create_task(self._watch())
         self._config, self._exported, self._turn = config, exported, turn
         self._connection: AsyncConnection | None = None
         self._ended = False
@@ -164,7 +172,8 @@ class _Reading:
     async def pieces(self, page: Page) -> AsyncGenerator[bytes, None]:
         """Raises psycopg's errors, which `explained` explains."""
         connection = await self._begin()
-        found = await page_query.look_up(connection, self._config, page, self._exported.publications)
+        asked = page_query.look_up(connection, self._config, page, self._exported.publications)
+        found = await self._silence.unless_silent(asked)
         if found.query is None:
             yield b"[]"
             return
@@ -189,7 +198,8 @@ class _Reading:
         if not self._exported.alive:
             raise gone
         name = page_name(slot)
-        self._connection = connection = await reading_session.connect_async(self._config, name=name, settings=SETTINGS)
+        connecting = reading_session.connect_async(self._config, name=name, settings=SETTINGS)
+        self._connection = connection = await self._silence.unless_silent(connecting, lambda each: each.pgconn.finish())
         version = connection.info.server_version
         await connection.execute(reading_session.beginning(version, SETTINGS, search_path=None).encode())
         try:
@@ -200,16 +210,27 @@ class _Reading:
 
     def explained(self, error: psycopg.Error) -> PipelineError:
         """The error as ours, without a value of a row."""
+        if self._is_silent:
+            return self._silence.error
         if self._ended:
             return SessionGone(f"no part of a page was taken for {HOLD_SECONDS:g} s, and its reading has ended")
         if (error.sqlstate or "").startswith(_WRITTEN_BY_USERS):
             return Refused(f"the source refused to read a page (SQLSTATE {error.sqlstate})")
         return connections.unavailable(self._config.source_reading, "source", error)
 
+    async def _watch(self) -> None:
+        """End the connection of a page that waits for a silent source: nothing else would."""
+        while not self._is_silent:
+            await asyncio.sleep(silences.PATIENCE_SECONDS)
+            self._is_silent = await self._silence.is_silent()
+        if self._connection is not None:
+            connections.hang_up(self._connection)
+
     def end(self) -> None:
         """End the query and the connection, without waiting: who is cancelled cannot wait."""
         if not self._ended:
             self._ended = True
+            self.watcher.cancel()
             task = asyncio.get_running_loop().create_task(self._close())
             _closing.add(task)
             task.add_done_callback(_closing.discard)

@@ -25,6 +25,7 @@ from pipeline.errors import (
 )
 from pipeline.log.page import Filter
 from pipeline.postgres import queries
+from pipeline.postgres.silence import Silence
 from pipeline.readers.cursor.claims import Claim, Session
 from pipeline.readers.cursor.feed import Connect, Connection
 
@@ -59,6 +60,7 @@ class Cursors:
     def __init__(self, dsn: str, lend: Connect) -> None:
         self._dsn = dsn
         self._lend = lend
+        self._silence = Silence(dsn, "pipeline database")
         self._session: Session | None = None
         self._opening = asyncio.Lock()
         self._closing = False
@@ -78,7 +80,7 @@ class Cursors:
 
         Raises UnknownConsumer, WrongKind, CursorHeld, CursorExpired, or Unavailable.
         """
-        session = await self._live_session()
+        session = await self._silence.unless_silent(self._live_session())
         own = f"{session.name}:{next(self._numbers)}"
         found = await self._take(name, reader, own)
         wanted = Filter(tuple(found.tables), tuple(found.actions))

@@ -6,6 +6,7 @@ import logging
 from functools import partial
 
 from fastapi import APIRouter, Request, Response, WebSocket
+from psycopg_pool import PoolTimeout
 
 from pipeline.api.background import Background
 from pipeline.api.problems import explain
@@ -18,6 +19,8 @@ from pipeline.api.wires.wire import Surroundings
 from pipeline.capture.sessions import creation, snapshot
 from pipeline.capture.sessions.page_query import Page
 from pipeline.capture.sessions.snapshot import Exported, Snapshots
+from pipeline.errors import DatabaseSilent
+from pipeline.postgres.silence import Silence
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +38,9 @@ class Service:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._config = surroundings.config
+        self._database = surroundings.database
+        self._source = Silence(self._config.source, "source")
+        self._reading = Silence(self._config.source_reading, "source")
         self._sessions = Sessions(NAME, surroundings.database)
         self._snapshots = Snapshots()
         self._inits = Background(MOST_INITS)
@@ -53,8 +59,12 @@ class Service:
 
     async def _init(self) -> Response:
         begin = partial(creation.create, self._config, NAME, slot_names.any_name)
+        making = self._database.silence.unless_silent(self._inits.run(begin, Exported.close), Exported.close)
         try:
-            exported = await self._inits.run(begin, unused=Exported.close)
+            exported = await self._source.unless_silent(making, Exported.close)
+        except DatabaseSilent as error:
+            logger.warning("no session is made: %s", error, extra={"action": "session.refused"})
+            return answers.refused(503, _NO_INIT)
         except Exception as error:
             logger.warning("no session is made: %s", explain(error), extra={"action": "session.refused"})
             return answers.refused(500, _NO_INIT)
@@ -77,16 +87,19 @@ class Service:
         except Refused as error:
             return answers.refused(400, str(error))
         except Exception as error:
-            return self._no_rows(explain(error))
+            return self._failed(error)
         page = Page(wanted.table, wanted.offset, wanted.limit, wanted.order_by)
-        rows = snapshot.rows(self._config, exported, page)
-        return RowsResponse(rows, lambda error: self._no_rows(explain(error), session.slot))
+        rows = snapshot.rows(self._config, exported, page, self._reading)
+        return RowsResponse(rows, lambda error: self._failed(error, session.slot))
 
-    def _no_rows(self, reason: str, slot: str | None = None) -> Response:
+    def _failed(self, error: Exception, slot: str | None = None) -> Response:
+        return self._no_rows(explain(error), slot, 503 if isinstance(error, DatabaseSilent | PoolTimeout) else 500)
+
+    def _no_rows(self, reason: str, slot: str | None = None, status: int = 500) -> Response:
         logger.warning(
             "no rows of the snapshot of %s: %s", slot or "a session", reason, extra={"action": "session.no_rows"}
         )
-        return answers.refused(500, _NO_ROWS)
+        return answers.refused(status, _NO_ROWS)
 
     async def _no_upgrade(self, request: Request) -> Response:
         if request.query_params.get("slotName"):
