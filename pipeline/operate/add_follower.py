@@ -12,9 +12,11 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, FollowerRefused, Unavailable
 from pipeline.followers import connecting, names, registry
-from pipeline.followers.admission import identity, server, tables
+from pipeline.followers.admission import identity, needed_objects, server, tables
+from pipeline.followers.admission.needed_objects import ObjectsMissing
 from pipeline.followers.admission.server import Facts
 from pipeline.followers.admission.tables import Wanted
+from pipeline.followers.copying import missing_tables
 from pipeline.followers.registry import Database, Options, Position, TableName
 from pipeline.operate import follower_tables, followers
 from pipeline.operate.followers import Shown
@@ -35,6 +37,9 @@ class Added:
 
 @dataclass(frozen=True)
 class _Admitted:
+    name: str
+    stored: Source
+    tables: list[TableName]
     database: Database
     begins: Position
     warnings: list[str]
@@ -48,6 +53,30 @@ def add(
     Raises FollowerRefused with what is wrong and the remedy, Unavailable where it does not answer, FollowerError where
     no source is known. Nothing is changed in the follower.
     """
+    admitted = _examine(config, source, pipeline, name, dsn, options)
+    chosen, stored = admitted.name, admitted.stored
+    registry.add(pipeline, stored.id, chosen, dsn, options, admitted.database, admitted.begins, admitted.tables)
+    _require_kept(pipeline, chosen, options, admitted.begins)
+    return Added(followers.show(pipeline, chosen), admitted.warnings)
+
+
+def lacking(
+    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
+) -> list[str]:
+    """The SQL that makes what the database lacks for its tables; empty if it lacks nothing. Nothing is added.
+
+    Raises what `add` raises but for that.
+    """
+    try:
+        _examine(config, source, pipeline, name, dsn, options)
+    except ObjectsMissing as missing:
+        return missing.script
+    return []
+
+
+def _examine(
+    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
+) -> _Admitted:
     if options.truncate and options.copy == "none":
         raise FollowerRefused("--truncate empties tables before a copy, and --copy none makes none; leave one out")
     parts = connecting.parts(dsn)
@@ -61,11 +90,7 @@ def add(
     wanted = follower_tables.chosen(config, source, pipeline, stored, options.tables)
     if options.copy == "log":
         follower_tables.require_in_log(pipeline, stored, wanted)
-    admitted = _admit(source, pipeline, stored, chosen, dsn, wanted, options)
-    listed = [TableName(each.oid, each.schema, each.name) for each in wanted]
-    registry.add(pipeline, stored.id, chosen, dsn, options, admitted.database, admitted.begins, listed)
-    _require_kept(pipeline, chosen, options, admitted.begins)
-    return Added(followers.show(pipeline, chosen), admitted.warnings)
+    return _admit(source, pipeline, stored, chosen, dsn, wanted, options)
 
 
 def _not_begun(pipeline: Connection) -> str:
@@ -113,12 +138,15 @@ def _admit(
             server.require_known_schema(name, follower)
             tables.require_unfed(name, follower, facts, stored.id, wanted)
             tables.require_fit(name, follower, facts, wanted, options)
+            listed = [TableName(each.oid, each.schema, each.name) for each in wanted]
+            if lacking := [each.table_oid for each in missing_tables.lacking(follower, listed)]:
+                needed_objects.require(connecting.what(name), source, follower, lacking, facts.user_name)
             begins, hints = _begins(pipeline, stored, name, follower, facts, options)
         except psycopg.OperationalError as error:
             if follower.broken or second.broken:
                 raise connecting.unavailable(name, dsn, error) from error
             raise
-    return _Admitted(database, begins, [*warnings, *hints])
+    return _Admitted(name, stored, listed, database, begins, [*warnings, *hints])
 
 
 def _others(

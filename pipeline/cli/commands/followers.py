@@ -12,14 +12,12 @@ import typer
 from pipeline.cli.commands.context import Json, connected, load, output
 from pipeline.errors import FollowerError
 from pipeline.operate import json_values
-from pipeline.printable import say
+from pipeline.printable import say, sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pipeline.config.settings import Config
-    from pipeline.followers.registry import Options
-    from pipeline.operate.add_follower import Added
     from pipeline.operate.followers import Shown
     from pipeline.postgres.connections import Connection
 
@@ -69,6 +67,9 @@ CopyFrom = Annotated[Copy, typer.Option("--copy", help="Where the rows come from
 SchemaMode = Annotated[Schema, typer.Option("--schema", help="Whether tables that it lacks are created.")]
 OnDdl = Annotated[Ddl, typer.Option("--ddl", help="What to do when the source's tables change.")]
 Rewrites = Annotated[OnRewrite, typer.Option("--on-rewrite", help="What to do when rows change without events.")]
+AsSql = Annotated[
+    bool, typer.Option("--sql", help="Add nothing; print the SQL that makes what the tables need and it lacks.")
+]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Empty tables that have rows before they are copied.")]
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The followers' names.", show_default=False)]
@@ -97,6 +98,7 @@ def followers_add(
     ddl: OnDdl = Ddl.FOLLOW,
     on_rewrite: Rewrites = OnRewrite.COPY,
     truncate: Truncate = False,
+    as_sql: AsSql = False,
     as_json: Json = False,
 ) -> int:
     """Register a database; a running server fills it and keeps it equal to the source.
@@ -108,7 +110,15 @@ def followers_add(
 
     patterns = tuple(part.strip() for part in (tables or "").split(",") if part.strip())
     given: dict[str, Any] = {"copy": copy.value, "schema": schema.value, "ddl": ddl.value}
-    added = _add(context, name, dsn, Options(patterns, **given, on_rewrite=on_rewrite.value, truncate=truncate))
+    options = Options(patterns, **given, on_rewrite=on_rewrite.value, truncate=truncate)
+    with _adding(context) as (config, pipeline, source):
+        from pipeline.operate import add_follower
+
+        if as_sql:
+            for statement in add_follower.lacking(config, source, pipeline, name, dsn, options):
+                print(sql(statement) if sys.stdout.isatty() else statement)
+            return 0
+        added = add_follower.add(config, source, pipeline, name, dsn, options)
     for warning in added.warnings:
         say(f"warning: {warning}", file=sys.stderr)
     values = {**json_values.as_json(added.follower), "warnings": added.warnings}
@@ -231,15 +241,16 @@ def followers_remove(context: typer.Context, name: Name, as_json: Json = False) 
     return _change(context, followers.remove, "removed; its database stays as it is", name, as_json)
 
 
-def _add(context: typer.Context, name: str | None, dsn: str, options: Options) -> Added:
-    from pipeline.operate import add_follower
+@contextmanager
+def _adding(context: typer.Context) -> Iterator[tuple[Config, Connection, Connection]]:
+    """The settings, and connections to the pipeline database and to the source."""
     from pipeline.postgres import connections
 
     with (
         with_source(context) as (config, pipeline),
         connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
-        return add_follower.add(config, source, pipeline, name, dsn, options)
+        yield config, pipeline, source
 
 
 @contextmanager

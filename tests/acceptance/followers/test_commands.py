@@ -70,6 +70,7 @@ def test_from_its_beginning_to_its_end(command: Command, follower_dsn: str) -> N
 
 def test_a_name_is_made_and_warnings_are_told(command: Command, cluster: Cluster) -> None:
     with cluster.database("beside") as dsn:
+        assert command("add", "--dsn", dsn, "--sql").stdout == ""
         done = command("add", "--dsn", dsn, "--json", "--copy", "source", "--schema", "create", "--ddl", "stop")
     found = json.loads(done.stdout)
     assert found["name"].startswith("local-")

@@ -11,8 +11,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline.errors import SchemaStopped
 from pipeline.followers.applying import position
+from pipeline.followers.registry import Options
 from pipeline.followers.schema_changes import alterations
 from pipeline.followers.schema_changes.alterations import Alteration
+from pipeline.operate import add_follower
 from tests.fixtures.followers import TABLES, Adding, run
 from tests.fixtures.postgres import unique
 
@@ -86,3 +88,55 @@ def test_a_table_of_another_owner_is_named_with_the_remedy(follower_dsn: str, ro
         alterations.run(follower, "reports", ("public", "orders"), [added])
     assert "must be owner of table orders" in str(raised.value)
     assert "let an administrator of the follower make its role the owner of what it alters" in str(raised.value.remedy)
+
+
+NEEDED = """
+    create schema app;
+    create type app.mood as enum ('ok', 'it''s');
+    create domain app.short as text default 'x' check (length(value) < 9);
+    alter domain app.short add constraint later check (value <> 'old') not valid;
+    create type app.pair as (mood app.mood, "a b" numeric(9, 2));
+    create type app.span as range (subtype = int);
+    create function app.twice(n int) returns int immutable strict language sql as $$ select n * 2 $$;
+    create sequence public.numbers increment by 3;
+    create extension vector schema app;
+    create table t1 (id int primary key default nextval('numbers'), moods app.mood[], word app.short,
+        spans app.span, near app.vector(2), check (app.twice(id) > 0));
+    create table t2 (id int primary key, pair app.pair);
+    create index on t2 (app.twice(id));
+    alter publication pipeline add table t1, t2
+"""
+
+
+def test_all_that_tables_need_is_named_at_once_with_the_sql(adding: Adding, follower_dsn: str, role: str) -> None:
+    run(adding.known.config.source, NEEDED)
+    run(
+        follower_dsn, f"grant set on parameter session_replication_role to {role}; grant all on schema public to {role}"
+    )
+    run(follower_dsn, f"grant create on database {conninfo_to_dict(follower_dsn)['dbname']} to {role}")
+    dsn = make_conninfo(follower_dsn, user=role)
+    said = adding.refused(dsn)
+    for needed in (
+        "lacks what its tables need: extension vector (for public.t1), ",
+        "type app.mood (for public.t1, public.t2)",
+        "type app.short (for public.t1)",
+        "type app.pair (for public.t2)",
+        "type app.span (for public.t1)",
+        "function app.twice(integer) (for public.t1, public.t2)",
+        "sequence public.numbers (for public.t1)",
+    ):
+        assert needed in said, said
+    assert "run what `pipeline followers add … --sql` prints" in said
+    script = add_follower.lacking(adding.known.config, adding.known.source, adding.known.log, "r", dsn, Options())
+    assert script[0] == f'create schema if not exists "app" authorization "{role}";'
+    assert script[2] == "create extension if not exists vector with schema app;"
+    assert not any("later" in statement for statement in script)
+    run(follower_dsn, "\n".join(script))
+    with psycopg.connect(follower_dsn) as connection:
+        owners = connection.execute(
+            "select pg_get_userbyid(typowner)::text, pg_get_userbyid(proowner)::text from pg_type, pg_proc"
+            " where typname = 'mood' and proname = 'twice'"
+        ).fetchall()
+    assert owners == [(role, role)]
+    assert add_follower.lacking(adding.known.config, adding.known.source, adding.known.log, "r", dsn, Options()) == []
+    adding.add(dsn)
