@@ -22,6 +22,7 @@ def test_a_copy_of_the_source_begins_at_the_head(adding: Adding, follower_dsn: s
 
 
 def test_a_copy_of_the_log_begins_at_its_first_event(adding: Adding, follower_dsn: str, written: int) -> None:
+    run(follower_dsn, TABLES)
     whole(adding)
     found = adding.add(follower_dsn, copy="log").follower
     assert (found.seq, found.made_seq, found.lag_seqs) == (0, written, written)
@@ -35,6 +36,7 @@ def test_a_log_without_a_table_from_its_first_row(adding: Adding, follower_dsn: 
 
 
 def test_a_log_with_an_unsettled_rewrite(adding: Adding, follower_dsn: str) -> None:
+    run(follower_dsn, TABLES)
     whole(adding)
     adding.known.log.execute("""
         insert into pipeline.relations (source_id, epoch, relation_oid, relation_schema, relation_name, table_oid,
@@ -52,6 +54,7 @@ def test_a_log_with_an_unsettled_rewrite(adding: Adding, follower_dsn: str) -> N
 
 
 def test_a_log_whose_first_events_are_dropped(adding: Adding, follower_dsn: str, written: int) -> None:
+    run(follower_dsn, TABLES)
     whole(adding)
     drop(adding, 20)
     said = adding.refused(follower_dsn, copy="log")
@@ -62,6 +65,7 @@ def test_a_log_whose_first_events_are_dropped(adding: Adding, follower_dsn: str,
 def test_what_is_dropped_while_it_is_added(
     adding: Adding, follower_dsn: str, written: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run(follower_dsn, TABLES)
     whole(adding)
     add = registry.add
 
