@@ -13,7 +13,7 @@ from typing import TypeVar
 import psycopg
 
 from pipeline.errors import DatabaseSilent
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 2.0
@@ -45,8 +45,8 @@ class Silence:
     async def _try(self) -> bool:
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                info = connections.conninfo(self._dsn, application_name="pipeline look")
-                async with await psycopg.AsyncConnection.connect(info, autocommit=True):
+                settings = session_settings.of_database(self._what)
+                async with await connections.connect_async(self._dsn, name="pipeline look", settings=settings):
                     return False
         except (psycopg.Error, OSError) as error:
             return isinstance(error, TimeoutError | psycopg.errors.ConnectionTimeout)
