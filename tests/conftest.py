@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -14,10 +15,28 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tests.fixtures.spark import JVM_OPTIONS
 
 gc.disable()  # until all tests are collected: that leaves little garbage
+
+_worker: int | None = None
+"""The process, if it is one of several that run tests."""
+
+
+@atexit.register
+def _end_at_once() -> None:
+    """What a worker has collected is not taken apart, which takes seconds; what tests fork ends as it always does."""
+    if os.getpid() == _worker:
+        os._exit(0)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _worker
+    if hasattr(config, "workerinput"):
+        _worker = os.getpid()
+
 
 pytest_plugins = [
     "tests.fixtures.data_directories",
@@ -53,6 +72,10 @@ _ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _SHARED = f" -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.is_file() and _ARCHIVE.stat().st_size else ""
 os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS + _SHARED)
 
+# Hypothesis draws constants of our sources, too: those of the product are enough.
+_PRODUCT = str(Path(__file__).parents[1] / "pipeline") + os.sep
+vars(providers)["is_local_module_file"] = lambda file: file.startswith(_PRODUCT)
+
 # How long an example takes says something of the machine only. In CI hypothesis has a profile of its own.
 if "CI" not in os.environ:
     too_slow = [hypothesis.HealthCheck.too_slow]
@@ -74,11 +97,5 @@ def somebody_serves() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups that one process runs come first: the last one would go on alone when all else is done."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
-    gc.collect()
     gc.freeze()  # tests stay to the end: who collects garbage need not look at them again and again
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Libraries complain of what is left at the end."""
-    gc.unfreeze()

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from psycopg import sql
@@ -122,6 +121,8 @@ def test_a_value_never_seen_is_named(kinds: Kinds) -> None:
 
 
 def test_duckdb_has_the_same_values(kinds: Kinds) -> None:
+    import duckdb
+
     files = f"{kinds.pipeline.folder}/changes/{DATASET}/date=*/*.parquet"
     with duckdb.connect() as engine:
         for name, case in kinds.columns.items():

@@ -51,8 +51,14 @@ def title(answer: httpx.Response) -> str:
     return str(answer.json()["title"])
 
 
-@pytest.mark.parametrize(("method", "path"), [*operations(), ("get", "/docs"), ("get", "/openapi.json"), ("get", "/x")])
-def test_every_endpoint_but_health_wants_the_token(closed: Api, method: str, path: str) -> None:
+def test_every_endpoint_but_health_wants_the_token(closed: Api) -> None:
+    found = operations()
+    assert len(found) > 20
+    for method, path in [*found, ("get", "/docs"), ("get", "/openapi.json"), ("get", "/x")]:
+        require_token(closed, method, path)
+
+
+def require_token(closed: Api, method: str, path: str) -> None:
     for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}):
         answer = closed.client.request(method, path.replace("{name}", "x"), headers=headers)
         if path in ("/healthz", "/readyz"):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pandas as pd  # type: ignore[import-untyped]
-import polars as pl
 import psycopg
 import pyarrow.dataset as ds
 import pytest
@@ -71,26 +68,33 @@ def files_of_day(lake: IcebergLake, day: str = "2026-11-25") -> int:
     return len(list((lake.root / f"changes/shop.orders/date={day}").iterdir()))
 
 
-READERS: dict[str, Callable[[str], list[int]]] = {
-    "DuckDB": lambda folder: [row[0] for row in duckdb.execute(f"select seq from '{folder}/**/*.parquet'").fetchall()],
-    "polars": lambda folder: pl.read_parquet(f"{folder}/**/*.parquet")["seq"].to_list(),
-    "pyarrow": lambda folder: ds.dataset(folder).to_table(["seq"])["seq"].to_pylist(),
-    "pandas": lambda folder: pd.read_parquet(folder, columns=["seq"])["seq"].tolist(),
-    "rglob": lambda folder: [
-        seq for day in {file.parent for file in Path(folder).rglob("*.parquet")} for seq in of_listing(day, "seq")
-    ],
-}
+def seqs_by_reader(folder: Path) -> dict[str, list[int]]:
+    """The seqs of all files below the folder, as each reader finds them."""
+    import duckdb
+    import pandas as pd  # type: ignore[import-untyped]
+    import polars as pl
+
+    days = {file.parent for file in folder.rglob("*.parquet")}
+    return {
+        "DuckDB": [row[0] for row in duckdb.execute(f"select seq from '{folder}/**/*.parquet'").fetchall()],
+        "polars": pl.read_parquet(f"{folder}/**/*.parquet")["seq"].to_list(),
+        "pyarrow": ds.dataset(str(folder)).to_table(["seq"])["seq"].to_pylist(),
+        "pandas": pd.read_parquet(folder, columns=["seq"])["seq"].tolist(),
+        "rglob": [seq for day in days for seq in of_listing(day, "seq")],
+    }
 
 
 def test_every_reader_finds_all_below_a_folder_and_so_does_a_copy(lake: IcebergLake, tmp_path: Path) -> None:
+    import duckdb
+
     fill(lake, "2026-11-24", "2026-11-25")
     assert compact(lake) == 6
     fill(lake)
     subprocess.run(["cp", "-r", lake.root, tmp_path / "copy"], check=True)
     for root in (lake.root, tmp_path / "copy"):
         assert symbolic_links(root) == []
-        for reader, read in READERS.items():
-            assert sorted(read(f"{root}/changes/shop.orders")) == list(range(1, lake.upto + 1)), reader
+        for reader, seqs in seqs_by_reader(root / "changes/shop.orders").items():
+            assert sorted(seqs) == list(range(1, lake.upto + 1)), reader
         assert duckdb.execute(f"select count(*) from '{root}/current/**/*.parquet'").fetchall() == [(lake.upto,)]
 
 
