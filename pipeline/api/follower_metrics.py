@@ -22,10 +22,16 @@ def collect(found: Sequence[Shown]) -> Iterator[Metric]:
     lacking = GaugeMetricFamily(
         "pipeline_follower_lacks_tables", "Tables of a follower that it does not follow.", labels=["follower"]
     )
+    stopped = GaugeMetricFamily(
+        "pipeline_follower_stopped_table", "1 for a table that cannot be copied.", labels=["follower", "table"]
+    )
     for each in found:
         seqs.add_metric([each.name], float(each.lag_seqs))
         seconds.add_metric([each.name], each.lag_seconds)
         lacking.add_metric([each.name], float(len(each.not_followed)))
+        for table in each.tables:
+            if table.state == "stopped":
+                stopped.add_metric([each.name, table.table], 1.0)
         for state in STATES:
             states.add_metric([each.name, state], float(each.state == state))
-    yield from (family for family in (seqs, seconds, states, lacking) if family.samples)
+    yield from (family for family in (seqs, seconds, states, lacking, stopped) if family.samples)

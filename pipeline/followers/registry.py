@@ -76,13 +76,23 @@ class FollowerTable(TableName):
     reason: str | None = None
     remedy: str | None = None
 
+    @classmethod
+    def of(cls, table: TableName, state: str, note: Note | None) -> FollowerTable:
+        """The row of a table in this state, unless the note says another."""
+        said = (note.state or state, note.reason, note.remedy) if note else (state,)
+        return cls(table.table_oid, table.table_schema, table.table_name, *said)
+
 
 @dataclass(frozen=True)
 class Note:
-    """What `show` says of a table that is followed or copied. `remedy`: what somebody may do."""
+    """What `show` says of a table that is followed or copied. `remedy`: what somebody may do.
+
+    `state`: the one that it is in for this reason; None: any.
+    """
 
     reason: str
     remedy: str = ITSELF
+    state: Literal["stopped"] | None = None
 
 
 @dataclass(frozen=True)

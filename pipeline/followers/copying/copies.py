@@ -43,8 +43,10 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
         follower.execute(statement(_ROOM, "store_beginning"), values)
 
 
-def want(follower: Connection, here: Position, tables: Iterable[int]) -> Position:
+def want(follower: Connection, here: Position, tables: Iterable[int], *, first: bool = False) -> Position:
     """Let these tables be copied anew while the others follow the log; in a transaction, also the one that applies.
+
+    `first`: also those that are to be copied before the log is applied.
 
     From this position on nothing of the log is applied to them, whatever it is, until their copies take their place.
     The rows stay as they are until then. A copy that is being made begins anew. Returns the position, which the caller
@@ -52,7 +54,7 @@ def want(follower: Connection, here: Position, tables: Iterable[int]) -> Positio
     """
     with follower.transaction():
         after = position.change_tables(follower, here)
-        follower.execute(statement(_ROOM, "want_anew"), {**vars(after), "oids": list(tables)})
+        follower.execute(statement(_ROOM, "want_anew"), {**vars(after), "oids": list(tables), "first": first})
     return after
 
 
@@ -61,7 +63,7 @@ class Anew:
     """A table, by its oid at the source, that is to be copied while the others follow the log from this seq on.
 
     `generation`: another one when it was wanted once more. `formed_epoch`, `formed_lsn`: the commit of which it
-    has the form.
+    has the form. `is_first`: it was never copied, so rows that it has are not of the source.
     """
 
     oid: int
@@ -69,6 +71,7 @@ class Anew:
     generation: int
     formed_epoch: int
     formed_lsn: int
+    is_first: bool = False
 
     @property
     def formed(self) -> Place:

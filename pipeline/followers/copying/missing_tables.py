@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -11,11 +11,11 @@ from psycopg import sql
 
 from pipeline.errors import FollowerError, TablesChanged
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import copies, schema_dump, source_forms
+from pipeline.followers.copying import copies, refusals, schema_dump, source_forms, unmade
 from pipeline.followers.copying.schema_dump import SchemaDump
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import TableName
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -24,88 +24,119 @@ TRIES = 10
 _ROOM = "followers.copying"
 
 
-def make(source: Connection, dsn: str, follower: Connection, of: Position, tables: Sequence[TableName]) -> None:
-    """Those that the follower lacks, as they are at the source now. `follower`: a session of its own, which is changed.
-
-    What is to be made after the copy, and the form that each has, is stored in the transaction that makes them. Raises
-    FollowerError.
-    """
-    with _made(source, dsn, follower, of, tables) as after:
-        if after is not None:
-            values = {**vars(of), "after_copy": after}
-            follower.execute(statement(_ROOM, "store_after_copy"), values, prepare=False)
-
-
-def make_whole(source: Connection, dsn: str, follower: Connection, of: Position, tables: Sequence[TableName]) -> None:
-    """The same with their keys and indexes, so that nothing is left to be made."""
-    with _made(source, dsn, follower, of, tables) as after:
-        if after is not None:
-            follower.execute(after.encode())
-
-
-@contextmanager
-def _made(
+def make(
     source: Connection, dsn: str, follower: Connection, of: Position, tables: Sequence[TableName]
-) -> Iterator[str | None]:
-    """In a transaction with those that are missing; what is to be made after their rows, None where none is missing."""
-    missing = lacking(follower, tables)
-    found = _dumped(source, dsn, [table.table_oid for table in missing]) if missing else None
-    if found is None:
-        yield None
-        return
-    named = {(form.oid, *form.called) for form in found.forms.values()}
-    if named - {(each.table_oid, each.table_schema, each.table_name) for each in missing}:
-        raise TablesChanged(f"tables of follower {of.follower} were renamed at the source before they were made")
-    known = follower.execute("select name from pg_catalog.pg_settings").fetchall()
-    preamble = found.dump.preamble(name for (name,) in known)
-    with _explained(missing), follower.transaction():
-        for schema in found.schemas:
-            follower.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
-        follower.execute((preamble + found.dump.before).encode())
-        for form in found.forms.values():
-            copies.store_form(follower, of, form)
-        yield preamble + found.dump.after
+) -> dict[TableName, FollowerError]:
+    """Those that the follower lacks, as they are at the source now; returns those that are refused, and why.
+
+    `follower`: a session of its own, which is changed. The form of each, and what is to be made after its copy, is
+    stored in the transaction that makes it. Raises TablesChanged if one was renamed at the source.
+    """
+
+    def made(table: TableName, dumped: _Dumped, preamble: str) -> None:
+        unmade.store(follower, of, table.table_oid, [preamble + each for each in dumped.dump.after])
+
+    return _make(source, dsn, follower, of, tables, made)
+
+
+def make_whole(source: Connection, dsn: str, follower: Connection, of: Position, table: TableName) -> None:
+    """One of them with its keys and indexes, so that nothing is left to be made. Raises FollowerError."""
+
+    def made(_: TableName, dumped: _Dumped, preamble: str) -> None:
+        follower.execute("".join([preamble, *dumped.dump.after]).encode())
+
+    for error in _make(source, dsn, follower, of, [table], made).values():
+        raise error
 
 
 @dataclass(frozen=True)
 class _Dumped:
-    """`forms`: those that the tables have in the dump, by oid. `schemas`: that are in it."""
+    """A table with its partitions. `form`: the one that it has in the dump. `schemas`: those that it is in."""
 
     dump: SchemaDump
-    forms: Mapping[int, SourceForm]
-    schemas: list[str]
+    form: SourceForm
+    schemas: Sequence[str]
 
 
-def _dumped(source: Connection, dsn: str, oids: Sequence[int]) -> _Dumped | None:
-    """Tables and their partitions; None where all were dropped. Who alters one meanwhile has it read again."""
+def _make(
+    source: Connection,
+    dsn: str,
+    follower: Connection,
+    of: Position,
+    tables: Sequence[TableName],
+    made: Callable[[TableName, _Dumped, str], None],
+) -> dict[TableName, FollowerError]:
+    """`made` is called in each table's transaction, with the settings that statements of its dump need."""
+    missing = lacking(follower, tables)
+    if not missing:
+        return {}
+    dumped, refused = _dumped(source, dsn, missing)
+    known = [name for (name,) in follower.execute("select name from pg_catalog.pg_settings").fetchall()]
+    while dumped:
+        failed = dict[TableName, FollowerError]()
+        for table, each in dumped.items():
+            preamble = each.dump.preamble(known)
+            try:
+                with follower.transaction():
+                    for schema in each.schemas:
+                        follower.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+                    follower.execute((preamble + each.dump.before).encode())
+                    copies.store_form(follower, of, each.form)
+                    made(table, each, preamble)
+            except psycopg.Error as error:
+                if connections.is_gone(error) or connections.is_ours(error):
+                    raise
+                failed[table] = refusals.not_made(table, error)
+        if len(failed) == len(dumped):
+            return refused | failed
+        dumped = {table: dumped[table] for table in failed}  # what one of them needs may be there by now
+    return refused
+
+
+def _dumped(
+    source: Connection, dsn: str, tables: Sequence[TableName]
+) -> tuple[dict[TableName, _Dumped], dict[TableName, FollowerError]]:
+    """Tables as the source has them, without those that were dropped; and those that cannot be read, with why."""
+    try:
+        return _dumped_at_once(source, dsn, tables), {}
+    except TablesChanged:
+        raise
+    except FollowerError as error:
+        if len(tables) == 1:
+            return {}, {tables[0]: error}
+    dumped, refused = dict[TableName, _Dumped](), dict[TableName, FollowerError]()
+    for table in tables:
+        more, why = _dumped(source, dsn, [table])
+        dumped |= more
+        refused |= why
+    return dumped, refused
+
+
+def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -> dict[TableName, _Dumped]:
+    """One dump of all. If they are altered meanwhile, they are read again. Raises FollowerError."""
+    values = {"oids": [table.table_oid for table in tables]}
     for _ in range(TRIES):
-        forms = source_forms.read(source, oids)
-        found = source.execute(statement(_ROOM, "tree_of_tables"), {"oids": oids}).fetchall()
+        forms = source_forms.read(source, values["oids"])
+        found = source.execute(statement(_ROOM, "tree_of_tables"), values).fetchall()
         if not found:
-            return None
+            return {}
         dump = schema_dump.read(source, dsn, [name for name, _ in found])
-        if source_forms.read(source, oids) == forms:
-            return _Dumped(dump, forms, sorted({schema for _, schema in found}))
+        labels = defaultdict[int, set[tuple[str, str]]](set)
+        for oid, schema, label in source.execute(statement(_ROOM, "labels_of_dump"), values):
+            labels[oid].add((schema, label))
+        if source_forms.read(source, values["oids"]) == forms:
+            there = [table for table in tables if table.table_oid in forms]
+            if any(forms[each.table_oid].called != (each.table_schema, each.table_name) for each in there):
+                raise TablesChanged("tables of a follower were renamed at the source before they were made")
+            return {table: _part(dump, forms[table.table_oid], labels[table.table_oid]) for table in there}
     raise FollowerError(
         f"--schema create: somebody alters tables of the source all the while, so that {TRIES} dumps of their schema"
         " were outdated at once"
     )
 
 
-def is_unfinished(follower: Connection, of: Position) -> bool:
-    """Whether something is to be made after the copy."""
-    return queries.value(follower, statement(_ROOM, "find_after_copy"), vars(of)) is not None
-
-
-def finish(follower: Connection, of: Position) -> None:
-    """Keys and indexes of the tables that were made, once all are copied; nothing where they are there."""
-    with follower.transaction():
-        rest = queries.value(follower, statement(_ROOM, "find_after_copy"), vars(of))
-        if rest is None:
-            return
-        follower.execute(statement(_ROOM, "store_after_copy"), {**vars(of), "after_copy": None})
-        with _explained([]):
-            follower.execute(rest.encode())
+def _part(dump: SchemaDump, form: SourceForm, labels: Collection[tuple[str, str]]) -> _Dumped:
+    return _Dumped(dump.of(labels), form, sorted({schema for schema, _ in labels}))
 
 
 def lacking(follower: Connection, tables: Sequence[TableName]) -> list[TableName]:
@@ -113,18 +144,3 @@ def lacking(follower: Connection, tables: Sequence[TableName]) -> list[TableName
     names = {(table.table_schema, table.table_name): table for table in tables}
     values = {"schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
     return [names[found] for found in follower.execute(statement(_ROOM, "missing_tables"), values).fetchall()]
-
-
-@contextmanager
-def _explained(tables: Sequence[TableName]) -> Iterator[None]:
-    """Say what the follower does not let us make."""
-    try:
-        yield
-    except psycopg.Error as error:
-        if connections.is_gone(error) or connections.is_ours(error):
-            raise
-        what = ", ".join(f"{table.table_schema}.{table.table_name}" for table in tables[:5]) or "keys and indexes"
-        raise FollowerError(
-            f"--schema create: the follower does not let us make {what}: {connections.one_line(error)}"
-            f" (SQLSTATE {error.sqlstate}); make there what is missing"
-        ) from error

@@ -26,7 +26,7 @@ from pipeline.followers.copying import copies
 from pipeline.followers.copying.copies import Anew
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
 from pipeline.followers.copying.staged_rows import StagedRows
-from pipeline.followers.copying.table_copies import Interrupted, columns_of, described, pass_on
+from pipeline.followers.copying.table_copies import Interrupted, columns_of, described, pass_on, require_empty
 from pipeline.followers.registry import Follower, TableName
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
@@ -122,6 +122,8 @@ class Replacements:
             return
         self._make_missing(table)
         there = described(self._follower, table)
+        if anew.is_first and not self._found.truncates:
+            require_empty(self._follower, table, partitioned=there["partitioned"])
         fitting = self._fit(table, anew.formed, {name for each in relations for name in each.columns or ()})
         self._renaming.require_possible(self._follower, table.table_oid, fitting.called)
         fitted = fitting.applied(there)

@@ -10,8 +10,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -29,7 +29,7 @@ _AFTER = ("CONSTRAINT", "CHECK CONSTRAINT", "INDEX", "INDEX ATTACH")
 _NAME = "-- Name: "
 _TOKEN = re.compile(
     r"""
-    ^--\n--\ Name:\ [^\n]*?;\ Type:\ (?P<type>[A-Z ]+);\ Schema:\ [^\n]*\n--\n
+    ^--\n--\ Name:\ (?P<label>[^\n]*?);\ Type:\ (?P<type>[A-Z ]+);\ Schema:\ (?P<schema>[^\n]*);\ Owner:[^\n]*\n--\n
     | ^(?P<setting>SET\ (?P<name>\w+)\ =\ [^\n]*;\n)
     | ^(?P<command>\\[^\n]*\n)
     | (?<!\w)[eE]'(?:[^'\\]|\\.|'')*'
@@ -47,12 +47,35 @@ Within quotes, the owner of a table at the source may have written what looks li
 
 
 @dataclass(frozen=True)
+class DumpEntry:
+    """Statements that make one thing. `label`: its name, after that of its table if it is a part of one."""
+
+    schema: str
+    label: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
 class SchemaDump:
     """`settings`: names of those that the statements were printed for, with the statements that set them."""
 
     settings: tuple[tuple[str, str], ...]
-    before: str
-    after: str
+    entries: tuple[DumpEntry, ...]
+
+    @property
+    def before(self) -> str:
+        """Statements that make the tables."""
+        return "".join(each.text for each in self.entries if each.kind in _BEFORE)
+
+    @property
+    def after(self) -> list[str]:
+        """Statements that make their keys and indexes, and checks that existing rows may violate."""
+        return [each.text for each in self.entries if each.kind in _AFTER]
+
+    def of(self, labels: Collection[tuple[str, str]]) -> SchemaDump:
+        """The entries with these schemas and labels."""
+        return replace(self, entries=tuple(each for each in self.entries if (each.schema, each.label) in labels))
 
     def preamble(self, known: Iterable[str]) -> str:
         """The settings that a server knows."""
@@ -88,26 +111,22 @@ def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaD
 def parse(text: str) -> SchemaDump:
     """Take a plain dump apart. Raises FollowerError."""
     settings = list[tuple[str, str]]()
-    entries = list(_entries(text, settings))
-    return SchemaDump(
-        tuple(settings),
-        "".join(part for kind, part in entries if kind in _BEFORE),
-        "".join(part for kind, part in entries if kind in _AFTER),
-    )
+    entries = tuple(_entries(text, settings))
+    return SchemaDump(tuple(settings), entries)
 
 
-def _entries(text: str, settings: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield type and statements of each entry. The settings before the first one are added to `settings`."""
-    kind, parts, end = "", list[str](), 0
+def _entries(text: str, settings: list[tuple[str, str]]) -> Iterator[DumpEntry]:
+    """Yield each entry. The settings before the first one are added to `settings`."""
+    head, parts, end = ("", "", ""), list[str](), 0
     for token in _TOKEN.finditer(text):
         parts.append(text[end : token.start()])
         end = token.end()
         if token["type"]:
-            yield kind, "".join(parts)
-            kind, parts = token["type"], []
+            yield DumpEntry(*head, "".join(parts))
+            head, parts = (token["schema"], token["label"], token["type"]), []
         elif token["setting"]:
             # What is set between two entries is the same everywhere, or a name that only this server has.
-            settings += [] if kind else [(token["name"], token["setting"])]
+            settings += [] if head[-1] else [(token["name"], token["setting"])]
         elif token[0].startswith(_NAME):
             raise FollowerError(
                 "--schema create: a name at the source has a line break, which this pg_dump takes for the end of a"
@@ -115,7 +134,7 @@ def _entries(text: str, settings: list[tuple[str, str]]) -> Iterator[tuple[str, 
             )
         elif not token["command"]:
             parts.append(token[0])
-    yield kind, "".join([*parts, text[end:]])
+    yield DumpEntry(*head, "".join([*parts, text[end:]]))
 
 
 def _program(major: int) -> str:

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from pipeline.followers.copying.table_copies import Interrupted, TableCopies
-from pipeline.followers.registry import TableName
+from pipeline.followers.registry import Note, TableName
 
 SESSIONS = 4
 """The most at once: each has a session at the source and one at the follower."""
@@ -19,19 +19,20 @@ def make(
     copier: Callable[[], AbstractContextManager[TableCopies]],
     tables: Sequence[TableName],
     rest: Callable[[float], Any],
-) -> None:
-    """Make these tables. Raises what `TableCopies.make` does, once all of them have ended."""
+) -> dict[TableName, Note]:
+    """Make these tables, as `TableCopies.make` does. What it raises is raised once all of them have ended."""
     queue = SimpleQueue[TableName]()
     for table in tables:
         queue.put(table)
 
-    def work() -> None:
+    def work() -> dict[TableName, Note]:
         with copier() as made:
-            made.make(queue, rest)
+            return made.make(queue, rest)
 
-    count = min(SESSIONS, len(tables))
+    count = min(SESSIONS, len(tables)) or 1
     with ThreadPoolExecutor(count, "copies") as pool:
         done = [pool.submit(work) for _ in range(count)]
     errors = [error for each in done if (error := each.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, Interrupted)):  # what led to the others comes first
         raise error
+    return {table: note for each in done for table, note in each.result().items()}

@@ -11,13 +11,13 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import FollowerError, Overtaken
+from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused
 from pipeline.followers.applying import truncates
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import copies
+from pipeline.followers.copying import copies, refusals
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
-from pipeline.followers.registry import TableName
-from pipeline.postgres import copy_data, queries
+from pipeline.followers.registry import Note, TableName
+from pipeline.postgres import connections, copy_data, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -51,7 +51,7 @@ class TableCopies:
         *,
         truncate: bool,
         go_on: Callable[[], bool],
-        say: Callable[[TableName, str | None], None],
+        say: Callable[[TableName, Note | None], None],
     ) -> None:
         """`of`: the follower's position. `truncate`: whether tables with rows are emptied, else they are refused.
 
@@ -59,13 +59,12 @@ class TableCopies:
         """
         self._source, self._follower, self._of, self._forms, self._truncate = source, follower, of, forms, truncate
         self._go_on, self._say = go_on, say
-        self._refused: FollowerError | None = None
+        self._refused = dict[TableName, Note]()
 
-    def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> None:
-        """As many as it comes to, until there are no more. `rest`: waits for so many seconds.
+    def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> dict[TableName, Note]:
+        """As many as it comes to, until there are no more; returns those that were refused, and why.
 
-        Raises FollowerError where one was refused, once the others are made; Interrupted, Overtaken, and what the
-        databases say.
+        `rest`: waits for so many seconds. Raises Interrupted, Overtaken, and what ends a connection.
         """
         pending: list[TableName] = []
         while (fresh := _next(tables)) or pending:
@@ -74,8 +73,7 @@ class TableCopies:
             if waiting == pending and not fresh:
                 rest(REST_SECONDS)
             pending = waiting
-        if self._refused is not None:
-            raise self._refused
+        return self._refused
 
     def _copied(self, table: TableName) -> bool:
         """Whether nothing more can be done for it now: it is copied, or refused."""
@@ -88,14 +86,24 @@ class TableCopies:
                 table = self._forms.bring(self._source.connection, self._follower, table, published)
             self._copy(table, relations)
         except NotYet as error:
-            self._say(table, str(error))
+            self._say(table, Note(str(error)))
             return False
         except Overtaken:
             raise
-        except FollowerError as error:
-            self._say(table, str(error))
-            self._refused = self._refused or error
+        except (FollowerError, Refused) as error:
+            self._refuse(table, error)
+        except psycopg.Error as error:
+            if connections.is_gone(error) or connections.is_ours(error):
+                raise
+            if refusals.is_passing(error):
+                self._say(table, Note(refusals.said(error)))
+                return False
+            self._refuse(table, error)
         return True
+
+    def _refuse(self, table: TableName, error: PipelineError | psycopg.Error) -> None:
+        self._refused[table] = note = refusals.note_of(error)
+        self._say(table, note)
 
     def _copy(self, table: TableName, relations: Sequence[Relation]) -> None:
         identifier = sql.Identifier(table.table_schema, table.table_name)
@@ -117,13 +125,11 @@ class TableCopies:
     def _empty(self, table: TableName, identifier: sql.Identifier, *, partitioned: bool) -> None:
         """The table has no rows after it, but in children that inherit from it."""
         rows = identifier if partitioned else sql.SQL("only {}").format(identifier)
+        if not self._truncate:
+            require_empty(self._follower, table, partitioned=partitioned)
+            return
         if not queries.value(self._follower, sql.SQL("select exists (select from {})").format(rows)):
             return
-        if not self._truncate:
-            raise FollowerError(
-                f"table {_name(table)} of the follower has rows: empty it there, or remove the follower and add it"
-                " again with --truncate"
-            )
         oid = queries.value(
             self._follower,
             statement("followers.copying", "follower_oid"),
@@ -138,6 +144,17 @@ class TableCopies:
     def _require_wanted(self) -> None:
         if not self._go_on():
             raise Interrupted
+
+
+def require_empty(follower: Connection, table: TableName, *, partitioned: bool) -> None:
+    """Raises FollowerError if the follower's table has rows, but in children that inherit from it."""
+    identifier = sql.Identifier(table.table_schema, table.table_name)
+    rows = identifier if partitioned else sql.SQL("only {}").format(identifier)
+    if queries.value(follower, sql.SQL("select exists (select from {})").format(rows)):
+        raise FollowerError(
+            f"table {_name(table)} of the follower has rows: empty it there, or remove the follower and add it again"
+            " with --truncate"
+        )
 
 
 def pending(follower: Connection, of: Position, tables: Iterable[TableName]) -> list[TableName]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import AS_OF_POSITION, Formed
-from pipeline.followers.copying import copies, missing_tables, passed, side_by_side, table_copies
+from pipeline.followers.copying import copies, missing_tables, passed, refusals, side_by_side, table_copies, unmade
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, Note, TableName
@@ -97,18 +97,18 @@ def copy(
     found: Follower,
     stop: Stop,
     go_on: Callable[[], bool],
-    say: Callable[[TableName, str | None], None],
-) -> None:
-    """Copy the tables that are not copied yet. Raises Interrupted, and whatever stops it.
+    say: Callable[[TableName, Note | None], None],
+) -> dict[TableName, Note]:
+    """Copy the tables that are not copied yet; returns those that are refused, and why. Raises what stops it.
 
+    A table that is refused is copied anew from then on, while the others follow the log. Raises Interrupted, too.
     `go_on` and `say` are called from several threads.
     """
-    here, tables = current_position(follower, found), list(called(follower, found).values())
-    if pending := table_copies.pending(follower, here, tables):
+    here, tables = current_position(follower, found), called(follower, found)
+    refused = dict[TableName, Note]()
+    if pending := table_copies.pending(follower, here, tables.values()):
         make_tables = source_tables(config, log, found)
-        if found.schema_mode == "create":
-            with connect_source(config) as source, plain_session(found) as session:
-                missing_tables.make(source, config.source_reading, session, here, tables)
+        refused = _make_missing(config, found, here, pending)
         forms = FirstForms(log, found, renames(config, lambda: found), lambda: plain_session(found))
 
         @contextmanager
@@ -117,10 +117,29 @@ def copy(
                 made = make_tables(source)
                 yield TableCopies(made, there, here, forms, truncate=found.truncates, go_on=go_on, say=say)
 
-        side_by_side.make(copier, pending, stop.wait)
-    if missing_tables.is_unfinished(follower, here):
+        refused |= side_by_side.make(copier, [table for table in pending if table not in refused], stop.wait)
+    anew = {each.oid for each in copies.wanted(follower, here)} | {table.table_oid for table in refused}
+    made = {oid: table for oid, table in tables.items() if oid not in anew}
+    if unmade.left(follower, here) - anew:
         with plain_session(found) as session:
-            missing_tables.finish(session, here)
+            for table, error in unmade.finish(session, here, made).items():
+                refused[table] = refusals.note_of(error)
+    for table, note in refused.items():
+        say(table, note)
+    if refused:
+        copies.want(follower, here, [table.table_oid for table in refused], first=True)
+    return refused
+
+
+def _make_missing(
+    config: Config, found: Follower, here: Position, tables: Sequence[TableName]
+) -> dict[TableName, Note]:
+    """Make tables that the follower lacks, if it is to; returns those that are refused, and why."""
+    if found.schema_mode != "create":
+        return {}
+    with connect_source(config) as source, plain_session(found) as session:
+        why = missing_tables.make(source, config.source_reading, session, here, tables)
+    return {table: refusals.note_of(error) for table, error in why.items()}
 
 
 def renames(config: Config, found: Callable[[], Follower]) -> Renames:

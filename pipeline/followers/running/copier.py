@@ -6,20 +6,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, SchemaStopped, TablesChanged
+from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, TablesChanged
 from pipeline.followers import registry
-from pipeline.followers.copying import missing_tables
+from pipeline.followers.copying import missing_tables, refusals, unmade
 from pipeline.followers.copying.copies import Anew
 from pipeline.followers.copying.replacements import Replacements
 from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
-from pipeline.followers.registry import Follower, FollowerTable, TableName
+from pipeline.followers.registry import Follower, FollowerTable, Note, TableName
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import changed_types, fitting, partitions
 from pipeline.followers.schema_changes.renames import Renames
@@ -47,7 +48,9 @@ class Copier:
         self._tables: Sequence[TableName] = ()
         self._delays = dict[int, float]()
         self._not_before = dict[int, float]()
-        self._said = dict[int, str | None]()
+        self._said = dict[int, Note | None]()
+        self.refused = dict[TableName, Note]()
+        """Tables that are in no copy now, as something there needs to be done first."""
         self.placed = 0
         """How many copies have taken their place."""
 
@@ -99,7 +102,7 @@ class Copier:
             except (PipelineError, psycopg.Error) as error:
                 if self._goes_on() and not log.broken:
                     for table in self._tables:
-                        self._say(log, table, f"cannot be copied: {connections.one_line(error)}")
+                        self._say(log, table, Note(f"cannot be copied: {connections.one_line(error)}"))
                 raise
 
     def _copy_all(self, log: Connection, found: Follower) -> None:
@@ -112,7 +115,7 @@ class Copier:
                 if found.schema_mode == "create":
                     with beginning.plain_session(found) as session:
                         here = beginning.current_position(session, found)
-                        missing_tables.make_whole(source, config.source_reading, session, here, [table])
+                        missing_tables.make_whole(source, config.source_reading, session, here, table)
 
             replacements = Replacements(
                 log,
@@ -121,7 +124,7 @@ class Copier:
                 found,
                 EventsTable.parse(config.events_table),
                 go_on=self._goes_on,
-                say=partial(self._say, log),
+                say=lambda table, reason: self._say(log, table, Note(reason) if reason else None),
                 make_missing=make_missing,
                 fit=partial(fitting.find, log, follower, source, found),
                 renaming=renames,
@@ -129,6 +132,7 @@ class Copier:
 
             def make(table: TableName, anew: Anew) -> None:
                 _require_settled(log, follower, found, renames, table)
+                _finish(self._session, follower, found, table)
                 with changed_types.followed(config, log, follower, found):
                     replacements.make(table, anew)
 
@@ -152,20 +156,19 @@ class Copier:
         try:
             make(table, anew)
         except NotYet as error:
-            self._say(log, table, str(error))
+            self._say(log, table, Note(str(error)))
             return False
         except Overtaken:
             return False
         except (Refused, FollowerError) as error:
-            remedy = f"; {error.remedy}" if isinstance(error, SchemaStopped) else ""
-            self._failed(log, table, f"{error}{remedy}")
+            self._failed(log, table, error)
             return False
         except psycopg.Error as error:
             if not self._goes_on():
                 raise Interrupted from error
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
-            self._failed(log, table, f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})")
+            self._failed(log, table, error)
             return False
         self._forgive(oid)
         self.placed += 1
@@ -173,10 +176,12 @@ class Copier:
         logger.info("%s: table %s.%s was copied anew", self._name, table.table_schema, table.table_name, extra=extra)
         return True
 
-    def _failed(self, log: Connection, table: TableName, reason: str) -> None:
+    def _failed(self, log: Connection, table: TableName, error: PipelineError | psycopg.Error) -> None:
         if not self._goes_on():
             raise Interrupted
-        self._say(log, table, f"cannot be copied: {reason}")
+        is_passing = isinstance(error, psycopg.Error) and refusals.is_passing(error)
+        note = refusals.note_of(error)
+        self._say(log, table, replace(note, state=None) if is_passing else note)
         self._delay(table.table_oid)
 
     def _found(self, log: Connection) -> Follower:
@@ -185,17 +190,19 @@ class Copier:
             raise Interrupted
         return found
 
-    def _say(self, log: Connection, table: TableName, reason: str | None) -> None:
-        """Say that it is copied, and why it waits, once."""
-        if self._said.get(table.table_oid, "") == reason:
+    def _say(self, log: Connection, table: TableName, note: Note | None) -> None:
+        """Say that it is copied, and why it waits or is stopped, once."""
+        if table.table_oid in self._said and self._said[table.table_oid] == note:
             return
-        remedy = reason and registry.ITSELF
-        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, "copying", reason, remedy)
+        said = FollowerTable.of(table, "copying", note)
         registry.report_tables(log, self._id, [said])
-        self._said[table.table_oid] = reason
-        if reason is not None:
+        self._said[table.table_oid] = note
+        self.refused = {each: why for each, why in self.refused.items() if each.table_oid != table.table_oid}
+        if note is not None:
+            self.refused |= {table: note} if said.state == "stopped" else {}
             extra = {"action": "follower.copy_waits"}
-            logger.info("%s: table %s.%s %s", self._name, table.table_schema, table.table_name, reason, extra=extra)
+            name, reason = f"{table.table_schema}.{table.table_name}", note.reason
+            logger.info("%s: table %s %s", self._name, name, reason, extra=extra)
 
     @contextmanager
     def _session(self, connection: Connection) -> Iterator[Connection]:
@@ -228,6 +235,20 @@ def _require_settled(
         raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
     if not partitions.settle(log, follower, found, table, renames.called(follower).values()):
         raise NotYet("is still a partition of another table where the follower is")
+
+
+def _finish(
+    entered: Callable[[Connection], AbstractContextManager[Connection]],
+    follower: Connection,
+    found: Follower,
+    table: TableName,
+) -> None:
+    """Make what is left of a table that its first copy could not have. Raises FollowerError."""
+    here = beginning.current_position(follower, found)
+    if table.table_oid in unmade.left(follower, here):
+        with entered(beginning.plain_session(found)) as session:
+            for error in unmade.finish(session, here, {table.table_oid: table}).values():
+                raise error
 
 
 _FAILED = {"action": "follower.copy_failed"}

@@ -46,8 +46,6 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
-AWAY_DELAY = 5.0
-"""The same while a database is away, which may be back at any moment."""
 
 
 class Following:
@@ -121,15 +119,15 @@ class Following:
 
         one_at_a_time = threading.Lock()
 
-        def say(table: TableName, reason: str | None) -> None:
+        def say(table: TableName, note: Note | None) -> None:
             with one_at_a_time:
-                self._say_table(table, "copying", Note(reason) if reason else None)
+                self._say_table(table, "copying", note)
 
         def go_on() -> bool:
             with one_at_a_time:
                 return not stop and self._is_wanted(Report("copying"))
 
-        beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
+        self._copier.refused |= beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
     def _apply(self, follower: Connection, found: Follower, renames: Renames, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
@@ -174,7 +172,9 @@ class Following:
                 self._copier.ensure(anew)
             # What stopped it is still in the way until something was applied, or there is nothing left to apply.
             applied = applier.apply()
-            while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
+            while not stop and self._is_wanted(
+                remedies.progress(applier.position, bool(wanted), bool(copied or settling), anew, self._copier.refused)
+            ):
                 if anew:
                     self._copier.ensure(anew)
                 if applied is None:
@@ -223,7 +223,7 @@ class Following:
         changes: SchemaChanges,
     ) -> None:
         for table in anew:
-            self._say_table(table, "copying")
+            self._say_table(table, "copying", self._copier.refused.get(table))
         notes = {**changes.looked.notes(), **settling}
         for oid, each in wanted.items():
             table = TableName(oid, each.schema, each.name)
@@ -239,14 +239,14 @@ class Following:
 
     def _say_table(self, table: TableName, state: str, note: Note | None = None) -> None:
         """Say what is with a table, once."""
-        oid, schema, name = table.table_oid, table.table_schema, table.table_name
-        said = FollowerTable(oid, schema, name, state, *((note.reason, note.remedy) if note else ()))
-        if self._said_tables.get(oid) != said:
+        said = FollowerTable.of(table, state, note)
+        if self._said_tables.get(table.table_oid) != said:
             registry.report_tables(self._state, self._id, [said])
-            self._said_tables[oid] = said
+            self._said_tables[table.table_oid] = said
             if note is not None:
                 extra = {"action": "follower.copy_waits" if state == "copying" else "follower.divided"}
-                logger.info("%s: table %s.%s: %s", self._name, schema, name, note.reason, extra=extra)
+                name = f"{table.table_schema}.{table.table_name}"
+                logger.info("%s: table %s: %s", self._name, name, note.reason, extra=extra)
 
     def _hear(self) -> None:
         """Wait for new events, or for a while."""
@@ -266,7 +266,7 @@ class Following:
         known = {(each.state, each.reason) for each in (found, said) if each is not None}
         if now is None or (now.state, now.reason) in known:
             said = remedies.report_of(found, error)
-            self._pause = pause(self._delay, said)
+            self._pause = remedies.pause(self._delay, said)
             self._say(remedies.timed(said, self._pause))
         else:
             self._said, self._delay, self._pause = None, FIRST_DELAY, FIRST_DELAY
@@ -284,17 +284,3 @@ class Following:
                 return
             if found.wanted == "paused" or self._copier.placed != placed or self._news.has_come():
                 return
-
-
-def pause(delay: float, said: Report) -> float:
-    """Seconds until it is tried again: for a database that is away 1, then 2, then AWAY_DELAY each time."""
-    if not remedies.is_away(said):
-        return delay
-    return 2 * delay if delay <= 1 else AWAY_DELAY
-
-
-def _report_of(applier: Applier, copied: bool, anew: bool) -> Report:
-    """While a table is copied anew, the follower has not everything up to its position: it stays at the last one."""
-    here = applier.position
-    reached = None if anew else registry.Position(here.seq, here.commit_lsn, here.committed_at)
-    return Report("copying" if copied or anew else "following", position=reached)

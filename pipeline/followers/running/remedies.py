@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -19,11 +20,14 @@ from pipeline.errors import (
     Released,
     SchemaStopped,
 )
-from pipeline.followers import connecting
-from pipeline.followers.registry import Follower, Report
+from pipeline.followers import connecting, registry
+from pipeline.followers.applying.position import Position
+from pipeline.followers.registry import Follower, Note, Report, TableName
 from pipeline.postgres import connections
 
 _AGAIN = "it is tried again by itself"
+_AWAY_SECONDS = 5.0
+"""Before it is tried again while a database is away, which may be back at any moment."""
 
 
 def report_of(found: Follower, error: Exception) -> Report:
@@ -57,6 +61,34 @@ def timed(said: Report, seconds: float) -> Report:
         return said
     at = datetime.now(UTC) + timedelta(seconds=seconds)
     return replace(said, remedy=f"{_AGAIN} at {at:%H:%M:%S} UTC")
+
+
+def pause(delay: float, said: Report) -> float:
+    """Seconds until it is tried again: `delay`; for a database that is away 1, then 2, then 5 each time."""
+    if not is_away(said):
+        return delay
+    return 2 * delay if delay <= 1 else _AWAY_SECONDS
+
+
+def progress(
+    here: Position, follows: bool, copied: bool, anew: Sequence[TableName], refused: Mapping[TableName, Note]
+) -> Report:
+    """Return what there is to say while nothing stops it.
+
+    `follows`: some tables follow the log, and some of these were `copied` after it. While tables are copied `anew`, the
+    follower has not everything up to its position. `refused`: why some of these cannot be copied.
+    """
+    if not anew:
+        reached = registry.Position(here.seq, here.commit_lsn, here.committed_at)
+        return Report("copying" if copied else "following", position=reached)
+    stopped = [(table, note) for table in anew if (note := refused.get(table))]
+    if not stopped:
+        return Report("copying")
+    table, note = stopped[0]
+    more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
+    name = f"{table.table_schema}.{table.table_name}"
+    reason = note.reason + more if name in note.reason else f"table {name} {note.reason}{more}"
+    return Report("copying" if follows or len(stopped) < len(anew) else "stopped", reason, note.remedy)
 
 
 def _of_follower(found: Follower, error: FollowerError) -> str:

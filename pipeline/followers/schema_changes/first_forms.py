@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
-from pipeline.followers.copying import copies, missing_tables
+from pipeline.followers.copying import copies, unmade
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.registry import Follower, TableName
@@ -83,7 +83,9 @@ class FirstForms:
         here = self._here(session)
         if moves.names or needed.moves_columns:
             # Keys and indexes are kept as statements, for the tables as they were made.
-            missing_tables.finish(session, here)
+            moved = {oid: TableName(oid, *name) for oid, name in {form.oid: form.called, **moves.names}.items()}
+            for error in unmade.finish(session, here, moved).values():
+                raise error
         self._renames.carry_out(session, here, moves)
         needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
         copies.store_form(session, here, form)

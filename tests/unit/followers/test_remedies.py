@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import CursorExpired, Differs, FollowerError, NotFollowable, Unavailable
 from pipeline.followers.registry import Follower
-from pipeline.followers.running import following, remedies
+from pipeline.followers.running import remedies
 
 RESYNC = "`pipeline followers resync reports"
 SKIP = "or do without that transaction: `pipeline followers skip-transaction reports 7`"
@@ -45,7 +45,7 @@ def test_a_database_that_is_away_is_asked_again_soon_and_the_report_says_when() 
     away = remedies.report_of(found(), Unavailable("it does not answer"))
     stopped = remedies.report_of(found(), FollowerError("it has no position"))
     delays = (0.5, 1.0, 2.0, 4.0, 30.0)
-    assert [following.pause(delay, away) for delay in delays] == [1.0, 2.0, 5.0, 5.0, 5.0]
-    assert [following.pause(delay, stopped) for delay in delays] == list(delays)
+    assert [remedies.pause(delay, away) for delay in delays] == [1.0, 2.0, 5.0, 5.0, 5.0]
+    assert [remedies.pause(delay, stopped) for delay in delays] == list(delays)
     assert remedies.timed(stopped, 5.0) == stopped
     assert re.fullmatch(r"it is tried again by itself at \d\d:\d\d:\d\d UTC", str(remedies.timed(away, 5.0).remedy))

@@ -60,9 +60,10 @@ def test_tables_come_before_the_copy_and_keys_after_it() -> None:
     found = schema_dump.parse(DUMP)
     assert "CREATE TABLE public.orders" in found.before
     assert "orders_pkey" not in found.before
-    assert "orders_pkey" in found.after
+    [key] = found.after
+    assert "orders_pkey" in key
     for left_out in ("TRIGGER", "FOREIGN KEY", "restrict"):
-        assert left_out not in found.before + found.after
+        assert left_out not in found.before + key
 
 
 def test_settings_that_a_server_does_not_know_are_left_out() -> None:
@@ -73,4 +74,4 @@ def test_settings_that_a_server_does_not_know_are_left_out() -> None:
 
 def test_an_empty_dump() -> None:
     found = schema_dump.parse("--\n-- PostgreSQL database dump\n--\n\nSET lock_timeout = 0;\n")
-    assert (found.before, found.after) == ("", "")
+    assert (found.before, found.after) == ("", [])

@@ -99,5 +99,6 @@ def test_as_metrics() -> None:
     assert 'pipeline_follower_lag_seconds{follower="reports"} 1.235' in exposed
     assert 'pipeline_follower_state{follower="reports",state="paused"} 1.0' in exposed
     assert 'pipeline_follower_lacks_tables{follower="reports"} 1.0' in exposed
+    assert 'pipeline_follower_stopped_table{follower="reports",table="public.b"} 1.0' in exposed
     assert 'pipeline_follower_state{follower="reports",state="following"} 0.0' in exposed
     assert "pipeline_follower" not in metrics.render(Status()).decode()

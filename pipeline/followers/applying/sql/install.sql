@@ -37,7 +37,6 @@ create table if not exists pipeline_follower.beginnings (
     follower text not null,
     registration bigint not null,
     began_at timestamptz not null default now(),
-    after_copy text,
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.beginnings is
@@ -57,10 +56,32 @@ create table if not exists pipeline_follower.copies (
     formed_lsn bigint,
     wanted_at timestamptz,
     generation bigint,
+    is_first boolean not null default false,
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.copies is
     'Tables, by their oids at the source, that are read there: as of which snapshot; null: not yet. Of the log up to that LSN, what the snapshot contains is left out.';
+alter table pipeline_follower.copies add column if not exists is_first boolean not null default false;
+comment on column pipeline_follower.copies.is_first is
+    'True of a table that was never copied: rows that it has are not of the source.';
+create table if not exists pipeline_follower.unmade (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    place integer not null,
+    statement text not null,
+    primary key (source_database_id, follower, table_oid, place)
+);
+comment on table pipeline_follower.unmade is
+    'Statements that make keys, indexes and checks of tables, by their oids at the source, once their rows are there.';
+do $$
+begin
+    insert into pipeline_follower.unmade select source_database_id, follower, 0, 1, after_copy
+        from pipeline_follower.beginnings where after_copy is not null;
+    alter table pipeline_follower.beginnings drop column after_copy;
+exception when undefined_column then
+    null; -- made by this version
+end $$;
 create table if not exists pipeline_follower.forms (
     source_database_id uuid not null,
     follower text not null,

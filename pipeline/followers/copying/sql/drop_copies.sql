@@ -3,5 +3,7 @@ with forms as (
     delete from pipeline_follower.forms where source_database_id = %(source)s and follower = %(follower)s
 ), enums as (
     delete from pipeline_follower.enums where source_database_id = %(source)s and follower = %(follower)s
+), unmade as (
+    delete from pipeline_follower.unmade where source_database_id = %(source)s and follower = %(follower)s
 )
 delete from pipeline_follower.copies where source_database_id = %(source)s and follower = %(follower)s

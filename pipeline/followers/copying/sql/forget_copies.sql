@@ -1,3 +1,7 @@
 -- Tables that are followed no longer.
+with unmade as (
+    delete from pipeline_follower.unmade
+    where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
+)
 delete from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)

@@ -2,6 +2,6 @@
 update pipeline_follower.copies
 set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s, form = %(form)s, rows = %(rows)s,
     copied_at = clock_timestamp(), wanted_seq = null, wanted_at = null, generation = null,
-    formed_epoch = null, formed_lsn = null
+    formed_epoch = null, formed_lsn = null, is_first = false
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s
     and wanted_seq is not null and generation = %(generation)s

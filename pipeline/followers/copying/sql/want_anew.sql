@@ -1,5 +1,6 @@
 -- Tables that are to be copied while the others follow the log; not those that are copied before that anyway. Each keeps
 -- the form that it has by now, that of its last copy or of the position, and what is known of that.
+-- `first`: also those that are to be copied before that; each stays one that was never copied.
 insert into pipeline_follower.copies as c (source_database_id, follower, table_oid, wanted_seq, wanted_at, generation,
     formed_epoch, formed_lsn)
 select %(source)s, %(follower)s, t.oid, %(seq)s, clock_timestamp(), %(generation)s, %(source_epoch)s,
@@ -9,6 +10,7 @@ on conflict (source_database_id, follower, table_oid) do update
     set source_epoch = null, snapshot = null, lsn = null, rows = null, copied_at = null,
         wanted_seq = excluded.wanted_seq,
         wanted_at = excluded.wanted_at, generation = excluded.generation,
+        is_first = c.is_first or c.wanted_seq is null and c.snapshot is null,
         (formed_epoch, formed_lsn) = (
             select f.epoch, f.lsn from (values
                 (c.formed_epoch, c.formed_lsn, c.wanted_seq is not null),
@@ -17,4 +19,4 @@ on conflict (source_database_id, follower, table_oid) do update
             ) as f (epoch, lsn, counts)
             where f.counts and f.lsn is not null order by f.epoch desc, f.lsn desc limit 1
         )
-    where c.snapshot is not null or c.wanted_seq is not null
+    where c.snapshot is not null or c.wanted_seq is not null or %(first)s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import psycopg
 import pytest
@@ -121,7 +122,7 @@ def test_what_is_written_to_a_copied_table_while_the_next_one_waits_is_applied(s
 
 
 def test_tables_are_copied_beside_one_that_takes_long(stage: Stage, cluster: Cluster):
-    """And finished, though another one is refused meanwhile."""
+    """And followed, though another one is refused meanwhile."""
     names = ["beside_first", "beside_next", "beside_last"]
     tables = [f"create table {name} (id int primary key, name text)" for name in names]
     stage.run(*tables, *(f"insert into {name} values (1, 'before')" for name in names))
@@ -136,8 +137,12 @@ def test_tables_are_copied_beside_one_that_takes_long(stage: Stage, cluster: Clu
             assert "beside_last of the follower has rows" in str(reason)
             assert made.found.state == "copying"
             holder.rollback()
-            eventually(lambda: made.found.state == "stopped")
-            assert len(made.copies()) == 2
+            eventually(lambda: made.is_followed("beside_first", "beside_next"))
+            stage.run(*(f"insert into {name} values (2, 'after the copy')" for name in names))
+            stage.arrive()
+            eventually(lambda: made.are_equal("beside_first", "beside_next"))
+            eventually(lambda: "beside_last of the follower has rows" in (made.found.reason or ""))
+            assert made.look.execute("select id from beside_last").fetchall() == [(7,)]
             made.look.execute("delete from beside_last")
             made.become_equal()
     stage.run(*(f"drop table {name}" for name in names))
@@ -328,16 +333,52 @@ def test_tables_that_are_missing_are_made_as_at_the_source(
             assert keys == [(2,)]
 
 
-def test_a_type_that_is_missing_is_named(stage: Stage, cluster: Cluster):
-    stage.run("create type mood as enum ('good', 'bad')", "create table moods (id int primary key, m mood)")
+NEEDS = "create function needed(text) returns text language sql immutable as 'select $1'"
+
+
+def test_what_a_table_lacks_is_named_and_holds_up_no_other(stage: Stage, cluster: Cluster):
+    tables = ["moods", "needing", "at_ease"]
+    stage.run(
+        "create type mood as enum ('good', 'bad')",
+        NEEDS,
+        "create table moods (id int primary key, m mood)",
+        "create table needing (id int primary key, name text)",
+        "create index needing_name on needing (needed(name))",
+        "create table at_ease (id serial primary key, name text unique)",
+    )
     publish_new_tables(stage.config)
-    stage.run("insert into moods values (1, 'good')")
+    rows = ("insert into moods values ($1, 'good')", "insert into needing values ($1, 'a')")
+    stage.run(*(each.replace("$1", "1") for each in rows), "insert into at_ease (name) values ('a')")
     stage.arrive()
-    with copying(stage, cluster, tables=["moods"]) as made, made.running():
-        reason = stopped(made)
-        assert 'does not let us make public.moods: type "public.mood" does not exist' in reason
+    with copying(stage, cluster, tables=tables) as made, made.running():
+        eventually(lambda: made.is_followed("at_ease"))
+        lacks = {"moods": 'type "public.mood"', "needing": "function public.needed(text)"}
+        for table, what in lacks.items():
+            found = eventually(partial(is_stopped, made, table))
+            assert f"public.{table}: {what} does not exist" in (found.reason or "")
+            assert (found.remedy, made.found.state) == ("it is tried again by itself", "copying")
+        stage.run(*(each.replace("$1", "2") for each in rows), "insert into at_ease (name) values ('b')")
+        stage.arrive()
+        eventually(lambda: made.are_equal("at_ease"))
         made.look.execute("create type mood as enum ('good', 'bad')")
+        made.look.execute(NEEDS.encode())
         made.become_equal()
+        eventually(lambda: made.found.state == "following")
+        for table in tables:
+            assert definitions(made.look, table) == definitions(stage.source, table)
+
+
+def is_stopped(made: Copying, table: str) -> registry.FollowerTable:
+    """The table, once it is."""
+    found = made.table(table)
+    assert found.state == "stopped", found
+    return found
+
+
+def definitions(connection: psycopg.Connection, table: str) -> list[tuple[str]]:
+    """Of the indexes of a table."""
+    query = "select pg_get_indexdef(indexrelid) from pg_index where indrelid = %s::regclass order by 1"
+    return connection.execute(query, [table]).fetchall()
 
 
 def stopped(made: Copying) -> str:

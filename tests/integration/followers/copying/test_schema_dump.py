@@ -27,7 +27,7 @@ def test_text_that_looks_like_an_entry_of_a_dump_stays_text(source_dsn: str, fol
         tables = [f"public.t{number}" for number in range(len(TEXTS))]
         dump = schema_dump.read(source, source_dsn, tables)
     with psycopg.connect(follower_dsn, autocommit=True) as follower:
-        run(follower_dsn, dump.before + dump.after)
+        run(follower_dsn, "".join([dump.before, *dump.after]))
         assert follower.execute("select to_regclass('public.written')").fetchone() == (None,)
         for table, text in zip(tables, TEXTS, strict=True):
             inserted = f"insert into {table} (id) values (1) returning *"

@@ -269,9 +269,9 @@ WAITS = {
         ("alter table $t alter n type int using 1", "insert into $t values (2)"),
         "cannot be copied: table public.$t of the follower stops: the source made column n of type integer in"
         " public.$t, and the follower does not let us: cannot alter type of a column used by a view or rule"
-        ' (SQLSTATE 0A000); see that `alter table "public"."$t" alter column "n" drop default, alter column'
-        ' "n" type integer using "n"::integer` can be run there',
-        "it goes on by itself",
+        " (SQLSTATE 0A000)",
+        'see that `alter table "public"."$t" alter column "n" drop default, alter column "n" type integer using'
+        ' "n"::integer` can be run there; it is tried again by itself',
         there=("create view looks as select n from $t",),
         mended=("drop view looks",),
     ),

@@ -142,7 +142,7 @@ def test_a_copy_waits_for_what_is_in_its_way(changed: Changed, kind: str):
         def are_said() -> None:
             table = changed.made.table(changed.t)
             assert (table.state, table.reason, table.remedy) == (
-                "copying",
+                "stopped",
                 changed.named(waits.reason),
                 changed.named(waits.remedy),
             )

@@ -189,7 +189,9 @@ def test_with_ddl_stop_it_says_what_to_run(stage: Stage, cluster: Cluster):
         altered((changed, "alter table $t add c int; update $t set c = 1")),
     ):
         reason, remedy = changed.stopped()
-        assert reason == changed.named("the source added column c (integer) to public.$t, and --ddl is stop")
+        assert reason == changed.named(
+            "cannot be copied: the source added column c (integer) to public.$t, and --ddl is stop"
+        )
         assert remedy.startswith(changed.named('`alter table "public"."$t" add column "c" integer` there'))
         changed.there("alter table $t add c int")
         changed.become_equal_in_time()

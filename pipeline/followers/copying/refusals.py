@@ -1,0 +1,39 @@
+"""Why a table cannot be copied, or made, and what helps: the other tables of the follower go on."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pipeline.errors import FollowerError, PipelineError, SchemaStopped
+from pipeline.followers.registry import Note, TableName
+from pipeline.postgres import connections
+
+AGAIN = "it is tried again by itself"
+_PASSING = ("40001", "40P01", "55P03", "57014")
+"""What the next attempt may not meet: a conflict with another session, or somebody who cancelled the statement."""
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """True if another session was in the way, which may be gone by now."""
+    return error.sqlstate in _PASSING
+
+
+def said(error: psycopg.Error) -> str:
+    """What the follower says, in one line."""
+    return f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+
+
+def note_of(error: PipelineError | psycopg.Error) -> Note:
+    """The reason, and what somebody may do there."""
+    if isinstance(error, psycopg.Error):
+        return Note(f"cannot be copied: the follower refuses a statement: {said(error)}", AGAIN, "stopped")
+    remedy = f"{error.remedy}; {AGAIN}" if isinstance(error, SchemaStopped) else AGAIN
+    return Note(f"cannot be copied: {error}", remedy, "stopped")
+
+
+def not_made(table: TableName | None, error: psycopg.Error, what: str = "") -> FollowerError:
+    """The error for a table that the follower does not let us make, or `what` is a part of it. None: any."""
+    name = "tables" if table is None else f"{table.table_schema}.{table.table_name}"
+    return FollowerError(
+        f"--schema create: the follower does not let us make {what}{name}: {said(error)}; make there what is missing"
+    )

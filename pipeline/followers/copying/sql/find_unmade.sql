@@ -1,0 +1,5 @@
+-- Statements that are still to be run, of these tables or of all; those of table 0 are of all, from before a new version.
+select table_oid, place, statement from pipeline_follower.unmade
+where source_database_id = %(source)s and follower = %(follower)s
+    and (%(oids)s::bigint[] is null or table_oid = any(%(oids)s) or table_oid = 0)
+order by table_oid, place

@@ -1,0 +1,61 @@
+"""What is still to be made of tables that we have made: their keys and indexes, each by itself, after their rows.
+
+The statements are stored in the follower, so that a crash forgets none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import psycopg
+
+from pipeline.errors import FollowerError
+from pipeline.followers.applying.position import Position
+from pipeline.followers.copying import refusals
+from pipeline.followers.registry import TableName
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_ROOM = "followers.copying"
+
+
+def store(follower: Connection, of: Position, oid: int, statements: Iterable[str]) -> None:
+    """Let these be run once the rows of this table are there, in this order."""
+    with follower.cursor() as cursor:
+        listed = [{**vars(of), "oid": oid, "statement": each} for each in statements]
+        cursor.executemany(statement(_ROOM, "store_unmade"), listed)
+
+
+def left(follower: Connection, of: Position) -> set[int]:
+    """Tables, by their oids at the source, that lack something; 0 if it is not known which (of an older version)."""
+    found = follower.execute(statement(_ROOM, "find_unmade"), {**vars(of), "oids": None}).fetchall()
+    return {oid for oid, _, _ in found}
+
+
+def finish(follower: Connection, of: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
+    """Make what is left of these tables, by their oids at the source; returns those that are refused, and why.
+
+    `follower`: a session of its own, which is changed. Each statement is run in a transaction of its own, and what
+    comes after one that is refused waits for that. Raises what ends the connection, and FollowerError if statements of
+    an older version are refused, of which it is not known which table they are of.
+    """
+    refused = dict[TableName, FollowerError]()
+    values = {**vars(of), "oids": list(tables)}
+    found = follower.execute(statement(_ROOM, "find_unmade"), values).fetchall()
+    for oid, place, text in found:
+        table = tables.get(oid)
+        if table is not None and table in refused:
+            continue
+        try:
+            with follower.transaction():
+                if follower.execute(statement(_ROOM, "take_unmade"), {**values, "oid": oid, "place": place}).rowcount:
+                    follower.execute(text.encode())
+        except psycopg.Error as error:
+            if connections.is_gone(error) or connections.is_ours(error):
+                raise
+            made = refusals.not_made(table, error, "keys and indexes of ")
+            if table is None:
+                raise made from error
+            refused[table] = made
+    return refused
