@@ -60,6 +60,7 @@ def between(before: Form, after: Form, *, numbered: bool) -> Difference:
     dropped = {column["name"]: column["attnum"] for known, column in then.items() if known not in now}
     added = tuple(_form(column) for known, column in now.items() if known not in then)
     old_key = tuple(renamed.get(name, name) for name in before.key_columns)
+    is_same_key = _key(before, known_by) == _key(after, known_by)
     return Difference(
         (after.table_schema, after.table_name),
         renamed,
@@ -67,9 +68,15 @@ def between(before: Form, after: Form, *, numbered: bool) -> Difference:
         added,
         tuple(_form(new) for old, new in kept if _type(old) != _type(new)),
         old_key,
-        tuple(after.key_columns) if set(old_key) != set(after.key_columns) else None,
+        None if is_same_key else tuple(after.key_columns),
         unclear=not numbered and bool(dropped) and bool(added),
     )
+
+
+def _key(form: Form, known_by: str) -> set[Any]:
+    """The key's columns by what they are known by: another column may have the name of an old one."""
+    numbers = {column["name"]: column[known_by] for column in form.columns}
+    return {numbers.get(name, name) for name in form.key_columns}
 
 
 def _form(column: Mapping[str, Any]) -> ColumnForm:

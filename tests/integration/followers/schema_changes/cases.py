@@ -111,6 +111,12 @@ COLUMNS_AND_KEYS = {
         "alter table $t drop constraint $t_pkey, add primary key (id), replica identity default",
         "update $t set id = 7 where id = 2",
     ),
+    "another key of the name of the old one": _followed(
+        "alter table $t add new_id bigint; update $t set new_id = id",
+        "alter table $t drop id; alter table $t rename new_id to id; alter table $t add primary key (id)",
+        "insert into $t (id, a) values (5000000000, 'a2')",
+        "update $t set a = 'a3' where id = 5000000000; delete from $t where id = 1",
+    ),
     "without a key": _followed(
         "alter table $t drop constraint $t_pkey; alter table $t replica identity full",
         "insert into $t values (1, 'a1', 'b1', 'n1')",
@@ -123,6 +129,11 @@ REWRITES = {
     "volatile default": _copied("alter table $t add c float8 default random()", "insert into $t values (5, 'a5')"),
     "type": _copied("alter table $t alter n type int using length(n)", "insert into $t values (5, 'a5', 'b5', 5)"),
     "type of the key": _copied("alter table $t alter id type bigint", "insert into $t values (5000000000, 'a5')"),
+    "another key of its name": _copied(
+        "alter table $t add new_id bigint; update $t set new_id = id",
+        "alter table $t drop id; alter table $t rename new_id to id; alter table $t add primary key (id);"
+        " alter table $t add c int not null default 7",
+    ),
     "using": _copied("alter table $t alter a type text using upper(a) || '!'", "update $t set b = 'b2' where id = 2"),
     "text to a number": _copied(
         "update $t set a = id::text",
