@@ -2849,7 +2849,10 @@ CREATE TABLE pipeline.sessions (
     reason text,
     ended_at timestamp with time zone,
     dropped_at timestamp with time zone,
-    CONSTRAINT sessions_state_check CHECK ((state = ANY (ARRAY['making'::text, 'ready'::text, 'ended'::text])))
+    address text,
+    used_for text,
+    CONSTRAINT sessions_state_check CHECK ((state = ANY (ARRAY['making'::text, 'ready'::text, 'ended'::text]))),
+    CONSTRAINT sessions_used_for_check CHECK ((used_for = ANY (ARRAY['pages'::text, 'stream'::text])))
 );
 
 COMMENT ON TABLE pipeline.sessions IS 'Slots that clients of another system''s wire made and stream by themselves; of ended ones the newest hundred.';
@@ -2869,6 +2872,10 @@ COMMENT ON COLUMN pipeline.sessions.reader IS 'The client that streams it, and t
 COMMENT ON COLUMN pipeline.sessions.reason IS 'Why it ended.';
 
 COMMENT ON COLUMN pipeline.sessions.dropped_at IS 'When its slot was dropped, or found not to exist; null: it may exist.';
+
+COMMENT ON COLUMN pipeline.sessions.address IS 'The address of the client that made it; null: it is not known.';
+
+COMMENT ON COLUMN pipeline.sessions.used_for IS 'pages: a client has read its snapshot. stream: a client has streamed it. null: no request has used it.';
 
 ALTER TABLE pipeline.sessions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.sessions_id_seq

@@ -52,6 +52,7 @@ PipelineError                    exit 1
     │   ├── SessionUnknown       no session of that name was made here
     │   ├── SessionHeld          another client streams it
     │   ├── SessionRefused       no session can be made now: the limit, the source's room, or a transaction that is open
+    │   │   └── SessionsFull     no session makes room for another one yet; the text says until when
     │   └── SessionGone          it has ended, or its slot no longer holds what is not acknowledged: begin another
     ├── Undecodable               the source cannot send a transaction, which may be skipped; retried meanwhile
     └── DecodeError              bytes that are not the protocol that we requested
@@ -318,6 +319,10 @@ class SessionHeld(SessionError):
 
 class SessionRefused(SessionError):
     """No session can be made now; the text is for the log."""
+
+
+class SessionsFull(SessionRefused):
+    """No session makes room for another one yet; the text, for the client, names them and until when they are kept."""
 
 
 class SessionGone(SessionError):

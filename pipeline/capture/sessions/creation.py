@@ -17,13 +17,13 @@ from datetime import datetime
 import psycopg
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.sessions import bounds, exporting, room, store
+from pipeline.capture.sessions import bounds, exporting, room, store, yielding
 from pipeline.capture.sessions.snapshot import Exported
 from pipeline.capture.sessions.store import Session
 from pipeline.capture.source import publication_ledger, sources, timeline
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, SessionRefused, SlotExists
+from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SlotExists
 from pipeline.postgres import connections, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -37,19 +37,20 @@ START_SECONDS = 10.0
 """How long a server that has just started has to make its publications."""
 ALL_SECONDS = 90.0
 """How long a database may take for everything else: one that is frozen accepts connections and is silent."""
-AWAY_SECONDS = 300.0
-"""At the maximum, a session that was not used for so long makes room: a client that is away for a deploy keeps its."""
 LOCK_SECONDS = 10.0
 _LOCK = "sessions"
 _NAMES = 50
 """So many names are tried."""
 
 
-def create(config: Config, wire: str, name: Callable[[], str], *, waits: float = SLOT_SECONDS) -> Exported:
+def create(
+    config: Config, wire: str, name: Callable[[], str], address: str | None = None, *, waits: float = SLOT_SECONDS
+) -> Exported:
     """A session that is ready, and whose snapshot lasts as long as what is returned is open. `name` gives slot names.
 
-    `waits`: seconds for which making its slot may wait for running transactions. Blocks. Raises PipelineError with the
-    reason, for the log; then nothing is left, or the leader's `bounds.enforce` removes it.
+    `address`: of the client. `waits`: seconds for which making its slot may wait for running transactions. Blocks.
+    Raises SessionsFull, or another PipelineError with the reason, for the log; then nothing is left, or the leader's
+    `bounds.enforce` removes it.
     """
     seconds = ALL_SECONDS + waits
     with (
@@ -58,7 +59,7 @@ def create(config: Config, wire: str, name: Callable[[], str], *, waits: float =
     ):
         try:
             stored, publications = _prepared(config, source, pipeline)
-            made = _Creation(config, source, pipeline, stored, wire).run(name, waits)
+            made = _Creation(config, source, pipeline, stored, wire, address).run(name, waits)
         except psycopg.Error as error:
             raise connections.unavailable_one(source, config.source, config.database, error) from error
     session, connection, snapshot = made
@@ -105,6 +106,7 @@ class _Creation:
     pipeline: Connection
     stored: Source
     wire: str
+    address: str | None
 
     def run(self, name: Callable[[], str], waits: float) -> tuple[Session, Connection, str]:
         """The session, the connection that exports its snapshot, and the snapshot's name."""
@@ -117,32 +119,25 @@ class _Creation:
         raise _no_name()
 
     def _make_room(self) -> None:
-        """Raises SessionRefused where there is none. At the maximum, who was away longest goes."""
+        """End the sessions that yield, until there is room. Raises SessionsFull if too few of them may end yet."""
+        room.require_nobody_waits(self.source)
         live = [session for session in store.live(self.pipeline) if session.source_id == self.stored.id]
-        while len(live) >= self.config.sessions_max:
-            longest = self._idle_longest(live)
-            if longest is None:
-                raise SessionRefused(
-                    f"there are {len(live)} sessions, PIPELINE_SESSIONS_MAX is {self.config.sessions_max}, and none "
-                    f"has been idle for {AWAY_SECONDS / 60:g} minutes"
-                )
-            bounds.end(
-                self.config, self.source, self.pipeline, longest, "it was idle longest when another session was begun"
-            )
-            live.remove(longest)
-        room.require(self.source, live)
+        while (lacking := self._lacking(live)) is not None:
+            if not live:
+                raise SessionRefused(lacking)
+            there = bounds.facts(self.config, self.source, live)
+            in_use = {session.id for session in live if there[session.id].in_use}
+            now: datetime = queries.value(self.pipeline, "select now()")
+            yields = yielding.first(live, in_use, self.address, now)
+            if yields is None:
+                raise SessionsFull(f"{lacking}: {yielding.kept(live, in_use, self.address)}")
+            bounds.end(self.config, self.source, self.pipeline, yields, yielding.reason(yields, self.address))
+            live.remove(yields)
 
-    def _idle_longest(self, live: list[Session]) -> Session | None:
-        there = bounds.facts(self.config, self.source, live)
-        now: datetime = queries.value(self.pipeline, "select now()")
-        idle = [
-            session
-            for session in live
-            if session.state == "ready"
-            and not there[session.id].in_use
-            and (now - session.used_at).total_seconds() >= AWAY_SECONDS
-        ]
-        return min(idle, key=lambda session: session.used_at, default=None)
+    def _lacking(self, live: list[Session]) -> str | None:
+        if len(live) >= self.config.sessions_max:
+            return f"there are {len(live)} sessions, and PIPELINE_SESSIONS_MAX is {self.config.sessions_max}"
+        return room.lacking(self.source, live)
 
     def _reserve(self, name: Callable[[], str]) -> Session:
         """The row of a session under a name that nobody has."""
@@ -159,6 +154,7 @@ class _Creation:
                 epoch=self.stored.epoch,
                 system_identifier=self.stored.system_identifier,
                 made_after=timeline.identity(self.source).flushed,
+                address=self.address,
             )
             if session is not None:
                 return session

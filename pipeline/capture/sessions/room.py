@@ -16,12 +16,11 @@ SPARE = 1
 """So many slots and walsenders stay free: a worker that cannot reconnect would be a high price for a visitor."""
 
 
-def require(source: Connection, live: Sequence[Session]) -> None:
-    """Raises SessionRefused, with the remedy, where one more session would take what others need.
+def lacking(source: Connection, live: Sequence[Session]) -> str | None:
+    """Return what the source lacks for one more session, with the remedy; None if it can spare a slot and a walsender.
 
     `live`: the sessions that have not ended. Each counts with the slot and the walsender that it has or will take.
     """
-    _require_nobody_waits(source)
     lacking_slots, lacking_senders = _still_to_come(source, live)
     room = limits.room(source)
     for setting, free, most, lacking in (
@@ -30,10 +29,11 @@ def require(source: Connection, live: Sequence[Session]) -> None:
     ):
         if free - lacking < 1 + SPARE:
             awaited = f", and {lacking} of them other sessions will need" if lacking else ""
-            raise SessionRefused(
+            return (
                 f"the source has {max(0, free)} of its {setting} = {most} free{awaited}: a session needs one, and one "
                 f"stays free for the worker; raise {setting} at the source, or end sessions that are not needed"
             )
+    return None
 
 
 def _still_to_come(source: Connection, live: Sequence[Session]) -> tuple[int, int]:
@@ -46,7 +46,8 @@ def _still_to_come(source: Connection, live: Sequence[Session]) -> tuple[int, in
     )
 
 
-def _require_nobody_waits(source: Connection) -> None:
+def require_nobody_waits(source: Connection) -> None:
+    """Raises SessionRefused if commits at the source would wait for a session's client."""
     names = queries.value(source, "select current_setting('synchronous_standby_names')")
     if synchronous_standbys.can_choose(names, NAME_PREFIX):
         raise SessionRefused(

@@ -26,6 +26,7 @@ class Session:
 
     `position`: everything before it is acknowledged; stored before it is confirmed to the source; None while `making`.
     `used_at`: when a stream or a snapshot request last used it. `dropped_at` None: its slot may exist.
+    `address`: of the client that made it. `used_for`: "stream", "pages", or None if no request has used it.
     """
 
     id: int
@@ -44,6 +45,8 @@ class Session:
     reason: str | None = None
     ended_at: datetime | None = None
     dropped_at: datetime | None = None
+    address: str | None = None
+    used_for: str | None = None
 
 
 def live(connection: Connection) -> list[Session]:
@@ -91,6 +94,7 @@ def begin(
     epoch: int,
     system_identifier: str,
     made_after: int,
+    address: str | None = None,
 ) -> Session | None:
     """Store a session whose slot is about to be made; None where one that has not ended has that name."""
     values = {
@@ -100,6 +104,7 @@ def begin(
         "epoch": epoch,
         "system_identifier": system_identifier,
         "made_after": made_after,
+        "address": address,
     }
     return queries.one(connection, Session, statement("capture.sessions", "begin_session"), values)
 

@@ -29,7 +29,7 @@ from pipeline.wal.messages import Relation, Type
 logger = logging.getLogger(__name__)
 
 Lend = Callable[[], AbstractAsyncContextManager[AsyncConnection[TupleRow]]]
-"""Lends a connection to the pipeline database for one transaction, which is committed at its end."""
+"""Lends a connection to the pipeline database whose statements are transactions of their own."""
 
 GATHER_SECONDS = 0.0
 """Frames are sent as they come: the worker's pause of 3 ms would be most of what a client waits for."""

@@ -19,7 +19,7 @@ from pipeline.api.wires.wire import Surroundings
 from pipeline.capture.sessions import creation, snapshot
 from pipeline.capture.sessions.page_query import Page
 from pipeline.capture.sessions.snapshot import Exported, Snapshots
-from pipeline.errors import DatabaseSilent
+from pipeline.errors import DatabaseSilent, SessionsFull
 from pipeline.postgres.silence import Silence
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ MOST_INITS = 16
 """Sessions that are made at once; each waits for transactions at the source, in a thread."""
 _NO_SESSION = "snapshot not available: call /init to initialize a new slot and snapshot"
 _NO_INIT = "unable to init session"
+_LOCAL = "local"
+"""The address of all clients that come through a Unix socket."""
 _NO_ROWS = "unable to get snapshot data"
 
 
@@ -57,14 +59,18 @@ class Service:
         await self._streams.close()
         self._snapshots.close()
 
-    async def _init(self) -> Response:
-        begin = partial(creation.create, self._config, NAME, slot_names.any_name)
+    async def _init(self, request: Request) -> Response:
+        address = request.client.host if request.client else _LOCAL
+        begin = partial(creation.create, self._config, NAME, slot_names.any_name, address)
         making = self._database.silence.unless_silent(self._inits.run(begin, Exported.close), Exported.close)
         try:
             exported = await self._source.unless_silent(making, Exported.close)
         except DatabaseSilent as error:
             logger.warning("no session is made: %s", error, extra={"action": "session.refused"})
             return answers.refused(503, _NO_INIT)
+        except SessionsFull as error:
+            logger.warning("no session is made: %s", error, extra={"action": "session.refused"})
+            return answers.refused(503, f"{_NO_INIT}: {error}")
         except Exception as error:
             logger.warning("no session is made: %s", explain(error), extra={"action": "session.refused"})
             return answers.refused(500, _NO_INIT)

@@ -105,7 +105,7 @@ class Streams:
             raise SessionUnknown(f"there is no session {slot[:63]}; GET /v1/init makes one")
         self._snapshots.end(session.slot)
         reader = f"{peer} through server {self._server}"
-        return await SessionStream.open(self._config, session, self._database.transaction, reader)
+        return await SessionStream.open(self._config, session, self._database.connection, reader)
 
 
 class _Stream:

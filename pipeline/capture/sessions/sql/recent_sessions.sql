@@ -1,6 +1,6 @@
 -- Every session that has not ended, oldest first; then those of the newest twenty that ended in the last day, newest first.
 (select id, slot, wire, source_id, epoch, system_identifier, state, made_after, position, created_at, used_at, reader,
-    reader_since, reason, ended_at, dropped_at
+    reader_since, reason, ended_at, dropped_at, address, used_for
 from pipeline.sessions
 where state <> 'ended'
 order by id)
@@ -8,7 +8,7 @@ union all
 (select n.*
 from (
     select id, slot, wire, source_id, epoch, system_identifier, state, made_after, position, created_at, used_at, reader,
-        reader_since, reason, ended_at, dropped_at
+        reader_since, reason, ended_at, dropped_at, address, used_for
     from pipeline.sessions
     order by id desc
     limit 20

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from pipeline.capture.sessions import creation, exporting, room, store
-from pipeline.errors import PipelineError, SessionRefused, SourceUnfit
+from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SourceUnfit
+from pipeline.postgres import queries
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.session_site import Site, connected, site_at
 from tests.fixtures.waiting import eventually
@@ -67,19 +68,31 @@ def test_a_name_that_is_taken_meanwhile_stays_whose_it_is(site: Site):
     assert site.slots() == {"delta_few0", "delta_few1"}
 
 
-def test_at_the_maximum_only_one_that_was_away_for_long_makes_room(site: Site, caplog: pytest.LogCaptureFixture):
-    first, second = site.create(sessions_max=2), site.create(sessions_max=2)
-    with pytest.raises(SessionRefused, match=r"there are 2 sessions, PIPELINE_SESSIONS_MAX is 2, and none has been"):
-        site.create(sessions_max=2)
-    site.age(first, 301)
-    site.age(second, 302)
+def test_an_abandoned_session_makes_room_for_its_own_address(site: Site, caplog: pytest.LogCaptureFixture):
+    """Each by its own time: used for nothing, read, streamed, and of another address."""
+    unused, read, streamed = (site.create(sessions_max=4, address="10.0.0.1") for _ in range(3))
+    other = site.create(sessions_max=4, address="10.0.0.2")
+    store.touch(site.log, read.session.id)
+    claim = queries.statement("capture.sessions", "claim_session")
+    site.log.execute(claim, {"id": streamed.session.id, "reader": None})
+    kept = {unused: -60, read: 11, other: 61, streamed: 61}
+    for each, seconds in kept.items():
+        site.age(each, seconds)
+    until = r"(delta_\w+ is kept until 20\d\d-\S+ \S+ \w+(, |$)){4}"
+    with pytest.raises(SessionsFull, match=rf"there are 4 sessions, and PIPELINE_SESSIONS_MAX is 4: {until}"):
+        site.create(sessions_max=4, address="10.0.0.1")
     caplog.clear()
-    third = site.create(sessions_max=2)
-    assert site.slots() == {first.session.slot, third.session.slot}
-    assert not second.alive
-    (warning,) = [record for record in caplog.records if "session" in record.__dict__]
+    for each, seconds in {unused: 71, read: 50, other: 240, streamed: 240}.items():
+        site.age(each, seconds)
+    for expected in kept:
+        made = site.create(sessions_max=4, address="10.0.0.1")
+        assert not expected.alive
+        made.close()
+        site.age(made, -60)
+    (warning, *_) = [record for record in caplog.records if "session" in record.__dict__]
     assert (warning.levelname, warning.__dict__["action"]) == ("WARNING", "session.ended")
-    assert (second.session.slot, "ended", "it was idle longest when another session was begun") in site.sessions()
+    why = "it made room for another session: no client had used it for 10 s"
+    assert (unused.session.slot, "ended", why) in site.sessions()
 
 
 def test_two_that_come_at_once_count_each_other(site: Site):
@@ -108,7 +121,12 @@ def test_one_slot_stays_free_for_the_worker(site: Site, free: int):
             site.create()
         for each in range(free, 2):
             site.run(f"select pg_drop_replication_slot('physical_{each}')")
-        site.create()
+        abandoned = site.create(address="10.0.0.1")
+        with pytest.raises(SessionsFull, match=rf"max_replication_slots.*: {abandoned.session.slot} is kept until "):
+            site.create(address="10.0.0.1")
+        site.age(abandoned, 11)
+        site.create(address="10.0.0.1")
+        assert not abandoned.alive
     finally:
         site.run(
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name like 'physical_%'"
