@@ -63,9 +63,12 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Relation:
+    """`by_place`: the role may see where rows are."""
+
     name: str
     is_there: bool
     moved: bool
+    by_place: bool
 
 
 async def look_up(connection: AsyncConnection, config: Config, page: Page, publications: Sequence[str]) -> PageQuery:
@@ -87,10 +90,9 @@ async def look_up(connection: AsyncConnection, config: Config, page: Page, publi
         raise refused if not published else TableRefused(f"not every partition of {page.table[:100]!r} is published")
     columns = _readable(await _all(connection, Column, "page_columns", {"oid": table.oid}), published)
     order = _order(page, columns)
-    relations = [
-        (name, each.condition) for each in published if (name := await _locked(connection, config, each)) is not None
-    ]
-    return PageQuery(_query(page, relations, columns, order) if relations else None, columns)
+    locked = [(await _locked(connection, config, each), each.condition) for each in published]
+    there = [(found, condition) for found, condition in locked if found is not None]
+    return PageQuery(_query(page, there, columns, order) if there else None, columns)
 
 
 async def _published(connection: AsyncConnection, oid: int, publications: Sequence[str]) -> PublishedRelation | None:
@@ -122,13 +124,17 @@ def _order(page: Page, columns: list[Column]) -> Column | None:
     return next(column for column in columns if column.name == name)
 
 
-async def _locked(connection: AsyncConnection, config: Config, relation: PublishedRelation) -> str | None:
-    """The relation's name once it can be neither dropped nor written anew; None where it was dropped."""
+async def _locked(connection: AsyncConnection, config: Config, relation: PublishedRelation) -> _Relation | None:
+    """The relation once it can be neither dropped nor written anew; None where it was dropped.
+
+    PREPARE locks it too, and needs no right to all of its columns, as LOCK TABLE does. It plans nothing.
+    """
     values = {"oid": relation.oid}
     found = await _one(connection, _Relation, "page_relation", values)
     if found is None or not found.is_there:
         return None
-    await connection.execute(sql.SQL("lock table only {} in access share mode").format(trusted(found.name)))
+    hold = sql.SQL("prepare hold as select from only {}; deallocate hold")
+    await connection.execute(hold.format(trusted(found.name)))
     found = await _one(connection, _Relation, "page_relation", values)
     if found is None or not found.is_there:
         return None
@@ -136,7 +142,7 @@ async def _locked(connection: AsyncConnection, config: Config, relation: Publish
         config.source, relation.oid
     ):
         raise TableRefused(f"{found.name} was altered since the snapshot was taken, and it has none of its rows now")
-    return found.name
+    return found
 
 
 async def _form_now(dsn: str, oid: int) -> Any:
@@ -147,34 +153,42 @@ async def _form_now(dsn: str, oid: int) -> Any:
 
 
 def _query(
-    page: Page, relations: Sequence[tuple[str, str | None]], columns: Sequence[Column], order: Column | None
+    page: Page, relations: Sequence[tuple[_Relation, str | None]], columns: Sequence[Column], order: Column | None
 ) -> sql.Composable:
     names = [column.name for column in columns]
+    by_place = all(each.by_place for each, _ in relations)
+    last = (
+        sql.SQL("t.ctid")
+        if by_place
+        else sql.SQL('row({})::pg_catalog.text collate pg_catalog."C"').format(_listed(names))
+    )
     if len(relations) == 1:
-        rows = _rows(relations[0][0], relations[0][1], names)
+        rows = _rows(relations[0][0].name, relations[0][1], names)
     else:
         parts = [
-            _rows(name, condition, names, sql.SQL("{} as tableoid, t.ctid as ctid").format(number))
-            for number, (name, condition) in enumerate(relations)
+            _rows(each.name, condition, names, sql.SQL("{} as tableoid, {} as ctid").format(number, last))
+            for number, (each, condition) in enumerate(relations)
         ]
         together = sql.SQL(" union all ").join(parts)
         rows = sql.SQL("select {} from ({}) as t").format(_listed(names), together)
+        last = sql.SQL("t.tableoid, t.ctid")
     return sql.SQL("{}{} offset {} limit {}").format(
         rows,
-        _ordered(page, order, unique=order is not None and order.unique and len(relations) == 1),
+        _ordered(page, order, None if order is not None and order.unique and len(relations) == 1 else last),
         min(page.offset, MOST),
         min(page.limit, MOST),
     )
 
 
-def _ordered(page: Page, order: Column | None, *, unique: bool) -> sql.Composable:
-    """By the column, and by the row's place where several may have the same: a row is on one page then, and on none
-    twice.
+def _ordered(page: Page, order: Column | None, last: sql.Composable | None) -> sql.Composable:
+    """By the column, and then by `last`, if several rows may have the same value: each row is on one page then.
+
+    `last`: where the row is, or the row itself, if the role may not read places.
     """
     if order is None or page.order_by is None:
         return sql.SQL("")
     direction = sql.SQL("desc" if page.order_by[1] == "desc" else "asc")
-    rest = sql.SQL("" if unique else ", t.tableoid, t.ctid")
+    rest = sql.SQL("") if last is None else sql.SQL(", {}").format(last)
     return sql.SQL(" order by t.{} {}{}").format(sql.Identifier(order.name), direction, rest)
 
 

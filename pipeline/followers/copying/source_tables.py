@@ -97,8 +97,9 @@ class SourceTables:
     def _begin(self, oid: int, relations: Sequence[Relation]) -> Copied:
         local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT}
         reading_session.begin(self._source, session_settings.COPY, **local)
-        for relation in relations:
-            self._source.execute(sql.SQL("lock table only {} in access share mode").format(_printed(relation)))
+        if relations:
+            names = [_printed(relation) for relation in relations]
+            reading_session.lock(self._source, names, session_settings.COPY, LOCK_TIMEOUT)
         # The first query: a snapshot from before the lock would show a table that was truncated since as empty.
         found = self._source.execute(statement(_ROOM, "snapshot")).fetchone()
         assert found is not None  # noqa: S101  function calls

@@ -3,7 +3,8 @@
 One look proves nothing: a row is written at the source, and a moment later at the follower. But between two looks the
 follower comes to have everything that the source had at the first one. So a row that is the same at the source at three
 looks, and the same at the follower, must be equal by the second: what it had there was neither older nor newer. One
-that is in neither of these states is looked at again.
+that is in neither of these states is looked at again. Versions at the follower are enough: if a value came back at the
+source between two looks, the follower has written the row by the third.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as one side has it. `key`: as that side prints it. `version`: another one whenever the row was written.
+    """A row as one side has it. `key`: as that side prints it. `version`: another one whenever the row was written,
+    if this side can tell.
 
     `hashes`: of its columns' texts, None for null. For a table without a key it stands for all rows together.
     """

@@ -58,13 +58,15 @@ class Column:
 class Form:
     """The form that one side must keep while rows are compared; an owner may alter all of it at any time.
 
-    `names`: relations, as SQL, with their `forms`. `key`: None if there is none.
+    `names`: relations, as SQL, with their `forms`. `key`: None if there is none. `places`: the user may see where rows
+    are, and which transaction wrote them.
     """
 
     names: tuple[str, ...]
     forms: tuple[str | None, ...]
     relation: int
     key: KeyComparison | None
+    places: bool
 
     def require_unaltered(self, connection: Connection) -> None:
         """Raise NotComparable if something was altered. The relations are locked in the transaction."""
@@ -130,8 +132,9 @@ def _columns(connection: Connection, schema: str, name: str) -> dict[str, Column
 
 def _form(connection: Connection, names: Sequence[str], relation: int, key: Sequence[str]) -> Form:
     query = statement("followers.verifying", "forms")
-    found = queries.value(connection, query, {"names": list(names)})
-    return Form(tuple(names), tuple(found), relation, key_comparison.read(connection, relation, key) if key else None)
+    [(forms, places)] = connection.execute(query, {"names": list(names)}).fetchall()
+    compared = key_comparison.read(connection, relation, key) if key else None
+    return Form(tuple(names), tuple(forms), relation, compared, places)
 
 
 def _quoted(connection: Connection, *name: str) -> str:

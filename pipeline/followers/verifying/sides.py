@@ -53,8 +53,6 @@ class Side:
         """
         self._connection, self._settings, self._form, self._portable = connection, settings, form, portable
         self._key = key = form.key
-        locked = sql.SQL(", only ").join(map(sql.SQL, form.names))
-        self._lock = sql.SQL("lock table only {} in access share mode").format(locked)
         self._mark = "~" * (1 + max((len(name) for name in columns if not name.strip("~")), default=0))
         self._columns = [sql.Identifier("t", name) for name in columns]
         self._keys = [sql.Identifier("t", column.name) for column in key.columns] if key else []
@@ -62,9 +60,10 @@ class Side:
         self._checksum = self._hash(_row(self._columns))
 
     def _of(self, relation: sql.Composable) -> sql.Composable:
-        """With the version of each row: a row that was written since has another."""
-        version = sql.SQL("pg_catalog.concat(t.tableoid::bigint, ' ', t.ctid, ' ', t.xmin) as {}")
-        chosen = [*self._columns, version.format(sql.Identifier(self._mark))]
+        """With the version of each row: a row that was written since has another, if this user may see it."""
+        places = sql.SQL("t.tableoid::bigint, ' ', t.ctid, ' ', t.xmin" if self._form.places else "''")
+        version = sql.SQL("pg_catalog.concat({}) as {}")
+        chosen = [*self._columns, version.format(places, sql.Identifier(self._mark))]
         return sql.SQL("select {} from {}").format(_COMMA.join(chosen), relation)
 
     def sum(self, part: sql.Composable) -> Sum:
@@ -135,7 +134,8 @@ class Side:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with reading_session.transaction(self._connection, self._settings), key_comparison.no_ambiguity():
-            self._connection.execute(self._lock)
+            names = list(map(sql.SQL, self._form.names))
+            reading_session.lock(self._connection, names, self._settings, self._settings["lock_timeout"])
             self._form.require_unaltered(self._connection)
             yield
 

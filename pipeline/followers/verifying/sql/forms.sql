@@ -1,7 +1,9 @@
--- Of each of these relations what says which one it is, and what its columns are; null if it is gone.
+-- Of each of these relations what says which one it is, and what its columns are; null if it is gone. True if the user
+-- may read all of their columns, with those of the system.
 select pg_catalog.array_agg(case when c.oid is not null then pg_catalog.md5(pg_catalog.concat_ws(' ', c.oid, c.relkind, (
         select pg_catalog.string_agg(pg_catalog.concat(a.xmin, ',', a.ctid), ' ' order by a.attnum)
         from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0
-    ))) end order by named.place)
+    ))) end order by named.place) as forms,
+    coalesce(pg_catalog.bool_and(pg_catalog.has_table_privilege(c.oid, 'select')), false) as places
 from pg_catalog.unnest(%(names)s::pg_catalog.text[]) with ordinality named (name, place)
 left join pg_catalog.pg_class c on c.oid = pg_catalog.to_regclass(named.name)

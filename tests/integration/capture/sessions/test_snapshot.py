@@ -17,7 +17,7 @@ from pipeline.capture.sessions.page_query import Page
 from pipeline.capture.sessions.snapshot import Exported, Snapshots
 from pipeline.errors import PipelineError, Refused, SessionGone, TableRefused
 from pipeline.postgres.connections import AsyncConnection
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.session_site import Site, first_start, site_at
 from tests.fixtures.waiting import eventually
 
@@ -367,7 +367,12 @@ def test_what_somebodys_publication_leaves_out_is_left_out(cluster: Cluster):
             "create table whole (id int primary key, made int generated always as (id * 2) stored)",
             "insert into whole values (1)",
             "create table unpublished (id int primary key)",
-            f"create publication {site.config.publication} for table t (id, shown) where (id > 1), whole",
+            "create table parts (id int primary key, v text, hidden text) partition by range (id)",
+            "create table low partition of parts for values from (0) to (10)",
+            "create table high partition of parts for values from (10) to (99)",
+            "insert into parts select n, n % 2, 'x' from generate_series(1, 20) n",
+            f"create publication {site.config.publication} for table t (id, shown) where (id > 1), whole, low (id, v),"
+            " high (id, v)",
         )
         first_start(site)
         made = site.create()
@@ -377,4 +382,22 @@ def test_what_somebodys_publication_leaves_out_is_left_out(cluster: Cluster):
             page(site, made, "unpublished")
         with pytest.raises(TableRefused, match="has no column 'hidden'"):
             page(site, made, "t", 0, 1, ("hidden", "asc"))
+        whole = sorted(page(site, made, "parts"), key=lambda row: (row["v"], row["id"]))
+        reader = unique("reader")
+        site.run(f"create role {reader} login", f"grant select (id, shown) on t to {reader}")
+        site.run(*(f"grant select (id, v) on {each} to {reader}" for each in ("low", "high")))
+        as_owner, site.config = (
+            site.config,
+            site.config.with_databases(
+                psycopg.conninfo.make_conninfo(site.config.source, user=reader), site.config.database
+            ),
+        )
+        try:
+            assert page(site, made, "t", 0, 5, ("shown", "desc")) == [{"id": 2, "shown": "b"}]
+            pages = [row for offset in range(0, 20, 3) for row in page(site, made, "parts", offset, 3, ("v", "asc"))]
+            assert sorted(pages, key=lambda row: (row["v"], row["id"])) == whole
+            assert [row["v"] for row in pages] == [row["v"] for row in whole]
+        finally:
+            site.config = as_owner
+            site.run(f"drop owned by {reader}", f"drop role {reader}")
         site.clear()

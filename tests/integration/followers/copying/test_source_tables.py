@@ -190,3 +190,16 @@ def test_rows_that_the_source_hides_are_named_as_refused_there(made: psycopg.Con
             )
     finally:
         made.execute(sql.SQL("drop owned by {0}; drop role {0}").format(user))
+
+
+def test_a_role_that_may_read_only_what_is_published_reads_it(made: psycopg.Connection):
+    role = unique("reader")
+    user = sql.Identifier(role)
+    made.execute(sql.SQL("create role {0} login; grant select (id, state) on orders to {0}").format(user))
+    dsn = make_conninfo(made.info.dsn, user=role)
+    try:
+        with connections.connect(dsn, "source", settings=session_settings.COPY) as source:
+            found = read(SourceTables(source, dsn, ["chosen"], 0), oid(made, "orders"))
+        assert found == [b"8\tstate 8", b"9\tstate 9", b"10\tstate 10"]
+    finally:
+        made.execute(sql.SQL("drop owned by {0}; drop role {0}").format(user))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from pipeline.errors import NotComparable
 from pipeline.followers.verifying import comparison, shape
@@ -174,6 +175,21 @@ def test_only_rows_that_are_published_count_and_columns_of_both(sides: Sides) ->
     sides.source.execute("alter table public.t add later int")
     with pytest.raises(NotComparable, match="the follower has no column later"):
         sides.compare(sides.table("t"))
+
+
+def test_a_role_that_may_read_only_published_columns_compares_them(sides: Sides) -> None:
+    sides.run(
+        "create table public.t (id int primary key, n int, hidden int)", "insert into public.t values (1, 1), (2, 2)"
+    )
+    sides.follower.execute("update public.t set n = 3 where id = 2")
+    role = unique("reader")
+    sides.source.execute(f"create role {role} login; grant select (id, n) on public.t to {role}".encode())
+    try:
+        with opened(make_conninfo(sides.source.info.dsn, user=role), sides.follower.info.dsn) as narrow:
+            assert narrow.compare(narrow.table("t")) == [Difference(("2",), "different", ("n",))]
+            assert narrow.compare(narrow.table("t", "")) == [Difference((), "different")]
+    finally:
+        sides.source.execute(f"drop owned by {role}; drop role {role}".encode())
 
 
 def test_rows_without_a_key_are_a_multiset(sides: Sides) -> None:
