@@ -49,7 +49,12 @@ _REMEDIES = (
 )
 """The remedy for each reason that libpq or the server gives why there is no session."""
 GRANT_AT_SOURCE = "let an administrator of the source run what `pipeline check --sql --roles USER,READER` prints"
-_OF_STATEMENTS = {("source", "42501"): GRANT_AT_SOURCE, ("", "53100"): "free some space on its disk"}
+_OF_STATEMENTS = {
+    ("source", "42501"): GRANT_AT_SOURCE,
+    ("pipeline database", "42501"): "let its owner grant that to the user in PIPELINE_DATABASE_DSN",
+    ("", "25006"): "name a server that can be written, or set default_transaction_read_only = off there",
+    ("", "53100"): "free some space on its disk",
+}
 """The remedy for a refused statement, by database and SQLSTATE; "" for any database."""
 
 
@@ -83,7 +88,7 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
     """
     options.setdefault("settings", session_settings.of_database(what))
     try:
-        return connect_plainly(dsn, name=name, **options)
+        return connect_plainly(dsn, name=name, place=what, **options)
     except psycopg.OperationalError as error:
         raise unavailable(dsn, what, error) from error
 
@@ -158,9 +163,23 @@ def answering(
         timer.cancel()
 
 
-def connect_plainly(dsn: str, *, name: str, settings: Mapping[str, str], **options: Any) -> Connection:
+class _NamedConnection(psycopg.Connection[TupleRow]):
+    """Each of its errors says which database refused a statement, in the attribute `place`."""
+
+    place = ""
+
+    def wait(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().wait(*arguments, **options)
+        except psycopg.Error as error:
+            error.__dict__.setdefault("place", self.place)
+            raise
+
+
+def connect_plainly(dsn: str, *, name: str, settings: Mapping[str, str], place: str = "", **options: Any) -> Connection:
     """As `connect`, with these settings. Raises psycopg's own errors, which `unavailable` explains."""
-    connection = psycopg.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    connection = _NamedConnection.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    connection.place = place
     open_sessions.add(connection, dsn)
     try:
         connection.execute(session_settings.statement(settings).encode())
@@ -210,9 +229,14 @@ def unavailable(
 
 
 def unavailable_one(source: Connection, source_dsn: str, database_dsn: str, error: psycopg.Error) -> Unavailable:
-    """The same where the error came over one of two connections, of which `source` is one."""
+    """The error of one of two databases. `source`: a connection to the source, whose end tells that it is the source.
+
+    A refused statement says itself which database refused it; over a connection for asyncio, it is the pipeline
+    database, because nothing else is written there.
+    """
     if not is_gone(error):
-        return Refused(f"a database refused a statement: {one_line(error)} (SQLSTATE {error.sqlstate})")
+        place = getattr(error, "place", "") or "pipeline database"
+        return unavailable(source_dsn if place == "source" else database_dsn, place, error)
     where, what = (source_dsn, "source") if source.broken else (database_dsn, "pipeline database")
     return unavailable(where, what, error)
 

@@ -69,3 +69,27 @@ def test_a_role_waits_and_says_what_was_refused(database_dsn: str, monkeypatch: 
     with psycopg.connect(database_dsn) as log:
         row = log.execute("select state, reason from pipeline.roles where role = 'shuffle'").fetchone()
     assert row is not None and row[0] == "waiting" and "refused a statement: no more of that" in row[1]
+
+
+@pytest.mark.parametrize(
+    ("place", "state", "remedy"),
+    [
+        ("source", "42501", "`pipeline check --sql --roles"),
+        ("pipeline database", "42501", "let its owner grant that to the user in PIPELINE_DATABASE_DSN"),
+        ("pipeline database", "53100", "free some space on its disk"),
+    ],
+)
+def test_of_two_databases_the_one_that_refused_is_named(database_dsn: str, place: str, state: str, remedy: str):
+    with (
+        connections.connect(database_dsn, "source") as source,
+        connections.connect(database_dsn, "pipeline database") as pipeline,
+    ):
+        with (
+            pytest.raises(psycopg.Error) as raised,
+            (refuses := source if place == "source" else pipeline).transaction(),
+        ):
+            refuses.execute(RAISE.format(state).encode())
+        error = connections.unavailable_one(source, "host=s dbname=d", "host=p dbname=d", raised.value)
+    assert isinstance(error, Refused) and error.place == place
+    assert str(error).startswith(f"{place} ({'s' if place == 'source' else 'p'}")
+    assert f"refused a statement: no more of that (SQLSTATE {state}); " in str(error) and remedy in str(error)
