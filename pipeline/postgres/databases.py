@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
@@ -26,16 +26,20 @@ def embedded_server(config: Config) -> Server:
 def without_source(config: Config) -> Iterator[Config]:
     """The settings for work that needs no source: with the pipeline database's DSN no other one is needed.
 
-    An embedded Postgres that exists and does not run is started meanwhile; one that does not exist is never made.
+    An embedded Postgres is used as by `existing`.
     """
-    config = source_left_out(config)
-    with resolved(config, start=embedded_server(config).data.is_dir()) as found:
+    with existing(source_left_out(config)) as found:
         yield found
 
 
 def source_left_out(config: Config) -> Config:
     """Return settings that need no source if they have the pipeline database's DSN: no embedded Postgres either."""
     return config if config.database_dsn is None else config.with_databases("", config.database)
+
+
+def existing(config: Config) -> AbstractContextManager[Config]:
+    """As `resolved`, for all but `serve` and `migrate`: an embedded Postgres that does not exist is never made."""
+    return resolved(config, start=embedded_server(config).data.is_dir())
 
 
 @contextmanager
@@ -50,9 +54,12 @@ def resolved(config: Config, *, start: bool = True) -> Iterator[Config]:
         return
     server = embedded_server(config)
     if not start and not server.running():
+        given = {"PIPELINE_SOURCE_DSN": config.source_dsn, "PIPELINE_DATABASE_DSN": config.database_dsn}
+        unset = [name for name, dsn in given.items() if dsn is None]
+        missing, verb = " and ".join(unset), "is" if len(unset) == 1 else "are"
         raise ConfigError(
-            f"no DSN is set and the embedded Postgres in {config.data_dir} is not running; "
-            "start `pipeline serve` first, or set PIPELINE_SOURCE_DSN and PIPELINE_DATABASE_DSN"
+            f"{missing} {verb} not set and the embedded Postgres in {config.data_dir} is not running; "
+            f"start `pipeline serve` first, or set {missing}"
         )
     started = server.start() if start else False
     try:

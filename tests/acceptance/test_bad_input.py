@@ -385,9 +385,10 @@ def test_a_slot_is_deleted_by_who_means_it(refused_here: Run, untouched: str, sl
 
 
 def test_nothing_is_running(refused_here: Run) -> None:
-    for command in ("status", "slots list"):
+    for command in ("status", "slots list", "slots create", "sources adopt --yes", "verify"):
         line = refused_here(*command.split())
         assert "the embedded Postgres in .pipeline is not running; start `pipeline serve` first" in line
+    assert not Path(".pipeline").exists()
 
 
 def test_a_reader_without_rights(refused_here: Run, database_dsn: str) -> None:

@@ -56,7 +56,7 @@ def backfill_start(
     config = load(context, "backfill")
     name = "pipeline backfill"
     with (
-        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
+        databases.existing(config) as config,
         connections.connect_promptly(config.database, "pipeline database", name=name) as pipeline,
     ):
         migrations.require_head(pipeline)

@@ -60,7 +60,7 @@ def _create_ours(context: typer.Context) -> int:
     from pipeline.postgres import databases
     from pipeline.server import serve
 
-    with databases.resolved(load(context, "slots")) as config:
+    with databases.existing(load(context, "slots")) as config:
         source, pipeline = prepare.connect(config, name="pipeline slots")
         with source, pipeline:
             slots.require_absent(source, config.slot)

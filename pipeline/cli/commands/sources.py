@@ -48,7 +48,7 @@ def sources_adopt(
     from pipeline.postgres import databases
 
     config = load(context, "sources")
-    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
+    with databases.existing(config) as resolved:
         adopted = adopt(
             resolved,
             lambda gap: confirm.loss(losses.gap(gap, reread=reread), gap.database, yes),

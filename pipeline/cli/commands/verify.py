@@ -49,7 +49,7 @@ def verify(
     if sample is not None and not 0 < sample <= 100:
         raise ConfigError(f"--sample {sample:g} is not above 0 and at most 100 (percent)")
     config = load(context, "verify")
-    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config:
+    with databases.existing(config) as config:
         if content:
             return _content(config, tables or [], (sample or 100) / 100, as_json=as_json, values=show_values)
         return _rules(config, from_seq or 1, range_rows or RANGE_ROWS, as_json)
