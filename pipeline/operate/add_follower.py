@@ -12,16 +12,15 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, FollowerRefused, Unavailable
 from pipeline.followers import connecting, names, registry
-from pipeline.followers.admission import identity, needed_objects, server, tables
-from pipeline.followers.admission.needed_objects import ObjectsMissing
+from pipeline.followers.admission import identity, needed_objects, rights, server, tables
+from pipeline.followers.admission.needed_objects import FollowerLacks
 from pipeline.followers.admission.server import Facts
 from pipeline.followers.admission.tables import Wanted
 from pipeline.followers.copying import missing_tables
 from pipeline.followers.registry import Database, Options, Position, TableName
-from pipeline.operate import follower_tables, followers
+from pipeline.operate import follower_tables, followers, not_begun
 from pipeline.operate.followers import Shown
 from pipeline.operate.preflight import source_checks
-from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
 _PROGRAM = "pipeline followers"
@@ -63,13 +62,13 @@ def add(
 def lacking(
     config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
 ) -> list[str]:
-    """The SQL that makes what the database lacks for its tables; empty if it lacks nothing. Nothing is added.
+    """The SQL for an administrator of the database that makes what it lacks, and grants rights. Nothing is added.
 
     Raises what `add` raises but for that.
     """
     try:
         _examine(config, source, pipeline, name, dsn, options)
-    except ObjectsMissing as missing:
+    except FollowerLacks as missing:
         return missing.script
     return []
 
@@ -86,21 +85,11 @@ def _examine(
     stored = sources.find(pipeline, config.source_id)
     _require_slot(config, source, pipeline, stored)
     if stored is None:
-        raise FollowerError(_not_begun(pipeline))
+        raise FollowerError(not_begun.reason(pipeline))
     wanted = follower_tables.chosen(config, source, pipeline, stored, options.tables)
     if options.copy == "log":
         follower_tables.require_in_log(pipeline, stored, wanted)
     return _admit(source, pipeline, stored, chosen, dsn, wanted, options)
-
-
-def _not_begun(pipeline: Connection) -> str:
-    """What to say where the log knows no source: nobody starts a server beside one that runs."""
-    role = role_locks.states(pipeline).get("replication")
-    if role is None or not role.held:
-        return "no source has been replicated from yet; start `pipeline serve` first"
-    why = f": {role.reason}" if role.reason else ""
-    remedy = "add the follower when `pipeline status` says that it does"
-    return f"the server {role.server} runs, and does not replicate yet{why}; {remedy}"
 
 
 def _require_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> None:
@@ -134,13 +123,16 @@ def _admit(
             server.require_writable(name, facts)
             database = identity.read(follower)
             warnings = [*server.warnings(name, facts), *_others(source, pipeline, name, follower, database)]
-            server.require_rights(name, follower, facts)
             server.require_known_schema(name, follower)
-            tables.require_unfed(name, follower, facts, stored.id, wanted)
-            tables.require_fit(name, follower, facts, wanted, options)
+            found = tables.require_fit(name, follower, wanted, options)
             listed = [TableName(each.oid, each.schema, each.name) for each in wanted]
-            if lacking := [each.table_oid for each in missing_tables.lacking(follower, listed)]:
-                needed_objects.require(connecting.what(name), source, follower, lacking, facts.user_name)
+            absent = [each.table_oid for each in missing_tables.lacking(follower, listed)]
+            missing = needed_objects.find(source, follower, absent) if absent else []
+            refused = [*rights.of_server(follower, facts), *rights.of_tables(facts, found)]
+            needed_objects.require(connecting.what(name), follower, facts.user_name, refused, missing)
+            tables.require_unfed(name, follower, facts, stored.id, wanted)
+            if options.copy != "none" and not options.truncate:
+                tables.require_empty(name, follower, found)
             begins, hints = _begins(pipeline, stored, name, follower, facts, options)
         except psycopg.OperationalError as error:
             if follower.broken or second.broken:

@@ -102,9 +102,9 @@ def cancel(config: Config, pipeline: Connection, number: int) -> Shown:
 
 
 def is_served(pipeline: Connection) -> bool:
-    """Whether a server runs that reads tables."""
+    """Whether a server runs that reads tables, or has just started and will."""
     role = role_locks.states(pipeline).get(ROLE)
-    return role is not None and role.held
+    return (role is not None and role.held) or role_locks.server_starts(pipeline, ROLE)
 
 
 def _change(config: Config, pipeline: Connection, number: int, done: str, change: Callable[[], bool]) -> Shown:

@@ -16,6 +16,7 @@ from pipeline.wal import lsn
 ROLE = "followers"
 """The role of a server that applies the log to followers."""
 NO_SERVER = "no server runs that would apply the log to it"
+STARTING = "a server has just started, and does not apply the log to it yet"
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,9 @@ def sentence(what: str, reason: str | None, remedy: str | None) -> str:
     return what + (f": {reason}" if reason else "") + (f"; {remedy}" if remedy else "")
 
 
-def shown(each: Follower, *, served: bool) -> Shown:
-    """`served`: whether a server runs that applies the log."""
-    state, reason, remedy = _state(each, served)
+def shown(each: Follower, *, served: bool, starts: bool = False) -> Shown:
+    """`served`: whether a server runs that applies the log. `starts`: a server has just started, and will."""
+    state, reason, remedy = _state(each, served, starts)
     tables = [
         ShownTable(f"{table.table_schema}.{table.table_name}", table.state, table.reason, table.remedy)
         for table in each.table_states
@@ -117,12 +118,12 @@ def shown(each: Follower, *, served: bool) -> Shown:
     )
 
 
-def _state(each: Follower, served: bool) -> tuple[str, str | None, str | None]:
+def _state(each: Follower, served: bool, starts: bool) -> tuple[str, str | None, str | None]:
     """What people have asked for comes before what the applier reported: one that does not run reports nothing."""
     if each.wanted == "paused":
         return "paused", "somebody has paused it", f"`pipeline followers resume {each.name}`"
     if not served and each.state != "stopped":
-        return "waiting", NO_SERVER, START_SERVER
+        return ("waiting", STARTING, None) if starts else ("waiting", NO_SERVER, START_SERVER)
     if each.state == "paused":
         return "waiting", "it was resumed, and has not begun again yet", None
     return each.state, each.reason, each.remedy
@@ -175,4 +176,5 @@ def is_served(pipeline: Connection) -> bool:
 
 def _shown(pipeline: Connection, found: list[Follower]) -> list[Shown]:
     served = bool(found) and is_served(pipeline)
-    return [shown(each, served=served) for each in found]
+    starts = bool(found) and not served and role_locks.server_starts(pipeline, ROLE)
+    return [shown(each, served=served, starts=starts) for each in found]

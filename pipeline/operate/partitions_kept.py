@@ -8,6 +8,7 @@ from pipeline.capture.snapshot import known_tables, partition_changes
 from pipeline.capture.source import sources
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, TableRefused
+from pipeline.operate import not_begun
 from pipeline.postgres.connections import Connection
 
 
@@ -28,7 +29,7 @@ def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        raise BackfillError("no source has been replicated from yet; start `pipeline serve` first")
+        raise BackfillError(not_begun.reason(pipeline))
     wanted = name if "." in name else f"public.{name}"
     known = [each for each in known_tables.read(pipeline, stored).values() if each.captured and each.table == wanted]
     if not known:

@@ -27,6 +27,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
 from pipeline.operate import backfills as shown_backfills
+from pipeline.operate import not_begun
 from pipeline.operate.backfills import Shown
 from pipeline.postgres import connections, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -76,7 +77,7 @@ def start(
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        raise BackfillError("no source has been replicated from yet; start `pipeline serve` first")
+        raise BackfillError(not_begun.reason(pipeline))
     source.execute("set search_path = ''")
     captured = captured_now.read(config, source, pipeline, stored)
     found = _named(source, name, captured.values())

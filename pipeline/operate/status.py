@@ -196,7 +196,9 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
     """The status, with what its positions come from: the source, or why it does not answer, and our database."""
     revision = migrations.current_revision(connection)
     if revision is None:
-        problem = PipelineError("the pipeline database was never migrated; start `pipeline serve`")
+        starts = role_locks.server_starts(connection, "replication")
+        remedy = "a server that has just started does that" if starts else "start `pipeline serve`"
+        problem = PipelineError(f"the pipeline database was never migrated; {remedy}")
         return Status(reasons=[str(problem)]), problem, None
     stored = sources.find(connection, config.source_id)
     known = session_store.recent(connection)

@@ -11,7 +11,7 @@ from pipeline.capture.source import sources
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import registry
-from pipeline.operate import follower_forms, followers
+from pipeline.operate import follower_forms, followers, not_begun
 from pipeline.operate.follower_partitions import FollowerPartitions
 from pipeline.operate.follower_tables import newest_of_source
 from pipeline.operate.followers import Shown, sentence
@@ -53,7 +53,7 @@ def wait(
     began = time.monotonic()
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
+        raise FollowerError(not_begun.reason(pipeline))
     _look(pipeline, names)
     committed, seq = lsn.Lsn(source_rows.mark(source)), None
     partitions = FollowerPartitions(config, source, pipeline, stored)

@@ -151,6 +151,11 @@ def server_of(connection: Connection, role: str) -> str | None:
     return state.server if state and state.held else None
 
 
+def server_starts(connection: Connection, role: str) -> bool:
+    """Return whether a server runs that will hold the role, and may not do so yet: it boots, or the role begins."""
+    return bool(queries.value(connection, statement("postgres", "server_starts"), {"role": role}))
+
+
 def older_holder(connection: Connection, role: str) -> str | None:
     """The server that holds the role now, if it is of a version that does not know this one's staged rows."""
     found: str | None = queries.value(

@@ -136,7 +136,7 @@ class _Creation:
 
     def _lacking(self, live: list[Session]) -> str | None:
         if len(live) >= self.config.sessions_max:
-            return f"there are {len(live)} sessions, and PIPELINE_SESSIONS_MAX is {self.config.sessions_max}"
+            return f"PIPELINE_SESSIONS_MAX = {self.config.sessions_max} is reached"
         return room.lacking(self.source, live)
 
     def _reserve(self, name: Callable[[], str]) -> Session:

@@ -1,4 +1,4 @@
-"""Which session makes room for a new one, and until when the others are kept. Pure."""
+"""Which session makes room for a new one, and until when the others are kept."""
 
 from __future__ import annotations
 

@@ -68,7 +68,10 @@ SchemaMode = Annotated[Schema, typer.Option("--schema", help="Whether tables tha
 OnDdl = Annotated[Ddl, typer.Option("--ddl", help="What to do when the source's tables change.")]
 Rewrites = Annotated[OnRewrite, typer.Option("--on-rewrite", help="What to do when rows change without events.")]
 AsSql = Annotated[
-    bool, typer.Option("--sql", help="Add nothing; print the SQL that makes what the tables need and it lacks.")
+    bool,
+    typer.Option(
+        "--sql", help="Add nothing; print the SQL for an administrator: what it lacks for the tables, and grants."
+    ),
 ]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Empty tables that have rows before they are copied.")]
 
@@ -256,15 +259,16 @@ def _adding(context: typer.Context) -> Iterator[tuple[Config, Connection, Connec
 @contextmanager
 def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
     """The settings of a command that needs the source, too, and a connection to the pipeline database."""
+    from pipeline.operate import not_begun
     from pipeline.postgres import connections, databases, migrations
 
     config = load(context, "followers")
     with (
-        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
+        databases.existing(config) as config,
         connections.connect_promptly(config.database, "pipeline database", name=PROGRAM) as pipeline,
     ):
         if migrations.current_revision(pipeline) is None:
-            raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
+            raise FollowerError(not_begun.reason(pipeline))
         migrations.require_head(pipeline)
         yield config, pipeline
 

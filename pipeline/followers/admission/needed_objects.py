@@ -1,4 +1,4 @@
-"""What tables need at a follower before they are made there: extensions, types, functions, sequences."""
+"""What a follower lacks before its tables are made: extensions, types, functions, sequences, rights of its user."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pipeline.errors import FollowerRefused
+from pipeline.followers.admission.rights import MissingRight
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -37,34 +38,50 @@ class NeededObject:
         return f"{self.kind} {self.identity} (for {', '.join(self.tables[:_SHOWN])}{more})"
 
 
-class ObjectsMissing(FollowerRefused):
-    """A follower lacks what tables need that are to be made there. `script`: the SQL that makes it."""
+class FollowerLacks(FollowerRefused):
+    """A follower's user lacks rights, or its database what tables need that must be made there.
 
-    def __init__(self, what: str, missing: Sequence[NeededObject], script: Sequence[str]) -> None:
-        listed = ", ".join(map(str, missing))
-        super().__init__(
-            f"{what}: it lacks what its tables need: {listed}; let an administrator there run what "
-            "`pipeline followers add … --sql` prints, or leave the tables out with --tables"
-        )
+    `script`: the SQL for an administrator there.
+    """
+
+    def __init__(
+        self, what: str, rights: Sequence[MissingRight], missing: Sequence[NeededObject], script: Sequence[str]
+    ) -> None:
+        said = [each.text for each in rights[:_SHOWN]]
+        said += [f"{len(rights) - _SHOWN} rights more"] if len(rights) > _SHOWN else []
+        said += [f"it lacks what its tables need: {', '.join(map(str, missing))}"] if missing else []
+        grants = list(dict.fromkeys(each.grant for each in rights if each.grant))
+        if missing or len(rights) > _SHOWN:
+            said.append("let an administrator there run what `pipeline followers add … --sql` prints")
+            said[-1] += ", or leave the tables out with --tables" if missing else ""
+        elif grants:
+            said.append(f"run there: {'; '.join(grants)}")
+        super().__init__(f"{what}: {'; '.join(said)}")
         self.script = list(script)
 
 
-def require(what: str, source: Connection, follower: Connection, tables: Sequence[int], user: str) -> None:
-    """Raises ObjectsMissing with all that the follower lacks for these tables of the source, by oid.
-
-    `user`: the follower's user, who shall own it.
-    """
+def find(source: Connection, follower: Connection, tables: Sequence[int]) -> list[NeededObject]:
+    """Return all that the follower lacks for these tables of the source, by oid."""
     needed = queries.rows(source, NeededObject, statement(_ROOM, "needed_objects"), {"oids": list(tables)})
-    missing = [each for each in needed if not _is_there(follower, each)]
-    if missing:
-        raise ObjectsMissing(what, missing, list(_script(follower, missing, user)))
+    return [each for each in needed if not _is_there(follower, each)]
+
+
+def require(
+    what: str, follower: Connection, user: str, rights: Sequence[MissingRight], missing: Sequence[NeededObject]
+) -> None:
+    """Raises FollowerLacks if something is missing. `user`: the follower's, who shall own what is made."""
+    if rights or missing:
+        raise FollowerLacks(what, rights, missing, list(_script(follower, rights, missing, user)))
 
 
 def _is_there(follower: Connection, each: NeededObject) -> bool:
+    """Return whether the object exists, or is in a schema that the user may not use, which is a right to be granted."""
     try:
         with follower.transaction():
             values = (each.kind, each.names, each.args)
             follower.execute("select pg_catalog.pg_get_object_address(%s, %s::text[], %s::text[])", values)
+    except psycopg.errors.InsufficientPrivilege:
+        return True
     except (psycopg.ProgrammingError, psycopg.DataError) as error:
         if connections.is_ours(error):
             raise
@@ -72,17 +89,22 @@ def _is_there(follower: Connection, each: NeededObject) -> bool:
     return True
 
 
-def _script(follower: Connection, missing: Sequence[NeededObject], user: str) -> Iterator[str]:
-    """Statements and comments: schemas and extensions as an administrator, all else as the user."""
-    schemas = sorted({each.schema for each in missing if each.schema is not None})
-    there = {name for (name,) in follower.execute("select nspname::text from pg_catalog.pg_namespace").fetchall()}
-    for schema in schemas:
+def _script(
+    follower: Connection, rights: Sequence[MissingRight], missing: Sequence[NeededObject], user: str
+) -> Iterator[str]:
+    """Statements and comments: schemas, extensions and rights as an administrator, all else as the user."""
+    there: dict[str, bool] = dict(follower.execute(statement(_ROOM, "schemas")).fetchall())
+    for schema in _schemas(missing):
         if schema not in there:
             yield f"create schema if not exists {identifier(schema)} authorization {identifier(user)};"
-    extensions = [each for each in missing if each.kind == "extension"]
-    for each in extensions:
-        yield from _made(each)
+    for each in missing:
+        if each.kind == "extension":
+            yield from _made(each)
+    grants = [each.grant or f"-- {in_comment(each.text)}" for each in rights]
     rest = [each for each in missing if each.kind != "extension"]
+    refused = [identifier(schema) for schema in _schemas(rest) if not there.get(schema, True)]
+    grants += [f"grant usage, create on schema {schema} to {identifier(user)}" for schema in refused]
+    yield from (f"{grant};" for grant in dict.fromkeys(grants))
     if rest:
         yield f"set role {identifier(user)};"
         yield "set check_function_bodies = off;"
@@ -90,6 +112,10 @@ def _script(follower: Connection, missing: Sequence[NeededObject], user: str) ->
             yield from _made(each)
         yield "reset check_function_bodies;"
         yield "reset role;"
+
+
+def _schemas(objects: Sequence[NeededObject]) -> list[str]:
+    return sorted({each.schema for each in objects if each.schema is not None})
 
 
 def _made(each: NeededObject) -> Iterator[str]:

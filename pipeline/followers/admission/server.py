@@ -6,8 +6,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import psycopg
-
 from pipeline.errors import FollowerRefused
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
@@ -76,37 +74,6 @@ def require_writable(name: str, facts: Facts) -> None:
         raise FollowerRefused(
             f"{connecting.what(name)}: database {facts.database} is read-only; "
             "set default_transaction_read_only = off there, or name one that can be written"
-        )
-
-
-def require_rights(name: str, follower: Connection, facts: Facts) -> None:
-    """Raises FollowerRefused where this user may not write there as an applier does."""
-    try:
-        with follower.transaction(force_rollback=True):
-            follower.execute("set local session_replication_role = 'replica'")
-    except psycopg.errors.InsufficientPrivilege:
-        grant = f"grant set on parameter session_replication_role to {facts.quoted_user}"
-        remedy = f"run there: {grant}" if facts.version >= 150000 else "before Postgres 15 it takes a superuser"
-        raise FollowerRefused(
-            f'{connecting.what(name)}: user "{facts.user_name}" may not set session_replication_role, so triggers and '
-            f"foreign keys there would meddle; {remedy}"
-        ) from None
-    database = facts.database.replace('"', '""')
-    if not facts.may_make_temporary_tables:
-        raise FollowerRefused(
-            f'{connecting.what(name)}: user "{facts.user_name}" may not make temporary tables, in which rows are '
-            f'staged; run there: grant temporary on database "{database}" to {facts.quoted_user}'
-        )
-    if not facts.has_schema and not facts.may_create_schemas:
-        raise FollowerRefused(
-            f'{connecting.what(name)}: user "{facts.user_name}" may not create the schema {SCHEMA}; '
-            f'run there: grant create on database "{database}" to {facts.quoted_user}'
-        )
-    if facts.has_schema and not facts.may_use_schema:
-        raise FollowerRefused(
-            f'{connecting.what(name)}: user "{facts.user_name}" may not use the schema {SCHEMA} and its tables; '
-            f"run there: grant usage, create on schema {SCHEMA} to {facts.quoted_user}; "
-            f"grant all on all tables in schema {SCHEMA} to {facts.quoted_user}"
         )
 
 

@@ -69,19 +69,19 @@ class Found:
         return sql.Identifier(self.schema, self.name)
 
 
-def require_fit(name: str, follower: Connection, facts: Facts, wanted: Sequence[Wanted], options: Options) -> None:
-    """Raises FollowerRefused for the first thing that is wrong with some of them, which it names."""
+def require_fit(name: str, follower: Connection, wanted: Sequence[Wanted], options: Options) -> list[Found]:
+    """Return what the follower has of these tables. Raises FollowerRefused for the first thing that is wrong with some.
+
+    Rights that the user lacks are not looked at, and nothing is read.
+    """
     values = {"schemas": [each.schema for each in wanted], "names": [each.name for each in wanted]}
     rows = queries.rows(follower, Found, statement("followers.admission", "tables"), values)
     found = {(each.schema, each.name): each for each in rows}
     pairs = [(each, found[each.schema, each.name]) for each in wanted]
     what = connecting.what(name)
-    _require_there(what, facts, pairs, options)
-    there = [(each, has) for each, has in pairs if has.kind is not None]
-    _require_rights(what, facts, [has for _, has in there])
-    _require_columns(what, there, options)
-    if options.copy != "none" and not options.truncate:
-        _require_empty(what, follower, [has for _, has in there])
+    _require_there(what, pairs, options)
+    _require_columns(what, [(each, has) for each, has in pairs if has.kind is not None])
+    return rows
 
 
 @dataclass(frozen=True)
@@ -107,77 +107,43 @@ def require_unfed(name: str, follower: Connection, facts: Facts, source: uuid.UU
     if found:
         first = found[0]
         raise FollowerRefused(
-            f"{connecting.what(name)}: another source feeds {_names([each.table for each in found])} there, as the "
+            f"{connecting.what(name)}: another source feeds {names([each.table for each in found])} there, as the "
             f'follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name another '
             "database; or, if that one is no follower any more, forget it there: "
             f"{forgetting(first.source, first.follower)}"
         )
 
 
-def _require_there(what: str, facts: Facts, pairs: Sequence[tuple[Wanted, Found]], options: Options) -> None:
+def _require_there(what: str, pairs: Sequence[tuple[Wanted, Found]], options: Options) -> None:
     missing = [has for _, has in pairs if has.kind is None]
     if missing and options.copy == "none":
         raise FollowerRefused(
-            f"{what}: it has no {_names(missing)}; with --copy none its tables must be equal to the source's: "
+            f"{what}: it has no {names(missing)}; with --copy none its tables must be equal to the source's: "
             "leave them out with --tables, or let it be copied"
         )
     if missing and options.copy == "log":
         raise FollowerRefused(
-            f"{what}: it has no {_names(missing)}; with --copy log its tables must be there, since the log does not "
+            f"{what}: it has no {names(missing)}; with --copy log its tables must be there, since the log does not "
             "say how to make them: make them there, leave them out with --tables, or use --copy source"
         )
     if missing and options.schema == "exists":
         raise FollowerRefused(
-            f"{what}: it has no {_names(missing)}; make them there, or use --schema create, or leave them out "
+            f"{what}: it has no {names(missing)}; make them there, or use --schema create, or leave them out "
             "with --tables"
         )
     other = [has for _, has in pairs if has.kind not in (None, "r", "p")]
     if other:
         raise FollowerRefused(
-            f"{what}: {_names(other)} there is a view or something else that is no table; rename it there, or leave it "
+            f"{what}: {names(other)} there is a view or something else that is no table; rename it there, or leave it "
             "out with --tables"
         )
-    for has in missing:
-        _require_may_create(what, facts, has)
 
 
-def _require_may_create(what: str, facts: Facts, has: Found) -> None:
-    schema = has.schema.replace('"', '""')
-    if has.has_schema and not (has.may_use_schema and has.may_create):
-        grant = f'grant usage, create on schema "{schema}" to {facts.quoted_user}'
-    elif not has.has_schema and not facts.may_create_schemas:
-        database = facts.database.replace('"', '""')
-        grant = f'grant create on database "{database}" to {facts.quoted_user}'
-    else:
-        return
-    raise FollowerRefused(f'{what}: user "{facts.user_name}" may not create {has}; run there: {grant}')
-
-
-def _require_rights(what: str, facts: Facts, there: Sequence[Found]) -> None:
-    for has in there:
-        table = '"{}"."{}"'.format(has.schema.replace('"', '""'), has.name.replace('"', '""'))
-        user = f'user "{facts.user_name}"'
-        if not has.may_use_schema:
-            schema = has.schema.replace('"', '""')
-            grant = f'grant usage on schema "{schema}" to {facts.quoted_user}'
-            raise FollowerRefused(f"{what}: {user} may not use the schema of {has}; run there: {grant}")
-        if has.refused:
-            rights = ", ".join(has.refused)
-            raise FollowerRefused(
-                f"{what}: {user} may not {' and '.join(has.refused)} in {has}; "
-                f"run there: grant {rights} on {table} to {facts.quoted_user}"
-            )
-        if has.secured:
-            raise FollowerRefused(
-                f"{what}: row security hides rows of {has} from {user}; use a user with bypassrls, or the table's owner"
-            )
-
-
-def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]], options: Options) -> None:
+def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]]) -> None:
     for each, has in there:
         if lacking := [column for column in each.columns if column not in has.columns]:
             raise FollowerRefused(
-                f"{what}: {each} there has no column {_names(lacking)}; add what is missing, or "
+                f"{what}: {each} there has no column {names(lacking)}; add what is missing, or "
                 "leave the table out with --tables"
             )
         columns = ", ".join(each.key)
@@ -195,7 +161,9 @@ def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]], options: 
             )
 
 
-def _require_empty(what: str, follower: Connection, there: Sequence[Found]) -> None:
+def require_empty(name: str, follower: Connection, tables: Sequence[Found]) -> None:
+    """Raises FollowerRefused if one of these tables has rows. The user must be able to read them."""
+    what, there = connecting.what(name), [each for each in tables if each.kind is not None]
     try:
         with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_PATIENCE):
             filled = list(_filled(follower, there))
@@ -206,7 +174,7 @@ def _require_empty(what: str, follower: Connection, there: Sequence[Found]) -> N
         ) from None
     if filled:
         raise FollowerRefused(
-            f"{what}: {_names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
+            f"{what}: {names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
             "them before the copy, or --copy none where they are equal to the source's already"
         )
 
@@ -225,7 +193,8 @@ def _filled(follower: Connection, there: Sequence[Found]) -> Iterable[Found]:
         yield from (part[number] for number, filled in sorted(rows) if filled)
 
 
-def _names(tables: Sequence[object]) -> str:
+def names(tables: Sequence[object]) -> str:
+    """Return the first of them, and how many more there are."""
     return ", ".join(str(each) for each in tables[:_SHOWN]) + _more(tables)
 
 

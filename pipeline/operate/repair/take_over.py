@@ -14,6 +14,7 @@ from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import SlotTaken, SourceUnfit
+from pipeline.operate import not_begun
 from pipeline.operate.repair import jumping
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
@@ -32,7 +33,7 @@ def take_over(
     slot = slots.find_ours(source, config.slot, stored.id if stored else None)
     reason = _taken(config, source, pipeline)
     if slot is None or reason is None:
-        raise SourceUnfit("no source has been replicated from yet; start `pipeline serve`")
+        raise SourceUnfit(not_begun.NO_SERVER)
     slots.require_whole(config.slot, slot, None, 0)
     starts_at = slot.confirmed_lsn or 0
     agree(Gap(source.info.dbname, [reason], starts_at, None, None, begins=True))

@@ -26,7 +26,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import NotComparable, PipelineError
 from pipeline.log import tables
 from pipeline.log.retention import policy
-from pipeline.operate import start_backfill
+from pipeline.operate import not_begun, start_backfill
 from pipeline.operate.verify import verifications
 from pipeline.postgres import connections, migrations, reading_session, role_locks
 from pipeline.postgres.connections import Connection
@@ -128,7 +128,7 @@ def run(
         migrations.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         if stored is None:
-            raise PipelineError("no source has been replicated from yet; start `pipeline serve` first")
+            raise PipelineError(not_begun.reason(pipeline))
         _require_server(pipeline)
         with reading_session.transaction(source, SNAPSHOT):
             still_published.require_published(source, pipeline, stored)
@@ -147,7 +147,8 @@ def _require_server(pipeline: Connection) -> None:
     """Returns when replication and shuffling run. Where another role does, they may be between end and restart."""
     deadline = monotonic() + RESTART_SECONDS
     while missing := _missing(states := role_locks.states(pipeline)):
-        if monotonic() > deadline or not any(state.held for state in states.values()):
+        runs = any(state.held for state in states.values()) or role_locks.server_starts(pipeline, missing[0])
+        if monotonic() > deadline or not runs:
             raise PipelineError(
                 f"content is compared while a server replicates: {' and '.join(missing)} does not run;"
                 " start `pipeline serve`"

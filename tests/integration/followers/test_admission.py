@@ -83,8 +83,17 @@ def test_without_a_source(adding: Adding, follower_dsn: str) -> None:
         assert role_locks.try_acquire(server, "replication")
         role_locks.report(server, "replication", "db1:7", 7, "waiting", "it waits for a transaction")
         said = adding.refused(follower_dsn, kind=FollowerError)
-    begun = "it waits for a transaction; add the follower when `pipeline status` says that it does"
-    assert said == f"the server db1:7 runs, and does not replicate yet: {begun}"
+    again = "try again when `pipeline status` says that it does"
+    assert said == f"the server db1:7 runs, and does not replicate yet: it waits for a transaction; {again}"
+    for application, lock in (
+        ("pipeline boot", "none"),
+        ("pipeline serve", "serve"),
+        ("pipeline serve", "serve replication"),
+    ):
+        with connections.connect(adding.known.config.database, "pipeline database", name=application) as server:
+            assert role_locks.try_acquire(server, lock)
+            said = adding.refused(follower_dsn, kind=FollowerError)
+            assert said == f"a server runs, and does not replicate yet: it has just started; {again}"
 
 
 def test_a_database_that_does_not_exist(adding: Adding, follower_dsn: str) -> None:

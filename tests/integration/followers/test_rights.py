@@ -35,25 +35,33 @@ def cure(follower_dsn: str, said: str) -> None:
     run(follower_dsn, said.rpartition("; run there: ")[2])
 
 
-def test_each_grant_leads_to_the_next_until_it_is_taken(adding: Adding, follower_dsn: str, role: str) -> None:
+def test_all_rights_that_the_user_lacks_are_named_at_once(adding: Adding, follower_dsn: str, role: str) -> None:
+    source, database = adding.known.config.source, conninfo_to_dict(follower_dsn)["dbname"]
     run(follower_dsn, "create schema other; create table other.unrelated (id int)")
-    run(follower_dsn, f"revoke temporary on database {conninfo_to_dict(follower_dsn)['dbname']} from public")
-    run(adding.known.config.source, "create schema other; create table other.t (id int primary key)")
-    run(adding.known.config.source, "alter publication pipeline add table other.t")
+    run(follower_dsn, f"revoke temporary on database {database} from public")
+    run(source, "create schema other; create table other.t (id int primary key); create schema fresh")
+    run(source, "create table fresh.t (id int primary key); create table other.u (id int primary key)")
+    run(source, "create type fresh.mood as enum ('ok'); alter table other.u add mood fresh.mood")
+    run(source, "alter publication pipeline add table other.t, other.u, fresh.t")
     run(follower_dsn, "create table orders (id int primary key, state text)")
+    run(follower_dsn, "create table parted (id int primary key)")
     dsn = make_conninfo(follower_dsn, user=role)
-    what = f'follower "reports": user "{role}" may not '
-    for said in (
-        "set session_replication_role, so triggers and foreign keys there would meddle; run there: grant set on",
-        "make temporary tables, in which rows are staged; run there: grant temporary on database",
-        "create the schema pipeline_follower; run there: grant create on database",
-        "create other.t; run there: grant usage, create on schema",
-        "create public.Odd name; run there: grant usage, create on schema",
-        "select and insert and update and delete and truncate in public.orders; run there: grant select, insert, ",
+    said = adding.refused(dsn)
+    user = f'user "{role}" may not'
+    for expected in (
+        f'"reports": {user} set session_replication_role, so triggers and foreign keys there would meddle; ',
+        f"{user} make temporary tables, in which rows are staged; ",
+        f"{user} create the schema pipeline_follower; ",
+        f"{user} create fresh.t; ",
+        f"{user} create other.t, other.u; ",
+        "; 2 rights more; it lacks what its tables need: type fresh.mood (for other.u); let an administrator there run",
     ):
-        refusal = adding.refused(dsn)
-        assert refusal.startswith(what + said), refusal
-        cure(follower_dsn, refusal)
+        assert expected in said, said
+    script = add_follower.lacking(adding.known.config, adding.known.source, adding.known.log, "r", dsn, Options())
+    tables = '"public"."orders", "public"."parted"'
+    assert f'grant select, insert, update, delete, truncate on {tables} to "{role}";' in script
+    assert script.count(f'grant create on database "{database}" to "{role}";') == 1
+    run(follower_dsn, "\n".join(script))
     adding.add(dsn)
 
 
@@ -78,7 +86,11 @@ def test_row_security(adding: Adding, follower_dsn: str, role: str) -> None:
     with psycopg.connect(follower_dsn, autocommit=True) as connection:
         connection.execute(f"grant create on database {connection.info.dbname} to {role}")
     refusal = adding.refused(make_conninfo(follower_dsn, user=role))
-    assert f'row security hides rows of public.orders from user "{role}"; use a user with bypassrls' in refusal
+    assert (
+        f'row security hides rows of public.orders from user "{role}"; run there: alter role "{role}" with' in refusal
+    )
+    cure(follower_dsn, refusal)
+    adding.add(make_conninfo(follower_dsn, user=role))
 
 
 def test_a_table_of_another_owner_is_named_with_the_remedy(follower_dsn: str, role: str) -> None:

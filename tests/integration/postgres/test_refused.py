@@ -89,7 +89,7 @@ def test_of_two_databases_the_one_that_refused_is_named(database_dsn: str, place
             (refuses := source if place == "source" else pipeline).transaction(),
         ):
             refuses.execute(RAISE.format(state).encode())
-        error = connections.unavailable_one(source, "host=s dbname=d", "host=p dbname=d", raised.value)
+        error = connections.unavailable_one(source, "host=s", "host=p", raised.value)
     assert isinstance(error, Refused) and error.place == place
-    assert str(error).startswith(f"{place} ({'s' if place == 'source' else 'p'}")
+    assert str(error).startswith(f"{place} (host={place[0]}")
     assert f"refused a statement: no more of that (SQLSTATE {state}); " in str(error) and remedy in str(error)

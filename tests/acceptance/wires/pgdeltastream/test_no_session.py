@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -16,7 +17,7 @@ from tests.fixtures.api import Api
 from tests.fixtures.delta_stream import Client
 from tests.fixtures.postgres import Cluster, free_port, unique
 from tests.fixtures.waiting import eventually
-from tests.fixtures.wire_place import Place
+from tests.fixtures.wire_place import Place, drop_slots
 
 pytestmark = pytest.mark.xdist_group("pgdeltastream")
 REFUSED = '{"error":"unable to init session"}'
@@ -29,9 +30,16 @@ def slots(place: Place) -> int:
     return int(row[0])
 
 
+def end_sessions(place: Place) -> None:
+    """Those of earlier tests are ended by the server once their slots are gone."""
+    drop_slots(place.source)
+    eventually(lambda: place.log.execute("select from pipeline.sessions where state <> 'ended'").rowcount == 0)
+
+
 @pytest.fixture
 def refused(place: Place) -> Refusal:
-    """Init at the server that runs must fail and leave no slot; what its log says of it."""
+    """Init at the server that runs must fail and leave no slot; what its log says of it. No session makes room."""
+    end_sessions(place)
 
     def ask() -> str:
         before, said = slots(place), len(place.server.log())
@@ -65,12 +73,16 @@ def elsewhere(place: Place, source_dsn: str, sessions_max: int = 40) -> Iterator
         yield api
 
 
-def refused_there(place: Place, dsn: str, caplog: pytest.LogCaptureFixture, sessions_max: int = 40) -> str:
+def refused_there(
+    place: Place, dsn: str, caplog: pytest.LogCaptureFixture, sessions_max: int = 40, full: str | None = None
+) -> str:
+    """`full`: what the client is told, as a pattern, if there are as many sessions as there may be."""
     before = slots(place)
     caplog.clear()
     with caplog.at_level(logging.INFO), elsewhere(place, dsn, sessions_max) as api:
         answer = api.client.get("/v1/init")
-    assert (answer.status_code, answer.text) == (500, REFUSED)
+    assert answer.status_code == (500 if full is None else 503)
+    assert answer.text == REFUSED if full is None else re.fullmatch(full, answer.json()["error"])
     assert slots(place) == before
     said = [record.getMessage() for record in caplog.records if getattr(record, "action", None) == "session.refused"]
     assert len(said) == 1, caplog.text
@@ -138,8 +150,12 @@ def test_a_source_that_is_not_there(place: Place, caplog: pytest.LogCaptureFixtu
 def test_beyond_the_maximum_nobody_who_was_here_lately_is_sent_away(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place.client.init()
-    assert "PIPELINE_SESSIONS_MAX" in refused_there(place, place.source_dsn, caplog, sessions_max=1)
+    end_sessions(place)
+    slot = place.client.init()
+    place.client.post(table="none", offset=0, limit=0, slotName=slot)  # it is kept for a minute
+    kept = rf"PIPELINE_SESSIONS_MAX = 1 is reached: {slot} is kept until 20\S+ \S+ UTC"
+    full = f"unable to init session: {kept}"
+    assert re.search(kept, refused_there(place, place.source_dsn, caplog, sessions_max=1, full=full))
 
 
 @pytest.mark.long

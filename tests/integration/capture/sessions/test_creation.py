@@ -79,7 +79,7 @@ def test_an_abandoned_session_makes_room_for_its_own_address(site: Site, caplog:
     for each, seconds in kept.items():
         site.age(each, seconds)
     until = r"(delta_\w+ is kept until 20\d\d-\S+ \S+ \w+(, |$)){4}"
-    with pytest.raises(SessionsFull, match=rf"there are 4 sessions, and PIPELINE_SESSIONS_MAX is 4: {until}"):
+    with pytest.raises(SessionsFull, match=rf"PIPELINE_SESSIONS_MAX = 4 is reached: {until}"):
         site.create(sessions_max=4, address="10.0.0.1")
     caplog.clear()
     for each, seconds in {unused: 71, read: 50, other: 240, streamed: 240}.items():

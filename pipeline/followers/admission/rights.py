@@ -1,0 +1,92 @@
+"""Rights that a follower's user lacks there, each with the statement by which an administrator grants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import psycopg
+
+from pipeline.followers.admission.server import SCHEMA, Facts
+from pipeline.followers.admission.tables import Found, names
+from pipeline.postgres.connections import Connection
+from pipeline.printable import identifier
+
+
+@dataclass(frozen=True)
+class MissingRight:
+    """`text`: what the user may not do, with the remedy if there is no `grant`."""
+
+    text: str
+    grant: str | None
+
+
+def of_server(follower: Connection, facts: Facts) -> Iterator[MissingRight]:
+    """Yield those without which an applier cannot work there, whatever its tables are."""
+    user, database = f'user "{facts.user_name}"', identifier(facts.database)
+    try:
+        with follower.transaction(force_rollback=True):
+            follower.execute("set local session_replication_role = 'replica'")
+    except psycopg.errors.InsufficientPrivilege:
+        text = f"{user} may not set session_replication_role, so triggers and foreign keys there would meddle"
+        if facts.version >= 150000:
+            grant = f"grant set on parameter session_replication_role to {facts.quoted_user}"
+            yield MissingRight(text, grant)
+        else:
+            yield MissingRight(f"{text}; before Postgres 15 it takes a superuser", None)
+    if not facts.may_make_temporary_tables:
+        text = f"{user} may not make temporary tables, in which rows are staged"
+        yield MissingRight(text, f"grant temporary on database {database} to {facts.quoted_user}")
+    if not facts.has_schema and not facts.may_create_schemas:
+        grant = f"{_create_on_database(facts)} to {facts.quoted_user}"
+        yield MissingRight(f"{user} may not create the schema {SCHEMA}", grant)
+    if facts.has_schema and not facts.may_use_schema:
+        grant = (
+            f"grant usage, create on schema {SCHEMA} to {facts.quoted_user}; "
+            f"grant all on all tables in schema {SCHEMA} to {facts.quoted_user}"
+        )
+        yield MissingRight(f"{user} may not use the schema {SCHEMA} and its tables", grant)
+
+
+def of_tables(facts: Facts, tables: Sequence[Found]) -> Iterator[MissingRight]:
+    """Yield those that the user lacks to make and to write these tables; one for all that one statement cures."""
+    lacking: dict[_Lacking, list[Found]] = {}
+    for each in tables:
+        for found in _lacking(facts, each):
+            lacking.setdefault(found, []).append(each)
+    for found, of in lacking.items():
+        on = f" on {', '.join(identifier(each.schema, each.name) for each in of)}" if found.on_tables else ""
+        yield MissingRight(f"{found.text} {names(of)}{found.more}", f"{found.grant}{on}{found.to}")
+
+
+class _Lacking(NamedTuple):
+    """A sentence with its tables after `text`, and a statement with its tables after `grant`, if it names them."""
+
+    text: str
+    grant: str
+    to: str
+    on_tables: bool = False
+    more: str = ""
+
+
+def _lacking(facts: Facts, each: Found) -> Iterator[_Lacking]:
+    user, schema, to = f'user "{facts.user_name}"', identifier(each.schema), f" to {facts.quoted_user}"
+    if each.kind is None:
+        if each.has_schema and not (each.may_use_schema and each.may_create):
+            yield _Lacking(f"{user} may not create", f"grant usage, create on schema {schema}", to)
+        elif not each.has_schema and not facts.may_create_schemas:
+            yield _Lacking(f"{user} may not create", _create_on_database(facts), to)
+        return
+    if not each.may_use_schema:
+        yield _Lacking(f"{user} may not use the schema of", f"grant usage on schema {schema}", to)
+    if each.refused:
+        text = f"{user} may not {' and '.join(each.refused)} in"
+        yield _Lacking(text, f"grant {', '.join(each.refused)}", to, on_tables=True)
+    if each.secured:
+        hides = f" from {user}"
+        yield _Lacking("row security hides rows of", f"alter role {facts.quoted_user}", " with bypassrls", more=hides)
+
+
+def _create_on_database(facts: Facts) -> str:
+    return f"grant create on database {identifier(facts.database)}"
