@@ -5,8 +5,10 @@ from __future__ import annotations
 import psycopg
 
 from pipeline.errors import FollowerError, PipelineError, SchemaStopped
+from pipeline.followers.copying import unfound_names
 from pipeline.followers.registry import Note, TableName
 from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
 
 AGAIN = "it is tried again by itself"
 _PASSING = ("40001", "40P01", "55P03", "57014")
@@ -23,17 +25,22 @@ def said(error: psycopg.Error) -> str:
     return f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
 
 
-def note_of(error: PipelineError | psycopg.Error) -> Note:
-    """The reason, and what somebody may do there."""
+def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection) -> Note:
+    """The reason, and what somebody may do there. Nothing may be open in either session."""
+    helps = error.remedy if isinstance(error, SchemaStopped) else None
+    if (unfound := unfound_names.of(error)) is not None:
+        helps = unfound.remedy(follower, source) or helps
+    remedy = AGAIN if helps is None else f"{helps}; {AGAIN}"
     if isinstance(error, psycopg.Error):
-        return Note(f"cannot be copied: the follower refuses a statement: {said(error)}", AGAIN, "stopped")
-    remedy = f"{error.remedy}; {AGAIN}" if isinstance(error, SchemaStopped) else AGAIN
+        return Note(f"cannot be copied: the follower refuses a statement: {said(error)}", remedy, "stopped")
     return Note(f"cannot be copied: {error}", remedy, "stopped")
 
 
 def not_made(table: TableName | None, error: psycopg.Error, what: str = "") -> FollowerError:
     """The error for a table that the follower does not let us make, or `what` is a part of it. None: any."""
     name = "tables" if table is None else f"{table.table_schema}.{table.table_name}"
-    return FollowerError(
+    made = FollowerError(
         f"--schema create: the follower does not let us make {what}{name}: {said(error)}; make there what is missing"
     )
+    made.__cause__ = error
+    return made

@@ -121,9 +121,9 @@ def copy(
     anew = {each.oid for each in copies.wanted(follower, here)} | {table.table_oid for table in refused}
     made = {oid: table for oid, table in tables.items() if oid not in anew}
     if unmade.left(follower, here) - anew:
-        with plain_session(found) as session:
+        with plain_session(found) as session, connect_source(config) as source:
             for table, error in unmade.finish(session, here, made).items():
-                refused[table] = refusals.note_of(error)
+                refused[table] = refusals.note_of(error, session, source)
     for table, note in refused.items():
         say(table, note)
     if refused:
@@ -139,7 +139,7 @@ def _make_missing(
         return {}
     with connect_source(config) as source, plain_session(found) as session:
         why = missing_tables.make(source, config.source_reading, session, here, tables)
-    return {table: refusals.note_of(error) for table, error in why.items()}
+        return {table: refusals.note_of(error, session, source) for table, error in why.items()}
 
 
 def renames(config: Config, found: Callable[[], Follower]) -> Renames:

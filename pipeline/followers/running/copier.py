@@ -49,6 +49,7 @@ class Copier:
         self._delays = dict[int, float]()
         self._not_before = dict[int, float]()
         self._said = dict[int, Note | None]()
+        self._note_of: Callable[[PipelineError | psycopg.Error], Note]
         self.refused = dict[TableName, Note]()
         """Tables that are in no copy now, as something there needs to be done first."""
         self.placed = 0
@@ -110,6 +111,7 @@ class Copier:
         there = beginning.applier_session(found, _PROGRAM)
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
             renames = beginning.renames(config, lambda: self._found(log))
+            self._note_of = lambda error: refusals.note_of(error, follower, source)
 
             def make_missing(table: TableName) -> None:
                 if found.schema_mode == "create":
@@ -180,7 +182,7 @@ class Copier:
         if not self._goes_on():
             raise Interrupted
         is_passing = isinstance(error, psycopg.Error) and refusals.is_passing(error)
-        note = refusals.note_of(error)
+        note = self._note_of(error)
         self._say(log, table, replace(note, state=None) if is_passing else note)
         self._delay(table.table_oid)
 

@@ -9,11 +9,12 @@ from psycopg import sql
 
 from pipeline.config.settings import Config
 from pipeline.errors import NotFollowable, Refused, SchemaStopped, TablesChanged
+from pipeline.followers import connecting
 from pipeline.followers.applying import followed_tables, position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place, TableVersion
-from pipeline.followers.copying import copies
+from pipeline.followers.copying import copies, unfound_names
 from pipeline.followers.registry import Follower
 from pipeline.followers.schema_changes import (
     changed_types,
@@ -69,10 +70,18 @@ class SchemaChanges:
             raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
 
     def explain(self, error: Refused) -> bool:
-        """Whether what the follower has refused is explained by a change of schema, which it has now."""
+        """Whether what the follower has refused is explained by a change of schema, which it has now.
+
+        Raises SchemaStopped with what to run there, if that is known.
+        """
         cause = error.__cause__
         if changed_types.follow(self._config, self._log, self._follower, self._found, cause, of_event=True):
             return True
+        if (unfound := unfound_names.of(error)) is not None:
+            with connecting.connect_catalog(self._config) as source:
+                remedy = unfound.remedy(self._follower, source)
+            if remedy is not None:
+                raise SchemaStopped(str(error), remedy) from error
         if isinstance(cause, psycopg.errors.CheckViolation) and not cause.diag.constraint_name:
             return self._divide_for(cause.diag.schema_name or "", cause.diag.table_name or "")
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:

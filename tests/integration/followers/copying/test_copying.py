@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pipeline.followers import registry
-from pipeline.followers.running import following
+from pipeline.followers.running import copier, following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.copying import WRITTEN, WRITTEN_TABLES, Copying, copying, more, writing
@@ -39,6 +39,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
+    monkeypatch.setattr(copier, "FIRST_DELAY", 0.1)
 
 
 @pytest.fixture
@@ -366,6 +367,55 @@ def test_what_a_table_lacks_is_named_and_holds_up_no_other(stage: Stage, cluster
         eventually(lambda: made.found.state == "following")
         for table in tables:
             assert definitions(made.look, table) == definitions(stage.source, table)
+
+
+SEARCHING = (
+    "create schema looked_in",
+    "create function looked_in.found(text) returns boolean language sql as 'select length($1) > 0'",
+    "create function looked_in.procedural(v text) returns boolean language plpgsql as 'begin return found(v); end'",
+    "set local check_function_bodies = off;"
+    " create function looked_in.plain(text) returns boolean language sql as 'select found($1)'",
+    "create table searching (id int primary key, name text,"
+    " constraint a check (looked_in.procedural(name)), constraint b check (looked_in.plain(name)))",
+)
+
+
+def test_a_function_that_finds_a_name_by_its_search_path_is_named(stage: Stage, cluster: Cluster):
+    stage.run(*SEARCHING, "create table beside (id int primary key)")
+    publish_new_tables(stage.config)
+    row = "set local search_path = public, looked_in; insert into searching values ({}, 'a')"
+    stage.run(row.format(1), "insert into beside values (1)")
+    stage.arrive()
+    tables = ["searching", "beside"]
+    given = (*SEARCHING, "create table beside (id int primary key)")
+    with copying(stage, cluster, *given, tables=tables, schema="exists") as made, made.running():
+        altered = "alter function looked_in.{}(text) set search_path = looked_in, pg_catalog"
+
+        def is_named(function: str, found: Callable[[], tuple[str | None, str | None]]) -> None:
+            reason, remedy = found()
+            assert "function found(text) does not exist (SQLSTATE 42883)" in (reason or "")
+            says = f"run there, as looked_in.{function}(text) finds found only through a search_path:"
+            assert remedy == f"{says} `{altered.format(function)}`; it is tried again by itself"
+
+        def of_table() -> tuple[str | None, str | None]:
+            return (each := is_stopped(made, "searching")).reason, each.remedy
+
+        def of_follower() -> tuple[str | None, str | None]:
+            return (each := made.found).reason, each.remedy
+
+        for function in ("plain", "procedural"):  # what is planned comes first
+            eventually(partial(is_named, function, of_table))
+            eventually(lambda: made.is_followed("beside"))
+            made.look.execute(altered.format(function).encode())
+        made.become_equal()
+        # An event needs the same.
+        made.look.execute("alter function looked_in.plain(text) reset search_path")
+        stage.run(row.format(2))
+        stage.arrive()
+        eventually(partial(is_named, "plain", of_follower))
+        made.look.execute(altered.format("plain").encode())
+        made.become_equal()
+    stage.run("drop table searching, beside", "drop schema looked_in cascade")
 
 
 def is_stopped(made: Copying, table: str) -> registry.FollowerTable:
