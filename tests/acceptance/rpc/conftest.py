@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.fixtures.folder_scope import shared_in_folder
 from tests.fixtures.grpc_place import TOKEN, Place, place_of
 from tests.fixtures.postgres import Cluster
 
 
-@pytest.fixture(scope="session")
-def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+@pytest.fixture(scope="module")
+def place(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Place:
     settings: dict[str, Any] = {"wires": "walstream", "open_wires": "walstream", "api_token": TOKEN}
-    with place_of(cluster, tmp_path_factory.mktemp("rpc"), **settings) as made:
-        yield made
+    return shared_in_folder(request, lambda: place_of(cluster, tmp_path_factory.mktemp("rpc"), **settings))

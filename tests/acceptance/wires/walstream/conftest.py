@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.browsers import required
+from tests.fixtures.folder_scope import shared_in_folder
 from tests.fixtures.grpc_place import Place, place_of
 from tests.fixtures.postgres import Cluster
 
 PACKAGES = Path(__file__).with_name("package.json")
 
 
-@pytest.fixture(scope="session")
-def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with place_of(cluster, tmp_path_factory.mktemp("walstream"), wires="walstream") as place:
-        yield place
+@pytest.fixture(scope="module")
+def running(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return shared_in_folder(request, lambda: place_of(cluster, tmp_path_factory.mktemp("walstream"), wires="walstream"))
 
 
 @pytest.fixture
