@@ -107,6 +107,7 @@ class Following:
             renames = beginning.renames(self._config, lambda: found)
             if renames.settle(self._state, follower):
                 return
+            changed_types.remember_labels(self._config, follower, found)
             try:
                 with changed_types.followed(self._config, self._log, follower, found):
                     self._copy(follower, found, stop)
@@ -135,7 +136,7 @@ class Following:
         here = beginning.current_position(follower, found)
         if beginning.want_unknown(self._log, follower, found, here):
             return
-        changed_types.remember(self._config, follower, found)
+        changed_types.remember_labels(self._config, follower, found)
         looked = LookedPartitions(self._config, self._log, follower, found, renames.called(follower))
         wanted = beginning.wanted_tables(self._log, follower, found, here, looked)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, renames, looked)

@@ -51,6 +51,17 @@ def follow(
     return [altered_types.run(follower, found, each) for each in altered].count(True) > 0
 
 
+def remember_labels(config: Config, follower: Connection, found: Follower) -> None:
+    """Store what the source's enums are before tables are copied: what is renamed from then on is known as that.
+
+    Not if the source does not answer.
+    """
+    here = position.existing(follower, found.source_id, found.name)
+    if unknown := enums.unknown(follower, here):
+        with suppress(Unavailable), connecting.connect_catalog(config) as source:
+            enums.remember(source, follower, here, unknown)
+
+
 @contextmanager
 def followed(config: Config, log: Connection, follower: Connection, found: Follower) -> Iterator[None]:
     """Raises TablesChanged if the follower's types lacked what a copy inside needs, and have it by now."""
@@ -61,14 +72,6 @@ def followed(config: Config, log: Connection, follower: Connection, found: Follo
         if follow(config, log, follower, found, cause, of_event=False):
             raise TablesChanged(f"types of follower {found.name} have what a copy needs by now") from error
         raise
-
-
-def remember(config: Config, follower: Connection, found: Follower) -> None:
-    """Store what the source's types are, while the follower's are the same; not if the source does not answer."""
-    here = position.existing(follower, found.source_id, found.name)
-    if unknown := enums.unknown(follower, here):
-        with suppress(Unavailable), connecting.connect_catalog(config) as source:
-            enums.remember(source, follower, here, unknown)
 
 
 def _domain(source: Connection, follower: Connection, refused: psycopg.IntegrityError) -> Iterator[TypeAlteration]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from pipeline.followers import registry
@@ -202,6 +203,23 @@ def test_labels_that_copies_need(changed: Changed):
             f"insert into {new} values (1, 'good')",
         )
         changed.become_equal_in_time(changed.t, new)
+
+
+@pytest.mark.parametrize("changed", [{"copy": "source", "truncate": True}], indirect=True)
+def test_labels_that_are_renamed_before_the_first_copy(changed: Changed):
+    kind = unique("mood")
+    create = f"create type {kind} as enum ('sad', 'ok')"
+    changed.there(create, f"alter table $t add m {kind}")
+    changed.run(create, f"alter table $t add m {kind}", "update $t set m = 'ok'")
+    with psycopg.connect(changed.stage.config.source) as holder:
+        holder.execute(changed.named("insert into $t (id) values (2)").encode())
+        with changed.made.running():
+            eventually(lambda: f"pid {holder.info.backend_pid} " in str(changed.made.table(changed.t).reason))
+            changed.run(
+                f"alter type {kind} rename value 'ok' to 'fine'; alter type {kind} add value 'bad' before 'sad'"
+            )
+            holder.commit()
+            changed.become_equal_in_time()
 
 
 def test_a_domain_whose_check_changes(changed: Changed):
