@@ -104,6 +104,7 @@ torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.walstream --minutes 10)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.partitions --minutes 20 --pg $(PG))
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.followers --minutes 20 --pg $(PG) --followers-pg $(PG))
+	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.ordinary_schema --minutes 20 --pg $(PG) --followers-pg $(PG))
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.restores --minutes 20)
 
 hostile: $(VENV)/.dev ## A thousand hostile clients at both ports of a server: SECONDS=300
