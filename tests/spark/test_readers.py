@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
 import subprocess
-import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.waiting import eventually
 from tests.spark.conftest import Pipeline
 from tests.spark.readers import READERS, read
+from tests.spark.test_state import fold
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
-ROOT = Path(__file__).parents[2]
 ROWS = 4000
 """Events, one for each row but for those that change."""
 RANGES = 4
@@ -58,27 +58,33 @@ def pipeline(pipelines: Callable[..., AbstractContextManager[Pipeline]]) -> Iter
 
 @pytest.fixture(scope="module")
 def seen(pipeline: Pipeline, spark: SparkSession) -> dict[str, list[list[int]]]:
-    """The seqs of each read of each reader, in turn, as long as an export was running; then once more."""
-    command = [sys.executable, str(ROOT / "spark" / "export.py"), "--export-dir", str(pipeline.folder)]
-    command += ["--master", "local[1]", "--range-rows", str(ROWS // RANGES)]
-    environment = {**os.environ, "PIPELINE_DATABASE_DSN": pipeline.dsn}
+    """The seqs of each read of each reader: once for each state that an export left while it was running, and then."""
     found: dict[str, list[list[int]]] = defaultdict(list)
     pipeline.log.execute(HELD)
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as export:
+    with ThreadPoolExecutor(1) as threads:
+        export = threads.submit(pipeline.export, range_rows=ROWS // RANGES)
         try:
-            eventually(lambda: any(pipeline.folder.glob("changes/shop.orders/date=*/*.parquet")), timeout=200)
-            for reader in itertools.cycle(READERS):
-                running = export.poll() is None
-                found[reader].append(read("Changes", reader, pipeline.folder, spark)["seq"].to_pylist())
-                pipeline.log.execute("select pg_advisory_unlock_all()")
-                if not running and len(found) == len(READERS) and reader == READERS[-1]:
-                    break
+            eventually(lambda: files_in(pipeline), timeout=200)
+            running, known = True, 0
+            while running:
+                running, files = not export.done(), files_in(pipeline)
+                if files == known and running:
+                    time.sleep(0.02)
+                    continue
+                known = files
+                for reader in READERS:
+                    found[reader].append(read("Changes", reader, pipeline.folder, spark)["seq"].to_pylist())
+                    pipeline.log.execute("select pg_advisory_unlock_all()")
         finally:
-            export.kill()
-        assert export.stdout is not None
-        assert '"event": "done"' in export.stdout.read()
+            pipeline.log.execute("select pg_advisory_unlock_all()")
+        assert len(export.result()) >= RANGES
+    fold(pipeline, spark)
     assert len(found[READERS[0]][0]) < ROWS, "the export had ended before the first read"
     return found
+
+
+def files_in(pipeline: Pipeline) -> int:
+    return len(list(pipeline.folder.glob("changes/shop.orders/date=*/*.parquet")))
 
 
 @pytest.mark.parametrize("reader", READERS)
