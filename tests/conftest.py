@@ -28,7 +28,7 @@ _worker: int | None = None
 @atexit.register
 def _end_at_once() -> None:
     """What a worker has collected is not taken apart, which takes seconds; what tests fork ends as it always does."""
-    if os.getpid() == _worker:
+    if os.getpid() == _worker and "coverage" not in sys.modules:  # which may store at the end what it has seen
         os._exit(0)
 
 
