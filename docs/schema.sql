@@ -2731,7 +2731,7 @@ CREATE TABLE pipeline.rewrites (
     from_idx integer,
     found_at timestamp with time zone DEFAULT now() NOT NULL,
     settled_at timestamp with time zone,
-    CONSTRAINT rewrites_kind_check CHECK ((kind = ANY (ARRAY['type'::text, 'default'::text, 'values'::text])))
+    CONSTRAINT rewrites_kind_check CHECK ((kind = ANY (ARRAY['type'::text, 'default'::text, 'values'::text, 'attributes'::text, 'renamed'::text])))
 );
 
 COMMENT ON TABLE pipeline.rewrites IS 'Tables whose values DDL changed without an event: rows not written since are in the log as they were before.';

@@ -44,10 +44,12 @@ class PartRegistry(RelationRegistry):
         slot: str,
         described: Iterable[int] = (),
         own: OwnTables = own_tables.NONE,
+        *,
+        reached: bool = False,
     ) -> None:
         """`slot`: the copy that is read. `described`: oids of relations that were already sent in this session."""
         super().__init__(source, pipeline, stored, publications, slot, described, own)
-        self._worker = worker
+        self._worker, self._reached = worker, reached
 
     def replay(self, start_position: int) -> Replay:
         """The replay of a copy that is started at `start_position`."""
@@ -68,7 +70,15 @@ class PartRegistry(RelationRegistry):
             self._slot,
             described,
             self._own,
+            reached=True,
         )
+
+    def _alter_types(self, known: Known, place: tuple[int, int]) -> StagedRelation | None:
+        """As that, but without a new version before the part is reached."""
+        if self._reached:
+            return super()._alter_types(known, place)
+        self._find_rewrites(known)
+        return None
 
     def admit(self, message: Relation | LogicalMessage, xid: int | None, catalog_xmin: str) -> StagedRelation | None:
         """The newest version, if nothing can have changed since the slot had this catalog_xmin; else None.

@@ -215,6 +215,6 @@ class BatchBuilder:
         begin = self._begin
         if begin is None:
             raise DecodeError("a change outside of a transaction")
-        relation.head_of = begin.final_lsn, action
+        relation.head_of, relation.changed = (begin.final_lsn, action), (begin.final_lsn, begin.xid)
         relation.head = change_head(relation.id, begin.xid, begin.committed_at, action)
         return relation.head

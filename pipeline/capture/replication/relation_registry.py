@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from pipeline.capture.replication import still_published
+from pipeline.capture.replication.composite_types import CompositeTypes
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import baselines, introspection, rewrites, versions
-from pipeline.capture.schema_history.continuity import Rewrite, first_version, next_version
+from pipeline.capture.schema_history.continuity import Rewrite, altered_before, first_version, next_version
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import Known, TableVersion
@@ -58,6 +59,8 @@ class RelationRegistry:
         self._own = own
         self._row_versions: dict[int, str] = {}
         self._renamed: dict[int, tuple[TableVersion, int]] = {}
+        self.composites = CompositeTypes(self._known.values())
+        """Of relations of the stream."""
 
     def is_own(self, message: Relation) -> bool:
         """Whether its rows are our own: they are counted, and staged nowhere."""
@@ -152,12 +155,30 @@ class RelationRegistry:
         versions.store_fingerprint(self._pipeline, known.id, read)
         self._known[versions.identity(known.version)] = replace(known, fingerprint=read)
 
-    @property
-    def has_renamed(self) -> bool:
-        """Whether `rename` will have something to do."""
-        return bool(self._renamed)
+    def record_unsent(self, place: tuple[int, int], xids: Collection[int] = ()) -> dict[int, StagedRelation]:
+        """Record what no message says: names that `check_tables` found, and attributes that composite types have now.
 
-    def rename(self, place: tuple[int, int]) -> dict[int, StagedRelation]:
+        Returns relations, by oid, with the version that their changes have from `place` on. `xids`: what these
+        transactions have altered is seen.
+        """
+        for xid in xids:
+            introspection.wait_until_visible(self._source, xid)
+        found = self._rename(place)
+        for oid in self.composites.altered(self._source):
+            if learned := self._alter_types(self._known[oid, ""], place):
+                found[oid] = learned
+        return found
+
+    def _alter_types(self, known: Known, place: tuple[int, int]) -> StagedRelation | None:
+        """Record the version of a table whose types were altered; None if it was dropped."""
+        read = introspection.describe_now(self._source, known, self._slot)
+        if known.fingerprint is None or read is None or read.fingerprint is None:
+            return None
+        now = known.fingerprint.with_attributes(read.fingerprint)
+        version, found = next_version(known.version, known.fingerprint.settle(), known.version, now.settle(), place)
+        return self._remember(version, now, place, found)
+
+    def _rename(self, place: tuple[int, int]) -> dict[int, StagedRelation]:
         """By oid, relations that `check_tables` found under another name at an LSN that the stream has passed."""
         due = [oid for oid, (_, read_at) in self._renamed.items() if read_at < place[0]]
         found = {}
@@ -169,8 +190,10 @@ class RelationRegistry:
 
     def _find_rewrites(self, known: Known) -> None:
         found = rewrites.since(self._source, known, self._slot)
-        if found and not rewrites.is_empty(self._source, known.version.relation_oid):
-            rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.version, found, None)
+        self._record_rewrites(known.version, found, None)
+
+    def _record_rewrites(self, version: TableVersion, found: list[Rewrite], since: tuple[int, int] | None) -> None:
+        rewrites.record(self._source, self._pipeline, self._stored.id, self._stored.epoch, version, found, since)
 
     def _describe(
         self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None, changed: int
@@ -187,7 +210,8 @@ class RelationRegistry:
     def _compare(self, now: Description, before: Known | None, since: tuple[int, int]) -> StagedRelation:
         """Record what the table is from `since` on, where that is new."""
         if before is None:
-            return self._remember(first_version(now.version, since), now.fingerprint, since, [])
+            found = altered_before(now.version, now.fingerprint)
+            return self._remember(first_version(now.version, since), now.fingerprint, since, found)
         read = now.fingerprint.settle_by(before.fingerprint) if now.fingerprint else None
         version, found = next_version(before.version, before.fingerprint, now.version, read, since)
         return self._remember(version, read, since, found)
@@ -222,7 +246,7 @@ class RelationRegistry:
                 number = before.id
                 if read is not None and read != before.fingerprint:
                     versions.store_fingerprint(self._pipeline, number, read)
-            if found and not rewrites.is_empty(self._source, version.relation_oid):
-                rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, version, found, since)
+            self._record_rewrites(version, found, since)
         self._known[key] = Known(number, version, read)
+        self.composites.note(self._known[key])
         return StagedRelation(number, version)

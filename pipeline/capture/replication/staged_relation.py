@@ -22,6 +22,8 @@ class StagedRelation:
         self.head = b""
         """The first bytes of a change, shared by rows of the transaction and action `head_of`."""
         self.head_of = (-1, b"")
+        self.changed = (0, 0)
+        """commit_lsn and xid of the last transaction with rows of it."""
 
     def known_of(self, old: Row | None, *, full: bool) -> Row | None:
         """What is known from an old tuple: a key alone (`K`) has NULL for all other columns, whatever they hold."""

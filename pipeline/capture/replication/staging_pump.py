@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
@@ -28,14 +28,23 @@ class StagingPump:
     """Stages what `batch` has collected when it is `ready`; otherwise moves the position as the confirm rule says."""
 
     def __init__(
-        self, batch: BatchBuilder, writer: Writer, idle: ConfirmRule, feedback: Feedback, ready: Callable[[], bool]
+        self,
+        batch: BatchBuilder,
+        writer: Writer,
+        idle: ConfirmRule,
+        feedback: Feedback,
+        ready: Callable[[], bool],
+        before: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`ready`: whether the collected rows should be staged now."""
+        """`ready`: whether the collected rows should be staged now. `before`: is awaited before rows from an LSN on are
+        staged.
+        """
         self._batch = batch
         self._writer = writer
         self._idle = idle
         self._feedback = feedback
         self._ready = ready
+        self._before = before
         self._work = asyncio.Event()
         self._space = asyncio.Event()
         self._begun = asyncio.Event()
@@ -115,6 +124,7 @@ class StagingPump:
         if batch.is_idle:
             self._idle.stage(batch.position or 0, empty=True)
             return 0
+        await self._before(batch.first_lsn)
         await self._writer.append(batch, durable=durable)
         self._stored()
         if durable:

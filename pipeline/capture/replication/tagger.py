@@ -64,10 +64,12 @@ class Tagger:
             Relation: self._unlearned,
         }
 
-    def last_change(self, relation: int) -> int:
-        """commit_lsn of the last transaction with rows of this relation since `learn` was called for it; 0 if none."""
+    def last_change(self, relation: int) -> tuple[int, int]:
+        """commit_lsn and xid of the last transaction with rows of this relation since `learn` was called for it; 0 if
+        none.
+        """
         staged = self._relations.get(relation)
-        return max(staged.head_of[0], 0) if staged else 0
+        return staged.changed if staged else (0, 0)
 
     def feed(self, message: Message) -> None:
         """Take a message. Raises DecodeError for one that cannot follow those before it."""
@@ -118,6 +120,7 @@ class Tagger:
     def rename(self, oid: int, staged: StagedRelation) -> None:
         """From now on, rows of this relation have this table version; ignored when the relation is not known."""
         if oid in self._relations:
+            staged.changed = self._relations[oid].changed
             self._relations[oid] = staged
 
     def knows(self, message: LogicalMessage) -> bool:

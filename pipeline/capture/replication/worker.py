@@ -44,7 +44,9 @@ class ReplicationWorker:
         self._tagger = Tagger(self._idle, stream.encoding)
         self._reorder = MessageReorder()
         self._feedback = Feedback(stream, self._idle, lambda: self._tagger.batch.commit_lsn)
-        self._pump = StagingPump(self._tagger.batch, writer, self._idle, self._feedback, self._ready)
+        self._pump = StagingPump(
+            self._tagger.batch, writer, self._idle, self._feedback, self._ready, self._record_unsent
+        )
         self.starved = stream.starved
         """Adds up how long reading has waited for the source."""
         self.blocked = self._pump.blocked
@@ -182,7 +184,7 @@ class ReplicationWorker:
         if isinstance(message, Relation):
             xid = None if since else self._tagger.batch.xid
             since = since or self._tagger.batch.next_place
-            changed = self._tagger.last_change(message.oid)
+            changed, _ = self._tagger.last_change(message.oid)
             async with self._database_lock:
                 learned = await in_thread(self._registry.describe, message, since, xid, changed)
             self._tagger.learn(message, learned)
@@ -216,16 +218,24 @@ class ReplicationWorker:
             await asyncio.sleep(WATCH_SECONDS)
             async with self._database_lock:
                 await in_thread(self._registry.require_still_published)
-                await in_thread(self._registry.check_tables, self._tagger.last_change)
-                await self._apply_renames()
+                await in_thread(self._registry.check_tables, lambda oid: self._tagger.last_change(oid)[0])
+            await self._record_unsent()
 
-    async def _apply_renames(self) -> None:
-        """Record names that the source does not send, once the stream is past the LSN at which they were found."""
-        if self._registry.has_renamed:
+    async def _record_unsent(self, first_lsn: int | None = None) -> None:
+        """Record names, and attributes of composite types, that the source does not send.
+
+        `first_lsn`: only if changes from there on may have values of such types. If this is awaited before they are
+        staged, the log never has a value of a form that it does not know.
+        """
+        changes = [self._tagger.last_change(oid) for oid in self._registry.composites.relations]
+        xids = {xid for lsn, xid in changes if first_lsn is not None and lsn >= first_lsn}
+        if first_lsn is not None and not xids:
+            return
+        async with self._database_lock:
             place = self._tagger.batch.next_place
             if not self._tagger.batch.in_transaction and self._idle.passed > place[0]:
                 place = self._idle.passed, 0
-            for oid, learned in (await in_thread(self._registry.rename, place)).items():
+            for oid, learned in (await in_thread(self._registry.record_unsent, place, xids)).items():
                 self._tagger.rename(oid, learned)
 
 

@@ -21,7 +21,8 @@ _RETRIES = 3
 class CatalogColumn:
     """A row of pg_attribute. `settled`: older than every change that the slot may still send.
 
-    `generated`, `version`, `missing` and `filled`: see ColumnPrint and attgenerated.
+    `generated`, `version`, `missing`, `filled` and `attributes`: see ColumnPrint and attgenerated.
+    `attributes_later`: a composite type was altered after the transaction of the described change.
     """
 
     attnum: int
@@ -34,6 +35,15 @@ class CatalogColumn:
     missing: bool = False
     filled: bool = False
     settled: bool = True
+    attributes: str = "{}"
+    attributes_later: bool = False
+
+    @property
+    def fingerprint(self) -> ColumnPrint:
+        """What tells whether its values were changed without an event."""
+        return ColumnPrint(
+            self.version, self.settled, self.missing, self.filled, self.attributes, not self.attributes_later
+        )
 
 
 @dataclass(frozen=True)
@@ -75,11 +85,7 @@ class CatalogTable:
 
     def fingerprint(self, attnums: Collection[int | None]) -> Fingerprint:
         """The fingerprint of the table with these columns."""
-        columns = {
-            column.attnum: ColumnPrint(column.version, column.settled, column.missing, column.filled)
-            for column in self.columns
-            if column.attnum in attnums
-        }
+        columns = {column.attnum: column.fingerprint for column in self.columns if column.attnum in attnums}
         return Fingerprint(self.file, self.file_settled, self.read_at, columns)
 
 

@@ -6,15 +6,20 @@ event. In doubt it counts as another: then some values are not filled in, but ne
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
 from pipeline.capture.schema_history.versions import Column, Name, TableVersion
 
-Kind = Literal["type", "default", "values"]
+Kind = Literal["type", "default", "values", "attributes", "renamed"]
 """`type`: a column has another type; `default`: it was added with values in existing rows; `values`: it was rewritten
-with the same type, by `alter type … using` or `set expression`, or that cannot be excluded."""
+with the same type, by `alter type … using` or `set expression`, or that cannot be excluded; `attributes`: a composite
+type in its values has got or lost attributes; `renamed`: only their names have changed, so the values are the same."""
+
+OF_TYPES = frozenset[Kind]({"attributes", "renamed"})
+"""Those by which a composite type was altered, while the table is as it was."""
 
 _TEXTS = frozenset({25, 1043})
 """text and varchar: from one to the other Postgres rewrites nothing, and the text of a value stays the same."""
@@ -32,6 +37,12 @@ class Rewrite:
 def first_version(version: TableVersion, since: tuple[int, int]) -> TableVersion:
     """The first known version of a table."""
     return replace(version, columns=tuple(_new_names(column, since) for column in version.columns))
+
+
+def altered_before(version: TableVersion, read: Fingerprint | None) -> list[Rewrite]:
+    """Columns of a first version whose composite types were altered between the change and the reading."""
+    found = [each for each in version.columns if (now := _column_print(read, each)) and not now.attributes_settled]
+    return [_rewrite("attributes", found, read)] if found else []
 
 
 def next_version(
@@ -60,7 +71,7 @@ def next_version(
             kind = _rewritten(old, read_before, column, read)
         if kind:
             found.setdefault(kind, []).append(column)
-        if old is None or kind or moved or missed or not prints_alike(old, column):
+        if old is None or (kind and kind != "renamed") or moved or missed or not prints_alike(old, column):
             columns.append(_new_names(column, since))
         else:
             columns.append(_continued(old, column, since))
@@ -80,9 +91,17 @@ def _rewritten(
     then = _column_print(read_before, column)
     if then is None:  # the table had been dropped when it was to be read
         return None
-    if then.settled and then.version == now.version:
+    if not (then.settled and then.version == now.version) and _may_be_another_file(read_before, read):
+        return "values"
+    return altered_attributes(then, now)
+
+
+def altered_attributes(then: ColumnPrint, now: ColumnPrint) -> Kind | None:
+    """What has happened to the composite types in the values of a column."""
+    if None in (then.attributes, now.attributes) or then.composites == now.composites:
         return None
-    return "values" if _may_be_another_file(read_before, read) else None
+    before, after = ({oid: names.keys() for oid, names in each.composites.items()} for each in (then, now))
+    return "renamed" if before == after else "attributes"
 
 
 def _rewritten_unplaced(
@@ -115,7 +134,10 @@ def prints_alike(old: Column, column: Column) -> bool:
 
 
 def _rewrite(kind: Kind, columns: list[Column], read: Fingerprint | None) -> Rewrite:
-    versions = [found.version for column in columns if (found := _column_print(read, column))]
+    prints = [found for column in columns if (found := _column_print(read, column))]
+    versions = [found.version for found in prints]
+    if kind in OF_TYPES:
+        versions = [hashlib.sha256(str(found.attributes).encode()).hexdigest() for found in prints]
     return Rewrite(kind, tuple(column.name for column in columns), " ".join(versions))
 
 

@@ -6,6 +6,7 @@ A fingerprint is read from the current catalog, which may be later than the chan
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -16,12 +17,23 @@ class ColumnPrint:
     """A row of pg_attribute. `version` changes with every change of the row, also with harmless ones.
 
     `missing`: rows older than the column have a default that is in no file. `filled`: the column may have a default.
+    `attributes`: a JSON text with the names of the attributes of all composite types in its values, by the oid of the
+    type's relation and by number; None: an older server has not read them. `attributes_settled`: False if they may
+    have been others for the change.
     """
 
     version: str
     settled: bool
     missing: bool
     filled: bool
+    attributes: str | None = None
+    attributes_settled: bool = True
+
+    @property
+    def composites(self) -> dict[str, dict[str, str]]:
+        """The attributes of each composite type, by number."""
+        found: dict[str, dict[str, str]] = json.loads(self.attributes or "{}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,19 @@ class Fingerprint:
         were changed after `read_at` without a new description by the source."""
         columns = {attnum: replace(column, settled=True) for attnum, column in self.columns.items()}
         return replace(self, file_settled=True, columns=columns)
+
+    @property
+    def composites(self) -> dict[str, dict[str, str]]:
+        """The attributes of all composite types in its values, by the oid of the type's relation and by number."""
+        return {oid: names for column in self.columns.values() for oid, names in column.composites.items()}
+
+    def with_attributes(self, now: Fingerprint) -> Fingerprint:
+        """The same with the attributes of composite types that `now` has."""
+        columns = {
+            attnum: replace(column, attributes=now.columns[attnum].attributes) if attnum in now.columns else column
+            for attnum, column in self.columns.items()
+        }
+        return replace(self, columns=columns)
 
     def settle_by(self, before: Fingerprint | None) -> Fingerprint:
         """What is as it was for an earlier change, where that is settled, was so for all changes in between."""

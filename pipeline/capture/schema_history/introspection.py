@@ -61,7 +61,7 @@ def describe(
     `numbers`: attnums of its columns by name, as the catalog had them a moment ago.
     """
     if xid is not None:
-        _wait_until_visible(source, xid)
+        wait_until_visible(source, xid)
     table = catalog_table.read(source, relation.oid, slot, publications, xid, made)
     if joined and table is not None:
         table = replace(table, memberships=tuple((oid, True) for oid, _ in table.memberships))
@@ -78,7 +78,7 @@ def _numbered(column: Column, numbers: Mapping[str, int], there: Collection[tupl
     return replace(column, attnum=number) if number is not None and (column.name, number) in there else column
 
 
-def _wait_until_visible(source: Connection, xid: int) -> None:
+def wait_until_visible(source: Connection, xid: int) -> None:
     """A transaction is sent at its commit record, but visible only later, for example after a synchronous standby."""
     deadline = time.monotonic() + _VISIBLE_TIMEOUT
     while True:

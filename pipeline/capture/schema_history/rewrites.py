@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
@@ -11,7 +11,7 @@ from typing import ClassVar
 import psycopg
 
 from pipeline.capture.schema_history import introspection
-from pipeline.capture.schema_history.continuity import Rewrite, next_version
+from pipeline.capture.schema_history.continuity import OF_TYPES, Rewrite, next_version
 from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -23,6 +23,7 @@ _WHY = {
     "type": "another type",
     "default": "added with values for existing rows",
     "values": "rewritten, or that cannot be excluded",
+    "attributes": "a composite type has got or lost attributes",
 }
 
 
@@ -87,7 +88,7 @@ def since(source: Connection, known: Known, slot: str) -> list[Rewrite]:
     return found
 
 
-def is_empty(source: Connection, relation_oid: int) -> bool:
+def _is_empty(source: Connection, relation_oid: int) -> bool:
     """Whether the table certainly has no rows; a locked one may have some."""
     try:
         with source.transaction(), queries.lock_timeout(source, _LOCK_TIMEOUT):
@@ -98,16 +99,23 @@ def is_empty(source: Connection, relation_oid: int) -> bool:
 
 
 def record(
+    source: Connection,
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
     version: TableVersion,
-    found: Iterable[Rewrite],
+    found: Sequence[Rewrite],
     since: tuple[int, int] | None,
 ) -> None:
-    """Store the rewrites of a table; `since`: the first change after them, None as long as there is none."""
+    """Store the rewrites of a table; `since`: the first change after them, None as long as there is none.
+
+    Those of a table without rows concern only changes of before, by followers that know its types: they are settled.
+    """
     place = since or (None, None)
+    is_empty = bool(found) and _is_empty(source, version.relation_oid)
     for rewrite in found:
+        if is_empty and rewrite.kind not in OF_TYPES:
+            continue
         values = {
             "source": source_id,
             "epoch": epoch,
@@ -119,5 +127,6 @@ def record(
             "version": rewrite.version,
             "from_lsn": place[0],
             "from_idx": place[1],
+            "is_settled": is_empty or rewrite.kind == "renamed",
         }
         connection.execute(statement("capture.schema_history", "record_rewrite"), values)

@@ -84,17 +84,19 @@ class Replacements:
         go_on: Callable[[], bool],
         say: Callable[[TableName, str | None], None],
         make_missing: Callable[[TableName], None],
+        require_types: Callable[[TableName], None],
         fit: Callable[[TableName, Place, Collection[str]], Fitting],
         renaming: Renaming,
     ) -> None:
         """`go_on` is asked now and then. `say` is told which table is copied, and why one has to wait.
 
-        `make_missing` makes a table that the follower lacks, where that is wanted. `fit` finds what tells the form of
+        `make_missing` makes a table that the follower lacks, where that is wanted, and gives types of its values what
+        the source's have; `require_types` raises NotYet if they were altered since. `fit` finds what tells the form of
         a table, as of a place, from that of these columns at the source.
         """
         self._log, self._follower, self._source, self._found = log, follower, source, found
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
-        self._fit, self._renaming = fit, renaming
+        self._require_types, self._fit, self._renaming = require_types, fit, renaming
         self._begins = dict[int, Position]()
 
     def wanted(self) -> list[Anew]:
@@ -166,6 +168,7 @@ class Replacements:
                 pass_on(self._source, relation, names, self._follower, staged.into, self._require_wanted)
                 for relation, names in zip(relations, columns, strict=True)
             )
+        self._require_types(table)
         staged.prepare()
         return copied, rows
 

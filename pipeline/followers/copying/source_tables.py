@@ -90,9 +90,7 @@ class SourceTables:
                 reading_session.roll_back(self._source)
         with self._explained(oid):
             # The log is past the copy then, also where nobody writes: until it is, the table is as of another moment.
-            reading_session.begin(self._source, session_settings.COPY, synchronous_commit="local")
-            self._source.execute(statement("capture.replication", "mark_position"))
-            self._source.execute("commit")
+            mark(self._source)
 
     def _begin(self, oid: int, relations: Sequence[Relation]) -> Copied:
         local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT}
@@ -160,6 +158,14 @@ class SourceTables:
             if connections.is_ours(error):
                 raise
             raise connections.unavailable(self._dsn, "source", error) from error
+
+
+def mark(source: Connection) -> int:
+    """Let the log come past this place soon, also where nobody writes; returns its LSN."""
+    reading_session.begin(source, session_settings.COPY, synchronous_commit="local")
+    lsn: int = queries.value(source, statement("capture.replication", "mark_position"))
+    source.execute("commit")
+    return lsn
 
 
 def holder(connection: Connection, oid: int) -> str:

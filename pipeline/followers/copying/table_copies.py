@@ -37,6 +37,7 @@ class Forms(Protocol):
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
     ) -> TableName: ...
     def is_called(self, follower: Connection, table: TableName) -> bool: ...
+    def require_types(self, source: Connection, follower: Connection, table: TableName) -> None: ...
 
 
 class TableCopies:
@@ -120,6 +121,8 @@ class TableCopies:
                     pass_on(self._source, relation, names, self._follower, identifier, self._require_wanted)
                     for relation, names in zip(relations, columns, strict=True)
                 )
+            if relations:
+                self._forms.require_types(self._source.connection, self._follower, table)
             copies.finish(self._follower, self._of, table.table_oid, copied, rows)
 
     def _empty(self, table: TableName, identifier: sql.Identifier, *, partitioned: bool) -> None:

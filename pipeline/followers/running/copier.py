@@ -23,6 +23,7 @@ from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Note, TableName
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import changed_types, fitting, partitions
+from pipeline.followers.schema_changes.copied_types import CopiedTypes
 from pipeline.followers.schema_changes.renames import Renames
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
@@ -112,12 +113,14 @@ class Copier:
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
             renames = beginning.renames(config, lambda: self._found(log))
             self._note_of = lambda error: refusals.note_of(error, follower, source)
+            types = CopiedTypes(log, found, renames, applies=True)
 
             def make_missing(table: TableName) -> None:
                 if found.schema_mode == "create":
                     with beginning.plain_session(found) as session:
                         here = beginning.current_position(session, found)
                         missing_tables.make_whole(source, config.source_reading, session, here, table)
+                types.bring(source, follower, table.table_oid)
 
             replacements = Replacements(
                 log,
@@ -128,6 +131,7 @@ class Copier:
                 go_on=self._goes_on,
                 say=lambda table, reason: self._say(log, table, Note(reason) if reason else None),
                 make_missing=make_missing,
+                require_types=lambda table: types.require_same(source, follower, table.table_oid),
                 fit=partial(fitting.find, log, follower, source, found),
                 renaming=renames,
             )

@@ -10,13 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
 from pipeline.errors import SchemaStopped
+from pipeline.followers.schema_changes import refused_statements
 from pipeline.followers.schema_changes.difference import ColumnForm, Difference
-from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
@@ -207,24 +206,12 @@ def _named(called: tuple[str, str]) -> dict[str, str]:
     return {"schema": called[0], "name": called[1]}
 
 
-OWNED = ": let an administrator of the follower make its role the owner of what it alters"
-
-
 def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[Alteration]) -> None:
     """Run them, in the transaction that is open. Raises SchemaStopped where the follower does not let us.
 
     `name`: the follower's. `called`: the table that is altered, for messages.
     """
     for each in alterations:
-        text = each.as_text(follower)
-        try:
-            follower.execute(each.statement)
-        except psycopg.Error as error:
-            if connections.is_gone(error) or connections.is_ours(error):
-                raise
-            raise SchemaStopped(
-                f"table {'.'.join(called)} of the follower stops: {each.what}, and the follower does not let us:"
-                f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})",
-                f"see that `{text}` can be run there" + (OWNED if error.sqlstate == "42501" else ""),
-            ) from error
+        why = f"table {'.'.join(called)} of the follower stops: {each.what}"
+        text = refused_statements.execute(follower, each.statement, why)
         logger.info("%s: %s: %s", name, each.what, text, extra={"action": "follower.altered"})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
@@ -12,9 +13,11 @@ from pipeline.config.settings import Config
 from pipeline.errors import Refused, TablesChanged, Unavailable
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
+from pipeline.followers.applying.position import Position
 from pipeline.followers.registry import Follower
 from pipeline.followers.schema_changes import altered_types, composites, enums
 from pipeline.followers.schema_changes.altered_types import TypeAlteration
+from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -27,14 +30,13 @@ def follow(
     follower: Connection,
     found: Follower,
     cause: BaseException | None,
-    *,
-    of_event: bool,
+    called: Mapping[int, Name] | None = None,
 ) -> bool:
     """Give the follower's types what the source's have by now, which may be why it refuses a value; whether any lacked.
 
-    Each is altered in a transaction of its own: none may use a label before that has ended. `of_event`: False for a
-    value of a copy, which may come before events that have other attributes of a composite. Raises SchemaStopped where
-    it is not to follow, or where it is not clear what was renamed; Unavailable.
+    Each is altered in a transaction of its own: none may use a label before that has ended. `called`: names of its
+    tables by oid; None for a value of a copy, for which composites are altered before (`CopiedTypes`). Raises
+    SchemaStopped where it is not to follow, or where it is not clear what was renamed; Unavailable.
     """
     if not isinstance(cause, psycopg.errors.InvalidTextRepresentation) and not (
         isinstance(cause, psycopg.IntegrityError) and cause.diag.datatype_name
@@ -44,8 +46,8 @@ def follow(
     with connecting.connect_catalog(config) as source:
         if isinstance(cause, psycopg.IntegrityError):
             altered = list(_domain(source, follower, cause))
-        elif cause.diag.source_function == "record_in":
-            altered = list(composites.alterations(source, follower)) if of_event else []
+        elif is_of_composite(cause):
+            altered = list(_composites(source, follower, here, called)) if called is not None else []
         else:
             altered = list(enums.alterations(log, source, follower, here))
     return [altered_types.run(follower, found, each) for each in altered].count(True) > 0
@@ -69,9 +71,75 @@ def followed(config: Config, log: Connection, follower: Connection, found: Follo
         yield
     except (Refused, psycopg.Error) as error:
         cause = error.__cause__ if isinstance(error, Refused) else error
-        if follow(config, log, follower, found, cause, of_event=False):
+        if follow(config, log, follower, found, cause):
             raise TablesChanged(f"types of follower {found.name} have what a copy needs by now") from error
         raise
+
+
+def is_of_composite(cause: BaseException | None) -> bool:
+    """True if a value was refused that has another number of attributes than its type."""
+    refused = isinstance(cause, psycopg.errors.InvalidTextRepresentation)
+    return refused and isinstance(cause, psycopg.Error) and cause.diag.source_function == "record_in"
+
+
+def remember_attributes(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> None:
+    """As `remember_labels`, for composite types, while the follower's are the same.
+
+    `called`: names of the follower's tables, of which no type was altered before what is applied already.
+    """
+    here = position.existing(follower, found.source_id, found.name)
+    if unknown := composites.unknown(follower, here, [".".join(name) for name in called.values()]):
+        with suppress(Unavailable), connecting.connect_catalog(config) as source:
+            for each in composites.differences(source, follower, here, unknown):
+                if each.is_same and each.known is None:
+                    altered_types.run(follower, found, each.stored(here))
+
+
+@dataclass(frozen=True)
+class LookedTypes:
+    """Tables of a follower by oid: `ambiguous`, whose events do not tell which attributes a value has, and `unknown`,
+    of which it is not known what the types of their events are.
+    """
+
+    ambiguous: set[int]
+    unknown: set[int]
+
+
+def look(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> LookedTypes:
+    """Look which composite types were altered, before values of them are applied; renames attributes.
+
+    Raises SchemaStopped where the follower is not to follow, or does not let us; Unavailable.
+    """
+    here = position.existing(follower, found.source_id, found.name)
+    oids = {".".join(name): oid for oid, name in called.items()}
+    looked = LookedTypes(set(), set())
+    if not (types := composites.read(follower, oids)):
+        return looked
+    with connecting.connect_catalog(config) as source:
+        listed = composites.differences(source, follower, here, types)
+    for each in listed:
+        tables = {oids[table] for table, _ in each.here.columns if table in oids}
+        if each.known is None:
+            looked.unknown.update(tables)
+        if not (each.is_clear or (each.known is None and each.is_same)):
+            looked.ambiguous.update(tables)
+        elif each.renamed and not each.here.is_of_table:
+            altered_types.run(follower, found, each.alteration(here, drops=False, adds=0))
+        elif each.is_same and each.known is not None and not each.is_known:
+            altered_types.run(follower, found, each.stored(here))
+    return looked
+
+
+def _composites(
+    source: Connection, follower: Connection, here: Position, called: Mapping[int, Name]
+) -> Iterator[TypeAlteration]:
+    """The next attribute that a value may have, or lack."""
+    types = composites.read(follower, [".".join(name) for name in called.values()])
+    for each in composites.differences(source, follower, here, types):
+        if each.is_clear and each.added:
+            yield each.alteration(here, drops=False, adds=1)
+        elif each.is_clear and each.dropped:
+            yield each.alteration(here)
 
 
 def _domain(source: Connection, follower: Connection, refused: psycopg.IntegrityError) -> Iterator[TypeAlteration]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import psycopg
 from psycopg import sql
@@ -18,6 +19,7 @@ from pipeline.followers.copying import copies, unfound_names
 from pipeline.followers.registry import Follower
 from pipeline.followers.schema_changes import (
     changed_types,
+    composites,
     difference,
     new_tables,
     partitions,
@@ -66,17 +68,22 @@ class SchemaChanges:
         """
         here = self._here()
         new = new_tables.take_up(self._config, self._log, self._state, self._follower, self._found, self._renames)
-        if rewritten.copy_anew(self._log, self._follower, self._found, here, self._called) or new:
+        called = self._called
+        types = partial(changed_types.look, self._config, self._follower, self._found, called)
+        if rewritten.copy_anew(self._log, self._follower, self._found, here, called, types) or new:
             raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
+        changed_types.remember_attributes(self._config, self._follower, self._found, called)
 
     def explain(self, error: Refused) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now.
 
         Raises SchemaStopped with what to run there, if that is known.
         """
-        cause = error.__cause__
-        if changed_types.follow(self._config, self._log, self._follower, self._found, cause, of_event=True):
+        cause, called = error.__cause__, self._called
+        if changed_types.follow(self._config, self._log, self._follower, self._found, cause, called):
             return True
+        if changed_types.is_of_composite(cause):
+            return self._copy_of_types()
         if (unfound := unfound_names.of(error)) is not None:
             with connecting.connect_catalog(self._config) as source:
                 remedy = unfound.remedy(self._follower, source)
@@ -89,6 +96,13 @@ class SchemaChanges:
             name = diag.schema_name or "", diag.table_name or ""
             return self._take_nulls(name, diag.column_name or "", error)
         return False
+
+    def _copy_of_types(self) -> bool:
+        """Let tables be copied anew one of whose values has attributes of before, or after; whether there are any."""
+        called, oids = self._called, {".".join(name): oid for oid, name in self._called.items()}
+        types = composites.read(self._follower, oids)
+        held = {oids[table]: [rewritten.OF_COMPOSITES] for each in types for table, _ in each.columns}
+        return rewritten.want(self._follower, self._found, self._here(), called, held)
 
     def _take_nulls(self, name: Name, column: str, error: Refused) -> bool:
         """Let a column take nulls if the source's does by now. Raises SchemaStopped where it does not, or must not."""

@@ -1,59 +1,232 @@
-"""Attributes that a composite type of the source has got, or lost: an event has as many values as the type had then."""
+"""Composite types that have other attributes at the source: a value has no names of them, only their number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from pipeline.errors import SchemaStopped
+from pipeline.followers.applying.position import Position
 from pipeline.followers.schema_changes.altered_types import TypeAlteration
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
 
+_ROOM = "followers.schema_changes"
+Parts = Mapping[str, str | None]
+"""The name of each attribute that a type has had, by number; None: it was dropped."""
+
 
 @dataclass(frozen=True)
-class _Composite:
-    """`names`: of its attributes, in order; `types`: theirs, as SQL writes them with an empty search_path."""
+class Composite:
+    """`names`, `types`: of its attributes, in order, the types as SQL writes them with an empty search_path.
+
+    `is_of_table`: the type of the rows of a table or view. `columns`: tables and their columns in whose values it is.
+    """
 
     schema: str
     name: str
+    oid: int
+    is_of_table: bool
     names: list[str]
     types: list[str]
+    parts: dict[str, str | None]
+    columns: list[tuple[str, str]]
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def attributes(self) -> list[tuple[int, str, str]]:
+        """Number, name and type of each attribute."""
+        numbers = sorted(int(number) for number, name in self.parts.items() if name is not None)
+        return list(zip(numbers, self.names, self.types, strict=True))
 
 
-def alterations(source: Connection, follower: Connection) -> Iterator[TypeAlteration]:
-    """What gives the follower's composite types the attributes of the source's, if one of its values does not fit.
+@dataclass(frozen=True)
+class TypeDifference:
+    """From a type of the follower to that of the source.
 
-    Raises SchemaStopped if some were added and others dropped: the value may be of between.
+    `known`: what the source's was when the follower's was the same; None: unknown, or the source's is another type.
     """
-    theirs = {(each.schema, each.name): each for each in _read(source)}
-    for each in _read(follower):
-        there = theirs.get((each.schema, each.name))
-        if there is None or there.names == each.names:
-            continue
-        name = sql.Identifier(each.schema, each.name)
-        added = [pair for pair in zip(there.names, there.types, strict=True) if pair[0] not in each.names]
-        dropped = [attribute for attribute in each.names if attribute not in there.names]
-        kept = [attribute for attribute in each.names if attribute in there.names]
-        if (added and dropped) or kept + [attribute for attribute, _ in added] != there.names:
-            raise SchemaStopped(
-                f"the follower stops: type {each.schema}.{each.name} has other attributes at the source"
-                f" ({', '.join(there.names)}), and it is not clear which of them a value has",
-                f"`alter type {shortest(each.schema, each.name)} …` there",
-            )
-        changes = [
-            sql.SQL("add attribute {} {}").format(sql.Identifier(attribute), sql.SQL(kind)) for attribute, kind in added
+
+    here: Composite
+    there: Composite
+    known: Parts | None
+
+    @property
+    def is_same(self) -> bool:
+        """True if both have attributes of the same names in the same order, and none was dropped and made again."""
+        made_again = not self.is_known and bool(self.dropped) and self.here.types != self.there.types
+        return self.here.names == self.there.names and not (self.known and made_again)
+
+    @property
+    def is_known(self) -> bool:
+        """True if the source's type was not altered since."""
+        return self.known == self.there.parts
+
+    @property
+    def is_clear(self) -> bool:
+        """True if the number of attributes of any value since then tells which ones they are."""
+        if self.known is None:
+            return False
+        before, now = _live(self.known), _live(self.there.parts)
+        last, end = _last(self.known), _last(self.there.parts)
+        one_dropped = now <= before and len(before - now) <= 1 and end == last
+        return one_dropped or (before <= now and now - before == set(range(last + 1, end + 1)))
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """New names of attributes by old ones, as far as the follower's type has those."""
+        found = {old: self.there.parts.get(number) for number, old in (self.known or {}).items()}
+        return {old: new for old, new in found.items() if old in self.here.names and new and old != new}
+
+    @property
+    def dropped(self) -> list[str]:
+        """Attributes of the follower's type that the source's has no longer."""
+        if self.known is None:
+            return [name for name in self.here.names if name not in self.there.names]
+        gone = _live(self.known) - _live(self.there.parts)
+        return [name for number, name in self.known.items() if int(number) in gone and name in self.here.names]
+
+    @property
+    def added(self) -> list[tuple[int, str, str]]:
+        """Number, name and type of attributes that the follower's type lacks."""
+        kept = {self.renamed.get(name, name) for name in self.here.names if name not in self.dropped}
+        return [each for each in self.there.attributes if each[1] not in kept]
+
+    def alteration(self, of: Position, *, renames: bool = True, drops: bool = True, adds: int = 1600) -> TypeAlteration:
+        """Statements for these changes, at most so many attributes being added.
+
+        Raises SchemaStopped if all of them do not lead to the source's attributes, or the type is that of a table.
+        """
+        renamed, dropped = self.renamed if renames else {}, self.dropped if drops else []
+        added, is_all = self.added[:adds], renames and drops and adds >= len(self.added)
+        left = [renamed.get(name, name) for name in self.here.names if name not in dropped]
+        names = [*left, *(name for _, name, _ in added)]
+        if (is_all and names != self.there.names) or len(set(names)) < len(names) or self.here.is_of_table:
+            raise self._stopped()
+        parts = self.there.parts
+        if not is_all:
+            upto = added[-1][0] if added else _last(self.known or {})
+            parts = {number: name for number, name in parts.items() if int(number) <= upto}
+            if not drops:
+                parts |= {number: name for number, name in (self.known or {}).items() if name in self.dropped}
+        return self._alteration(of, list(self._statements(renamed, dropped, added)), parts)
+
+    def stored(self, of: Position) -> TypeAlteration:
+        """The follower's type is as the source's: only that is stored."""
+        return self._alteration(of, [], self.there.parts)
+
+    def _alteration(self, of: Position, statements: list[sql.Composed], parts: Parts) -> TypeAlteration:
+        values = {"schema": self.here.schema, "name": self.here.name, "oid": self.there.oid, "parts": Jsonb(parts)}
+        what = f"{self._where}has other attributes at the source ({', '.join(self.there.names)})"
+        return TypeAlteration(str(self.here), what, statements, statement(_ROOM, "store_type"), {**vars(of), **values})
+
+    def _statements(
+        self, renamed: Mapping[str, str], dropped: Sequence[str], added: Sequence[tuple[int, str, str]]
+    ) -> Iterator[sql.Composed]:
+        alter = sql.SQL("alter type {} ").format(sql.Identifier(self.here.schema, self.here.name))
+        # Names that are exchanged go over a third one.
+        over = {old: f"{new} of pipeline_follower" if new in self.here.names else new for old, new in renamed.items()}
+        names = [*over.items(), *((over[old], new) for old, new in renamed.items() if over[old] != new)]
+        for old, new in names:
+            yield alter + sql.SQL("rename attribute {} to {}").format(sql.Identifier(old), sql.Identifier(new))
+        changes = [sql.SQL("drop attribute {}").format(sql.Identifier(name)) for name in dropped]
+        changes += [
+            sql.SQL("add attribute {} {}").format(sql.Identifier(name), sql.SQL(kind)) for _, name, kind in added
         ]
-        changes += [sql.SQL("drop attribute {}").format(sql.Identifier(attribute)) for attribute in dropped]
-        altered = sql.SQL("alter type {} {}").format(name, sql.SQL(", ").join(changes))
-        yield TypeAlteration(f"{each.schema}.{each.name}", "has other attributes at the source", [altered])
+        if changes:
+            yield alter + sql.SQL(", ").join(changes)
+
+    @property
+    def _where(self) -> str:
+        """A column that has the type, for messages."""
+        found = self.here.columns or self.there.columns
+        return f"(column {found[0][1]} of {found[0][0]}) " if found else ""
+
+    def _stopped(self) -> SchemaStopped:
+        changes = [f"drop attribute {shortest(name)}" for name in self.here.names if name not in self.there.names]
+        changes += [
+            f"add attribute {shortest(name)} {kind}"
+            for _, name, kind in self.there.attributes
+            if name not in self.here.names
+        ]
+        kind, listed = "type", ", ".join(changes) or "…"
+        if self.here.is_of_table:
+            kind, listed = "table", listed.replace(" attribute ", " column ")
+        return SchemaStopped(
+            f"the follower stops: type {self.here} {self._where}has other attributes at the source"
+            f" ({', '.join(self.there.names)}), and they cannot be had by adding, dropping and renaming alone",
+            f"`alter {kind} {shortest(self.here.schema, self.here.name)} {listed}` there",
+        )
 
 
-def _read(connection: Connection) -> list[_Composite]:
+def read(follower: Connection, tables: Collection[str]) -> list[Composite]:
+    """The types in the values of these tables of the follower."""
+    return _read(follower, tables=list(tables))
+
+
+def unknown(follower: Connection, of: Position, tables: Collection[str]) -> list[Composite]:
+    """Those of which nothing is stored."""
+    stored = _stored(follower, of)
+    return [each for each in read(follower, tables) if (each.schema, each.name) not in stored]
+
+
+def differences(
+    source: Connection, follower: Connection, of: Position, here: Collection[Composite]
+) -> list[TypeDifference]:
+    """These types of the follower, each with the source's; without those that it lacks."""
+    stored = _stored(follower, of)
+    known = {(each.schema, each.name): stored.get((each.schema, each.name)) for each in here}
+    found = _read(source, names=list(map(str, here)), oids=[each[0] for each in known.values() if each])
+    by_oid, by_name = {each.oid: each for each in found}, {(each.schema, each.name): each for each in found}
+    listed = []
+    for each in here:
+        before = known[each.schema, each.name]
+        there = (by_oid.get(before[0]) if before else None) or by_name.get((each.schema, each.name))
+        if there is not None:
+            listed.append(_difference(each, there, before))
+    return listed
+
+
+def of_copy(source: Connection, follower: Connection, of: Position, oid: int) -> list[TypeDifference]:
+    """The types in the values of a table of the source, by its oid, each with the follower's of that name."""
+    theirs = _read(source, table=oid)
+    stored = _stored(follower, of)
+    here = {(each.schema, each.name): each for each in _read(follower, names=list(map(str, theirs)))}
+    return [
+        _difference(here[each.schema, each.name], each, stored.get((each.schema, each.name)))
+        for each in theirs
+        if (each.schema, each.name) in here
+    ]
+
+
+def _difference(here: Composite, there: Composite, known: tuple[int, Parts] | None) -> TypeDifference:
+    return TypeDifference(here, there, known[1] if known and known[0] == there.oid else None)
+
+
+def _stored(follower: Connection, of: Position) -> dict[tuple[str, str], tuple[int, Parts]]:
+    rows = follower.execute(statement(_ROOM, "known_types"), vars(of)).fetchall()
+    return {(schema, name): (oid, parts) for schema, name, oid, parts in rows}
+
+
+def _read(connection: Connection, **given: Any) -> list[Composite]:
+    """Of a table by its oid, of tables by their names, or those of these names or oids."""
+    values = {"table": None, "tables": None, "names": None, "oids": None, **given}
     with connection.transaction():
         connection.execute("set local search_path = ''")  # names of types come out qualified
-        return queries.rows(connection, _Composite, statement("followers.schema_changes", "attributes"))
+        return queries.rows(connection, Composite, statement(_ROOM, "composites"), values)
+
+
+def _live(parts: Parts) -> set[int]:
+    return {int(number) for number, name in parts.items() if name is not None}
+
+
+def _last(parts: Parts) -> int:
+    return max(map(int, parts), default=0)

@@ -54,7 +54,7 @@ def alterations(log: Connection, source: Connection, follower: Connection, here:
         if there is None:
             continue
         values = {**vars(here), "schema": each.schema, "name": each.name}
-        known = follower.execute(statement(_ROOM, "find_enum"), values).fetchone()
+        known = follower.execute(statement(_ROOM, "find_type"), values).fetchone()
         if known == (there.oid, there.by_oid) and set(there.labels) <= set(each.labels):
             continue
         if known is not None:
@@ -66,7 +66,7 @@ def alterations(log: Connection, source: Connection, follower: Connection, here:
             f"{each.schema}.{each.name}",
             "has other labels at the source",
             list(_statements(each, there, renamed)),
-            statement(_ROOM, "store_enum"),
+            statement(_ROOM, "store_type"),
             _stored(here, there),
         )
 
@@ -108,18 +108,18 @@ def remember(source: Connection, follower: Connection, here: Position, unknown: 
     for each in unknown:
         there = theirs.get((each.schema, each.name))
         if there is not None and there.labels == each.labels:
-            follower.execute(statement(_ROOM, "store_enum"), _stored(here, there))
+            follower.execute(statement(_ROOM, "store_type"), _stored(here, there))
 
 
 def unknown(follower: Connection, here: Position) -> list[Enum]:
     """The follower's enums of which nothing is stored."""
     found = [(each, {**vars(here), "schema": each.schema, "name": each.name}) for each in _read(follower)]
-    query = statement(_ROOM, "find_enum")
+    query = statement(_ROOM, "find_type")
     return [each for each, values in found if follower.execute(query, values).fetchone() is None]
 
 
 def _stored(here: Position, there: Enum) -> dict[str, Any]:
-    given = {"schema": there.schema, "name": there.name, "oid": there.oid, "labels": Jsonb(there.by_oid)}
+    given = {"schema": there.schema, "name": there.name, "oid": there.oid, "parts": Jsonb(there.by_oid)}
     return {**vars(here), **given}
 
 

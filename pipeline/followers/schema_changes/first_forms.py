@@ -17,6 +17,7 @@ from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import fitting
+from pipeline.followers.schema_changes.copied_types import CopiedTypes
 from pipeline.followers.schema_changes.fitting import Fitting
 from pipeline.followers.schema_changes.renames import Renames
 from pipeline.followers.schema_changes.table_names import Moves
@@ -35,6 +36,7 @@ class FirstForms:
     ) -> None:
         """`session`: one of its own, which is changed."""
         self._log, self._found, self._renames, self._session = log, found, renames, session
+        self._types = CopiedTypes(log, found, renames, applies=False)
 
     def bring(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
@@ -44,6 +46,7 @@ class FirstForms:
         `published`: the columns that are to be copied. Raises SchemaStopped where the follower does not let us, or is
         not to follow.
         """
+        self._types.bring(source, follower, table.table_oid)
         needed, moves = self._needed(source, follower, table, published)
         if (form := needed.form) is None:  # dropped at the source
             return table
@@ -72,6 +75,10 @@ class FirstForms:
     def is_called(self, follower: Connection, table: TableName) -> bool:
         """True if the table still has that name: another one may have taken it."""
         return self._renames.is_called(follower, table)
+
+    def require_types(self, source: Connection, follower: Connection, table: TableName) -> None:
+        """Raises NotYet if a type of the table's values was altered since `bring`."""
+        self._types.require_same(source, follower, table.table_oid)
 
     def _alter(
         self,

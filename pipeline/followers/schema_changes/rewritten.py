@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,12 +11,17 @@ from pipeline.errors import SchemaStopped
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower
+from pipeline.followers.schema_changes.changed_types import LookedTypes
+from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 _ROOM = "followers.schema_changes"
+_OF_TYPES = frozenset({"attributes", "renamed"})
+OF_COMPOSITES = "composite types"
+"""What of a table has changed if a type of its values has other attributes."""
 
 
 @dataclass(frozen=True)
@@ -41,35 +46,68 @@ def begin(log: Connection, follower: Connection, found: Follower, here: Position
     follower.execute(statement(_ROOM, "begin_rewrites"), {**vars(here), "upto": upto})
 
 
-def copy_anew(log: Connection, follower: Connection, found: Follower, here: Position, called: Collection[int]) -> bool:
+def copy_anew(
+    log: Connection,
+    follower: Connection,
+    found: Follower,
+    here: Position,
+    called: Mapping[int, Name],
+    look_at_types: Callable[[], LookedTypes],
+) -> bool:
     """Let those be copied that were rewritten and are not copied since; whether there was one.
 
-    `called`: oids of the follower's tables. Raises SchemaStopped where they are not to be copied by themselves.
+    `called`: names of the follower's tables by oid. `look_at_types`: finds the tables in whose values composite types
+    were altered. Raises SchemaStopped where tables are not to be copied by themselves.
     """
     reached: int = queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here))
     newest = _newest(log, here)
     if newest <= reached:
         return False
-    pending = {each.oid for each in copies.wanted(follower, here)}
+    types = look_at_types()
     query = statement("capture.schema_history", "unsettled_rewrites")
     unsettled = queries.rows(log, _Rewritten, query, {"source": here.source})
-    concerned = [each for each in unsettled if max(each.ids) > reached and each.table_oid in called]
-    concerned = [each for each in concerned if each.table_oid not in pending]
-    if concerned and found.on_rewrite == "stop":
-        each = concerned[0]
-        raise SchemaStopped(
-            f"table {each.table} of the follower stops: DDL has changed values of {', '.join(each.columns)} at the"
-            " source without events, and --on-rewrite is stop",
-            f"`pipeline followers resync {found.name} {each.table}`",
-        )
+    concerned = {
+        each.table_oid: each.columns
+        for each in unsettled
+        if max(each.ids) > reached and (not _OF_TYPES.issuperset(each.kinds) or each.table_oid in types.unknown)
+    }
+    concerned |= {oid: concerned.get(oid, [OF_COMPOSITES]) for oid in types.ambiguous}
     with follower.transaction():
-        if concerned:
-            copies.want(follower, here, [each.table_oid for each in concerned])
+        is_copied = want(follower, found, here, called, concerned)
         follower.execute(statement(_ROOM, "store_rewrites"), {**vars(here), "upto": newest})
-    for each in concerned:
+    return is_copied
+
+
+def want(
+    follower: Connection,
+    found: Follower,
+    here: Position,
+    called: Mapping[int, Name],
+    rewritten: Mapping[int, list[str]],
+) -> bool:
+    """Let tables be copied anew that are not to be copied already; whether there was one.
+
+    `rewritten`: by oid, what of them has changed. Raises SchemaStopped where they are not to be copied by themselves.
+    """
+    pending = {each.oid for each in copies.wanted(follower, here)}
+    names = {oid: ".".join(called[oid]) for oid in rewritten if oid in called and oid not in pending}
+    for oid, name in names.items():
+        if found.on_rewrite == "stop":
+            raise SchemaStopped(
+                f"table {name} of the follower stops: DDL has changed values of {', '.join(rewritten[oid])} at the"
+                " source without events, and --on-rewrite is stop",
+                f"`pipeline followers resync {found.name} {name}`",
+            )
         extra = {"action": "follower.rewritten"}
-        logger.info("%s: table %s was rewritten at the source: it is copied anew", found.name, each.table, extra=extra)
-    return bool(concerned)
+        logger.info("%s: table %s was rewritten at the source: it is copied anew", found.name, name, extra=extra)
+    if names:
+        copies.want(follower, here, names)
+    return bool(names)
+
+
+def is_seen(log: Connection, follower: Connection, here: Position) -> bool:
+    """True if `copy_anew` has seen all that the log knows."""
+    return _newest(log, here) <= int(queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here)))
 
 
 def _newest(log: Connection, here: Position) -> int:

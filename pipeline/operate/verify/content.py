@@ -228,7 +228,9 @@ class _Run:
         if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
             raise NotComparable("it was altered while it was compared; run it again")
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
-            if known.version.table_oid == table.oid and rewrites.since(self._source, known, self._stored.slot):
+            if known.version.table_oid != table.oid:
+                continue
+            if any(each.kind != "renamed" for each in rewrites.since(self._source, known, self._stored.slot)):
                 raise NotComparable("DDL has just changed its values without events; run it again")
         self._whole = overview.whole_tables(self._pipeline, self._stored.id)
         self._require_known(table, name)

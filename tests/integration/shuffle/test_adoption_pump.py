@@ -20,6 +20,10 @@ from tests.fixtures.staged import Staged
 from tests.fixtures.waiting import PATIENCE
 
 
+async def unchecked(_: int) -> None:
+    """Nothing is checked before rows are staged."""
+
+
 def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits_for_its_position(log: Staged):
     async def does(writer: Writer, backlog: BacklogWriter) -> None:
         await writer.append(begun(log, 1_000, 5), durable=False)
@@ -28,7 +32,7 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
         idle.resume(0)
         idle.want(0)
         never: Any = None
-        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False)
+        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False, unchecked)
         pump.begin()
         running = asyncio.create_task(pump.run())
         await asyncio.sleep(0.1)
@@ -53,7 +57,7 @@ def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monke
         idle.held = True
         idle.resume(0)
         never: Any = None
-        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False)
+        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False, unchecked)
         pump.begin()
         running = asyncio.create_task(pump.run())
         async with asyncio.timeout(PATIENCE):

@@ -8,14 +8,16 @@ with recursive tree as (
     join pg_catalog.pg_inherits i on i.inhrelid = tree.oid
     join pg_catalog.pg_class c on c.oid = i.inhparent
 ), types as (
-    select t.oid, t.typtype, t.typbasetype, t.typelem, t.typnamespace
+    select t.oid, t.typtype, t.typbasetype, t.typelem, t.typnamespace, t.typrelid
     from pg_catalog.pg_attribute a
     join tree on tree.oid = a.attrelid
     join pg_catalog.pg_type t on t.oid = a.atttypid
     where a.attnum > 0
     union
-    select t.oid, t.typtype, t.typbasetype, t.typelem, t.typnamespace
+    select t.oid, t.typtype, t.typbasetype, t.typelem, t.typnamespace, t.typrelid
     from types join pg_catalog.pg_type t on t.oid in (types.typbasetype, types.typelem)
+        or types.typrelid <> 0 and t.oid in (select a.atttypid from pg_catalog.pg_attribute a
+            where a.attrelid = types.typrelid and a.attnum > 0)
 ), described as (
     select c.xmin from pg_catalog.pg_class c where c.oid in (select oid from tree)
     union all
@@ -28,6 +30,9 @@ with recursive tree as (
     select i.xmin from pg_catalog.pg_inherits i where i.inhrelid in (select oid from tree)
     union all
     select t.xmin from pg_catalog.pg_type t where t.oid in (select oid from types)
+    union all
+    select a.xmin from pg_catalog.pg_attribute a
+    where a.attrelid in (select typrelid from types where typrelid <> 0) and a.attnum > 0
     union all
     select n.xmin from pg_catalog.pg_namespace n
     where n.oid in (select relnamespace from tree union select typnamespace from types)

@@ -48,10 +48,40 @@ select class.root_oid::bigint as table_oid, rn.nspname::text as table_schema, ro
             'type_modifier', a.atttypmod, 'dropped', a.attisdropped,
             'generated', a.attgenerated, 'version', a.xmin::text || a.ctid::text, 'missing', a.atthasmissing,
             'filled', a.atthasdef or a.attidentity <> '' or t.typtype = 'd',
+            'attributes', coalesce(held.attributes, '{}')::text,
+            'attributes_later', coalesce(held.later, false),
             'settled', age(a.xmin) > slot.behind or a.xmin = class.born
                 and (class.born_before or a.cmin = class.born_at and a.xmax = '0'::xid)
         ) order by a.attnum), '[]')
         from pg_catalog.pg_attribute a left join pg_catalog.pg_type t on t.oid = a.atttypid
+        left join lateral (
+            -- Attributes, by their numbers, of all composite types that a value may have in it.
+            with recursive types (oid) as (
+                select a.atttypid where t.typtype in ('c', 'd', 'r', 'm') or t.typelem <> 0
+                union
+                select next.oid
+                from types join pg_catalog.pg_type n on n.oid = types.oid
+                cross join lateral (
+                    select unnest(array[n.typelem, n.typbasetype]) as oid
+                    union all
+                    select r.rngsubtype from pg_catalog.pg_range r where n.oid in (r.rngtypid, r.rngmultitypid)
+                    union all
+                    select b.atttypid from pg_catalog.pg_attribute b
+                    where b.attrelid = n.typrelid and n.typrelid <> 0 and b.attnum > 0 and not b.attisdropped
+                ) next
+                where next.oid <> 0
+            ), composites as (
+                select n.typrelid as oid,
+                    jsonb_object_agg(b.attnum, b.attname) filter (where not b.attisdropped) as attributes,
+                    bool_or(age(b.xmin) < age(%(xid)s::text::xid) and age(b.xmin) <= slot.behind) as later
+                from types
+                join pg_catalog.pg_type n on n.oid = types.oid
+                join pg_catalog.pg_attribute b on b.attrelid = n.typrelid and b.attnum > 0
+                group by n.typrelid
+            )
+            select jsonb_object_agg(oid::bigint, coalesce(attributes, '{}')) as attributes, bool_or(later) as later
+            from composites
+        ) held on not a.attisdropped
         where a.attrelid = class.oid and a.attnum > 0) as columns,
     (select array_agg(a.attname::text order by a.attnum) from pg_catalog.pg_attribute a
      where a.attrelid = class.root_oid and a.attnum > 0 and not a.attisdropped) as column_order,

@@ -108,17 +108,18 @@ comment on table pipeline_follower.partitions is
     'Tables, by their oids at the source, that are divided as the source''s up to this number of a change of partitions.';
 comment on column pipeline_follower.partitions.kept is
     'Numbers of partitions that left, and whose rows stay in the table, as it is divided otherwise.';
-create table if not exists pipeline_follower.enums (
+drop table if exists pipeline_follower.enums;
+create table if not exists pipeline_follower.types (
     source_database_id uuid not null,
     follower text not null,
     type_schema text not null,
     type_name text not null,
     type_oid bigint not null,
-    labels jsonb not null,
+    parts jsonb not null,
     primary key (source_database_id, follower, type_schema, type_name)
 );
-comment on table pipeline_follower.enums is
-    'Enums that got labels of the source''s: its oid there then, and the labels by their oids.';
+comment on table pipeline_follower.types is
+    'Enums and composite types that are as the source''s were: its oid there then, and its labels by their oids or its attributes by their numbers.';
 comment on column pipeline_follower.copies.form is
     'The columns that were copied; until then the form of the source''s that the table was made with, if it is known.';
 comment on column pipeline_follower.copies.wanted_seq is

@@ -1,8 +1,8 @@
 -- Forget the copies of a follower, and what schema changes have made of its tables.
 with forms as (
     delete from pipeline_follower.forms where source_database_id = %(source)s and follower = %(follower)s
-), enums as (
-    delete from pipeline_follower.enums where source_database_id = %(source)s and follower = %(follower)s
+), types as (
+    delete from pipeline_follower.types where source_database_id = %(source)s and follower = %(follower)s
 ), unmade as (
     delete from pipeline_follower.unmade where source_database_id = %(source)s and follower = %(follower)s
 )

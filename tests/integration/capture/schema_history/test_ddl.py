@@ -293,6 +293,25 @@ def test_values_of_an_enum_that_are_added_and_renamed(stage: Altering) -> None:
     assert [event.record["m"] for event in stage.events("moods")] == ["sad", "glad", "blue", "blue"]
 
 
+def test_a_composite_type_is_known_to_be_altered_before_any_value_of_it(stage: Altering) -> None:
+    stage.run(
+        "create type inner_pair as (x int, y text); create type outer_pair as (p inner_pair, ps inner_pair[])",
+        "create table paired (id int primary key, o outer_pair)",
+        "insert into paired values (1, row(row(1, 'a'), '{}'))",
+    )
+    stage.arrive()
+    stage.run(
+        "alter type inner_pair drop attribute y, add attribute z int;"
+        "insert into paired values (2, row(row(2, 3), array[row(4, 5)::inner_pair]))"
+    )
+    stage.arrive()
+    assert stage.rewrites("paired") == [("attributes", ["o"])]
+    stage.run("alter type inner_pair rename attribute z to w", "insert into paired values (3, null)")
+    stage.arrive()
+    assert stage.rewrites("paired") == [("attributes", ["o"]), ("renamed", ["o"])]
+    assert {table.table: table for table in stage.status().rewritten}["public.paired"].kinds == ["attributes"]
+
+
 def test_an_altered_domain(stage: Altering) -> None:
     stage.run(
         "create domain doc as jsonb",

@@ -256,6 +256,74 @@ def test_a_composite_type_that_gains_and_loses_attributes(changed: Changed):
         changed.become_equal()
         changed.run(f"alter type {kind} drop attribute y", "insert into $t (id, p) values (3, (3, 4.5))")
         changed.become_equal()
+        changed.run(
+            f"alter type {kind} rename attribute x to x2; alter type {kind} rename attribute z to x;"
+            f" alter type {kind} rename attribute x2 to z",
+            "insert into $t (id, p) values (4, (4, 5.5))",
+        )
+        changed.become_equal()
+        assert changed.attributes(kind) == ["z", "x"]
+        assert not changed.is_copied
+
+
+def test_a_composite_type_that_loses_one_attribute_and_gains_another(changed: Changed):
+    """The number of attributes stays: nothing else tells the follower which ones a value has."""
+    kind, outer = unique("pair"), unique("outer")
+    create = (f"create type {kind} as (x text, y text)", f"create type {outer} as (p {kind}, ps {kind}[])")
+    changed.there(*create)
+    with changed.made.running():
+        changed.run(
+            *create, f"alter table $t add o {outer}", f"update $t set o = ((1, 'a'), array[(2, 'b')]::{kind}[])"
+        )
+        changed.become_equal()
+        changed.run(
+            f"alter type {kind} drop attribute x, add attribute z text",
+            f"insert into $t (id, o) values (2, (('b', 'c'), array[('d', 'e')]::{kind}[]))",
+        )
+        changed.become_equal_in_time()
+        assert changed.attributes(kind) == ["y", "z"]
+        assert changed.is_copied
+
+
+def test_attributes_that_copies_need(changed: Changed):
+    """A copy waits for events of before, and another table with the type is not copied for it."""
+    kind, new = unique("pair"), unique("new")
+    create = f"create type {kind} as (x int, y text)"
+    changed.there(create)
+    with changed.made.running():
+        changed.run(create, f"alter table $t add p {kind}", "update $t set p = (1, 'a')")
+        changed.become_equal()
+        copied = changed.made.copies()
+        changed.run(
+            f"alter type {kind} add attribute z int",
+            f"create table {new} (id int primary key, ps {kind}[])",
+            f"insert into {new} values (1, array[(1, 'a', 2)]::{kind}[])",
+        )
+        changed.become_equal_in_time(changed.t, new)
+        assert changed.attributes(kind) == ["x", "y", "z"]
+        assert copied == {}
+        assert len(changed.made.copies()) == 1
+
+
+@pytest.mark.parametrize("changed", [{"ddl": "stop"}], indirect=True)
+def test_a_composite_type_that_the_follower_is_not_to_alter(changed: Changed):
+    kind = unique("pair")
+    create = f"create type {kind} as (x int, y text)"
+    changed.there(create, f"alter table $t add p {kind}")
+    with changed.made.running():
+        changed.run(create, f"alter table $t add p {kind}", "update $t set p = (1, 'a')")
+        changed.become_equal()
+        add = f'alter type "public"."{kind}" add attribute "z" integer'
+        changed.run(f"alter type {kind} add attribute z int", "insert into $t (id, p) values (2, (2, 'b', 3))")
+        reason, remedy = changed.stopped()
+        assert reason == changed.named(
+            f"the follower stops: type public.{kind} (column p of public.$t) has other attributes at the source"
+            " (x, y, z), and --ddl is stop"
+        )
+        assert remedy == f"`{add}` there; it is tried again by itself"
+        changed.there(add)
+        changed.become_equal_in_time()
+        assert not changed.is_copied
 
 
 def test_a_key_that_is_given_up_takes_nulls(changed: Changed):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
-from pipeline.capture.schema_history.continuity import Rewrite, first_version, next_version
+from pipeline.capture.schema_history.continuity import Rewrite, altered_before, first_version, next_version
 from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
 from pipeline.capture.schema_history.keys import key_columns
 from pipeline.capture.schema_history.versions import Column, Name, TableVersion
@@ -106,6 +106,28 @@ def test_a_new_column_is_a_rewrite_when_rows_had_its_default() -> None:
         assert following(added, then, now) == (names, [Rewrite("default", ("c",), "9")])
     plain = replace(read(OTHER_FILE), columns={**then.columns, 3: ColumnPrint("9", True, False, False)})
     assert following(added, then, plain) == (names, [])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kind"),
+    [
+        ('{"5": {"1": "x", "2": "y"}}', None),
+        ('{"5": {"1": "x", "2": "z"}}', "renamed"),
+        ('{"5": {"2": "y", "3": "z"}}', "attributes"),
+        (None, None),
+    ],
+)
+def test_attributes_of_a_composite_type_are_other_values(attributes: str | None, kind: str | None) -> None:
+    then, now = (
+        replace(read(), columns={**read().columns, 2: replace(read().columns[2], attributes=each)})
+        for each in ('{"5": {"1": "x", "2": "y"}}', attributes)
+    )
+    names, found = following(SAME, then, now)
+    assert (names, [each.kind for each in found]) == (ANEW if kind == "attributes" else KEPT, [kind] if kind else [])
+    assert Fingerprint.from_json(now.to_json()) == now
+    assert [each.kind for each in altered_before(SAME, now)] == []
+    later = replace(now, columns={2: replace(now.columns[2], attributes_settled=False)})
+    assert [each.kind for each in altered_before(SAME, later)] == ["attributes"]
 
 
 def test_without_its_number_a_column_begins_anew() -> None:

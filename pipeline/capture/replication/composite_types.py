@@ -1,0 +1,39 @@
+"""Composite types in the values of captured tables: no message says that one was altered, so they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from pipeline.capture.schema_history.versions import Known
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+class CompositeTypes:
+    """What the attributes of these types are known to be, by the oid of the relation that has them in its values."""
+
+    def __init__(self, known: Iterable[Known]) -> None:
+        self._known = dict[int, dict[str, dict[str, str] | None]]()
+        for each in known:
+            self.note(each)
+
+    @property
+    def relations(self) -> Collection[int]:
+        """Oids of relations with such types in their values."""
+        return list(self._known)  # while another thread may add one
+
+    def note(self, known: Known) -> None:
+        """From now on, the types of this relation are known to be as they were for its newest version."""
+        self._known.pop(known.version.relation_oid, None)
+        if known.fingerprint is not None and known.fingerprint.composites:
+            self._known[known.version.relation_oid] = dict(known.fingerprint.composites)
+
+    def altered(self, source: Connection) -> list[int]:
+        """Return relations with types that have other attributes now; they are known to have those from then on."""
+        types = {int(oid) for types in self._known.values() for oid in types}
+        query = statement("capture.replication", "attributes")
+        now: dict[str, dict[str, str]] = dict(source.execute(query, {"oids": list(types)}).fetchall())
+        states = {oid: {each: now.get(each) for each in types} for oid, types in self._known.items()}
+        found = [oid for oid, state in states.items() if state != self._known[oid]]
+        self._known = states
+        return found

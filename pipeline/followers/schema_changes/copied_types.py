@@ -1,0 +1,93 @@
+"""Composite types that a copy needs as the source's are: altered before it, and the same until its last row is read."""
+
+from __future__ import annotations
+
+import threading
+
+from pipeline.errors import TablesChanged
+from pipeline.followers.applying import position
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.copying import copies, passed
+from pipeline.followers.copying.source_tables import NotYet, mark
+from pipeline.followers.registry import Follower
+from pipeline.followers.schema_changes import altered_types, composites, rewritten
+from pipeline.followers.schema_changes.composites import TypeDifference
+from pipeline.followers.schema_changes.renames import Renames
+from pipeline.followers.schema_changes.table_names import Name
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+class CopiedTypes:
+    """Of one follower. May be used by several threads, each with connections of its own."""
+
+    def __init__(self, log: Connection, found: Follower, renames: Renames, *, applies: bool) -> None:
+        """`applies`: True if the log is applied meanwhile to the tables that are not copied."""
+        self._log, self._found, self._renames, self._applies = log, found, renames, applies
+        self._one_at_a_time = threading.Lock()
+        self._since = dict[tuple[int, str], Place]()
+        self._brought = dict[int, list[object]]()
+
+    def bring(self, source: Connection, follower: Connection, oid: int) -> None:
+        """Give the types of a table, by its oid at the source, the attributes that the source's have.
+
+        Raises NotYet while the follower has to apply values of before, TablesChanged if other tables have to be copied
+        as well, and SchemaStopped where the follower is not to follow, or does not let us.
+        """
+        with self._one_at_a_time, follower.transaction():
+            position.lock(follower)
+            here = position.existing(follower, self._found.source_id, self._found.name)
+            listed = composites.of_copy(source, follower, here, oid)
+            self._brought[oid] = _states(listed)
+            are_brought = [self._is_brought(source, follower, here, each) for each in listed]
+        if not all(are_brought):
+            raise TablesChanged(
+                f"tables of follower {self._found.name} are to be copied together, for a type of theirs"
+            )
+
+    def require_same(self, source: Connection, follower: Connection, oid: int) -> None:
+        """Raises NotYet if a type of the table was altered since `bring`, at either side."""
+        here = position.existing(follower, self._found.source_id, self._found.name)
+        listed = composites.of_copy(source, follower, here, oid)
+        if _states(listed) != self._brought.get(oid) or not all(each.is_same for each in listed):
+            raise NotYet("a type of its values was altered while it was copied")
+
+    def _is_brought(self, source: Connection, follower: Connection, here: Position, of: TypeDifference) -> bool:
+        """False if tables that have the type are to be copied anew first, as of now."""
+        held = self._held(follower, here, of)
+        if of.is_same:
+            if not of.is_known and not held:
+                altered_types.run(follower, self._found, of.stored(here))
+            return True
+        if held and not (of.is_clear and self._applies):
+            values = {oid: [rewritten.OF_COMPOSITES] for oid in held}
+            return not rewritten.want(follower, self._found, here, held, values)
+        if held:
+            self._require_past(source, here, of)
+        altered_types.run(follower, self._found, of.alteration(here))
+        return True
+
+    def _held(self, follower: Connection, here: Position, of: TypeDifference) -> dict[int, Name]:
+        """Tables that have values of a type and are not to be copied anew."""
+        copied = {oid for oid, made in copies.find(follower, here).items() if made is None}
+        copied |= {each.oid for each in copies.wanted(follower, here)}
+        tables = {table for table, _ in of.here.columns}
+        called = self._renames.called(follower)
+        return {oid: name for oid, name in called.items() if oid not in copied and ".".join(name) in tables}
+
+    def _require_past(self, source: Connection, here: Position, of: TypeDifference) -> None:
+        """Raises NotYet until the follower has applied all values from before the type was altered."""
+        key = (of.there.oid, str(of.there.parts))
+        if key not in self._since:
+            epoch = queries.value(self._log, statement("followers.copying", "source_epoch"), {"source": here.source})
+            self._since[key] = Place(epoch, mark(source), 0)
+        if not passed.reaches(self._log, here, self._since[key]):
+            raise NotYet(
+                f"waits until the follower has applied all values of type {of.here} from before it was altered"
+            )
+
+
+def _states(listed: list[TypeDifference]) -> list[object]:
+    return [(each.there.oid, each.there.parts) for each in listed]

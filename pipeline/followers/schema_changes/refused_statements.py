@@ -1,0 +1,30 @@
+"""Statements that the follower may refuse: then it stops with what its owner can do."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import SchemaStopped
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+_OWNED = ": let an administrator of the follower make its role the owner of what it alters"
+
+
+def execute(follower: Connection, query: sql.SQL | sql.Composed, why: str) -> str:
+    """Run a statement; returns it as text. `why`: what stops, and what has happened at the source, for messages.
+
+    Raises SchemaStopped if the follower refuses it, and psycopg.Error if the connection is lost.
+    """
+    text = query.as_string(follower)
+    try:
+        follower.execute(query)
+    except psycopg.Error as error:
+        if connections.is_gone(error) or connections.is_ours(error):
+            raise
+        raise SchemaStopped(
+            f"{why}, and the follower does not let us: {connections.one_line(error)} (SQLSTATE {error.sqlstate})",
+            f"see that `{text}` can be run there" + (_OWNED if error.sqlstate == "42501" else ""),
+        ) from error
+    return text
