@@ -18,7 +18,7 @@ import pytest
 from pipeline.errors import EmbeddedPostgresError
 from pipeline.postgres.embedded import Server, wheel_bin_dir
 from tests.fixtures.data_directories import prepare
-from tests.fixtures.postgres import Cluster, bin_dir
+from tests.fixtures.postgres import Cluster
 from tests.fixtures.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[3]
@@ -172,11 +172,11 @@ def test_without_a_port_there_is_no_tcp(server: Server) -> None:
 
 
 @pytest.mark.parametrize("major", [16, 15])
-def test_other_versions(server_directory: Path, major: int) -> None:
-    if (binaries := bin_dir(major)) is None:
-        pytest.skip(f"Debian's PostgreSQL {major} is not installed: left out")
-    server = Server(server_directory, bin_dir=binaries, settings=FAST)
-    server.start()
+def test_other_versions(clusters: Callable[[int], Cluster], major: int) -> None:
+    """Whose clusters a test run makes in the same way, once."""
+    server = clusters(major).server
+    assert server
+    assert not server.start()
     with psycopg.connect(server.dsn("postgres")) as conn:
         assert conn.info.server_version // 10000 == major
 
@@ -383,7 +383,9 @@ def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(server_
 
 def test_the_longest_path_that_fits(server_directory: Path) -> None:
     room = 107 - len(str(server_directory / ".s.PGSQL.5432")) - 1
-    assert Server(server_directory / ("x" * room), settings=FAST).start()
+    server = Server(server_directory / ("x" * room), settings=FAST)
+    prepare(server.directory, server.bin_dir)
+    assert server.start()
 
 
 def test_data_of_another_version(server: Server) -> None:
@@ -409,6 +411,7 @@ def test_a_file_in_place_of_the_folder(server: Server) -> None:
     assert str(server.directory) in one_line(error)
 
 
+@pytest.mark.usefixtures("is_set_up")
 def test_a_server_that_does_not_come_up_says_why(server_directory: Path) -> None:
     with pytest.raises(EmbeddedPostgresError, match="errors") as error:
         Server(server_directory, settings={"no_such_setting": "1", **FAST}).start()
