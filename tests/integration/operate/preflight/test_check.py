@@ -28,26 +28,32 @@ from tests.fixtures.postgres import Cluster, free_port, unique
 Check = Callable[..., dict[str, Finding]]
 
 
+@pytest.fixture(scope="module")
+def fresh(cluster: Cluster) -> Iterator[str]:
+    """A database in which nothing is, after each check too."""
+    with cluster.database("fresh") as dsn:
+        yield dsn
+
+
 @pytest.fixture
-def findings(source_dsn: str, slot_name: str, cluster: Cluster, tmp_path: Path) -> Iterator[Check]:
+def findings(source_dsn: str, slot_name: str, fresh: str, tmp_path: Path) -> Check:
     """Check the test's source against a pipeline database that was never migrated; both must stay as they are."""
-    with cluster.database("fresh") as fresh:
 
-        def run(accept: tuple[str, ...] = (), **settings: object) -> dict[str, Finding]:
-            defaults: dict[str, Any] = {
-                "source_dsn": source_dsn,
-                "database_dsn": fresh,
-                "slot": slot_name,
-                "data_dir": tmp_path,
-                "http_port": free_port(),
-                "grpc_port": "off",
-            }
-            before = state(source_dsn), state(fresh)
-            found = check.run(load(**{**defaults, **settings}), accept)
-            assert (state(source_dsn), state(fresh)) == before
-            return {finding.name: finding for finding in found}
+    def run(accept: tuple[str, ...] = (), **settings: object) -> dict[str, Finding]:
+        defaults: dict[str, Any] = {
+            "source_dsn": source_dsn,
+            "database_dsn": fresh,
+            "slot": slot_name,
+            "data_dir": tmp_path,
+            "http_port": free_port(),
+            "grpc_port": "off",
+        }
+        before = state(source_dsn), state(fresh)
+        found = check.run(load(**{**defaults, **settings}), accept)
+        assert (state(source_dsn), state(fresh)) == before
+        return {finding.name: finding for finding in found}
 
-        yield run
+    return run
 
 
 def state(dsn: str) -> list[tuple[object, ...]]:
