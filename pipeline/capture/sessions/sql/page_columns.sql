@@ -13,7 +13,11 @@ select a.attname::pg_catalog.text as name, a.atttypid::pg_catalog.int8 as type, 
     a.attgenerated <> '' as generated,
     exists (select from pg_catalog.pg_index i
         where i.indrelid = a.attrelid and i.indnkeyatts = 1 and i.indkey[0] = a.attnum and i.indisunique
-            and i.indisvalid and i.indimmediate and i.indpred is null and a.attnotnull) as unique
+            and i.indisvalid and i.indimmediate and i.indpred is null and a.attnotnull
+            -- Existing rows may have nulls: attnotnull is true of a not null that is not valid as well.
+            and not exists (select from pg_catalog.pg_constraint k
+                where k.conrelid = a.attrelid and k.contype = 'n' and a.attnum = any(k.conkey) and not k.convalidated)
+        ) as unique
 from pg_catalog.pg_attribute a
 join types on types.attnum = a.attnum
 join pg_catalog.pg_type t on t.oid = types.base and t.typtype <> 'd'

@@ -17,6 +17,7 @@ from pipeline.capture.sessions.page_query import Page
 from pipeline.capture.sessions.snapshot import Exported, Snapshots
 from pipeline.errors import PipelineError, Refused, SessionGone, TableRefused
 from pipeline.postgres.connections import AsyncConnection
+from pipeline.postgres.queries import statement
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.session_site import Site, first_start, site_at
 from tests.fixtures.waiting import eventually
@@ -89,6 +90,21 @@ async def read(
 
 def page(site: Site, exported: Exported, table: str, *arguments: Any) -> Any:
     return json.loads(run(read(site, exported, table, *arguments)))
+
+
+def test_rows_with_nulls_are_each_on_one_page_while_not_null_is_not_valid(filled: Site):
+    with psycopg.connect(filled.config.source, autocommit=True) as source:
+        if source.info.server_version < 180000:
+            pytest.skip("before Postgres 18, each not null is valid")
+        name = unique("late")
+        source.execute(f"create table {name} (id int unique, other int not null unique)".encode())
+        source.execute(f"alter table {name} add constraint late not null id not valid".encode())
+        query = statement("capture.sessions", "page_columns")
+        with source.cursor() as cursor:
+            [oid] = cursor.execute("select %s::regclass::oid", [name]).fetchone() or [0]
+            found = cursor.execute(query, {"oid": oid}).fetchall()
+        source.execute(f"drop table {name}".encode())
+    assert {column[0]: column[-1] for column in found} == {"id": False, "other": True}
 
 
 def test_values_are_those_of_the_stream_and_json_is_nested(filled: Site, exported: Exported):
