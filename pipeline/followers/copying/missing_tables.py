@@ -11,7 +11,7 @@ from psycopg import sql
 
 from pipeline.errors import FollowerError, TablesChanged
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import copies, refusals, schema_dump, source_forms, unmade
+from pipeline.followers.copying import copies, refusals, schema_dump, source_forms, taken_names, unmade
 from pipeline.followers.copying.schema_dump import SchemaDump
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import TableName
@@ -51,11 +51,11 @@ def make_whole(source: Connection, dsn: str, follower: Connection, of: Position,
 
 @dataclass(frozen=True)
 class _Dumped:
-    """A table with its partitions. `form`: the one that it has in the dump. `schemas`: those that it is in."""
+    """A table with its partitions. `form`: the one that it has in the dump. `names`: schemas and names of its parts."""
 
     dump: SchemaDump
     form: SourceForm
-    schemas: Sequence[str]
+    names: Collection[tuple[str, str]]
 
 
 def _make(
@@ -78,8 +78,9 @@ def _make(
             preamble = each.dump.preamble(known)
             try:
                 with follower.transaction():
-                    for schema in each.schemas:
+                    for schema in sorted({schema for schema, _ in each.names}):
                         follower.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+                    taken_names.free(follower, of, each.names)
                     follower.execute((preamble + each.dump.before).encode())
                     copies.store_form(follower, of, each.form)
                     made(table, each, preamble)
@@ -128,15 +129,12 @@ def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -
             there = [table for table in tables if table.table_oid in forms]
             if any(forms[each.table_oid].called != (each.table_schema, each.table_name) for each in there):
                 raise TablesChanged("tables of a follower were renamed at the source before they were made")
-            return {table: _part(dump, forms[table.table_oid], labels[table.table_oid]) for table in there}
+            parts = {table: labels[table.table_oid] for table in there}
+            return {table: _Dumped(dump.of(names), forms[table.table_oid], names) for table, names in parts.items()}
     raise FollowerError(
         f"--schema create: somebody alters tables of the source all the while, so that {TRIES} dumps of their schema"
         " were outdated at once"
     )
-
-
-def _part(dump: SchemaDump, form: SourceForm, labels: Collection[tuple[str, str]]) -> _Dumped:
-    return _Dumped(dump.of(labels), form, sorted({schema for schema, _ in labels}))
 
 
 def lacking(follower: Connection, tables: Sequence[TableName]) -> list[TableName]:

@@ -27,6 +27,16 @@ PASSING = {
         (*SHADOW, EXCHANGE, "insert into $t values (8)", "drop table $t_old", "update $t set a = 'x'"),
         ("$t",),
     ),
+    "exchanged, with the names of their indexes": (
+        (
+            "create table $t_new (id int constraint $t_new_pk primary key, a text)",
+            "insert into $t_new values (1)",
+            EXCHANGE,
+            "alter index $t_pkey rename to $t_old_pkey; alter index $t_new_pk rename to $t_pkey",
+            "insert into $t values (8)",
+        ),
+        KEPT,
+    ),
     "exchanged twice": (
         (
             *SHADOW,

@@ -1,0 +1,33 @@
+"""Names of indexes and sequences that a new table needs, and that another table of the follower still has.
+
+At the source the other table's have got other names since, or are gone: no event says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from psycopg import sql
+
+from pipeline.followers.applying.position import Position
+from pipeline.followers.schema_changes.table_names import left_name
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+
+def free(follower: Connection, of: Position, names: Collection[tuple[str, str]]) -> None:
+    """Rename what has one of these names, each with its schema, in the transaction that is open.
+
+    Only what belongs to a table that follows the log is renamed: the name and the number of its table at the source.
+    """
+    values = {**vars(of), "schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
+    found = follower.execute(statement("followers.copying", "taken_names"), values).fetchall()
+    for schema, name, kind, oid in found:
+        other = left_name(name, oid)
+        query = sql.SQL("alter {} {} rename to {}")
+        follower.execute(query.format(sql.SQL(kind), sql.Identifier(schema, name), sql.Identifier(other)))
+        text = "%s: %s %s.%s is called %s now, as a new table has that name for its own"
+        logger.info(text, of.follower, kind, schema, name, other, extra={"action": "follower.altered"})
