@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from psycopg import sql
@@ -11,6 +11,8 @@ from pipeline.followers.applying.followed_tables import FollowedColumn, Followed
 
 _COMMA = sql.SQL(", ")
 _AND = sql.SQL(" and ")
+_PIECE = 800
+"""Columns, each with two values, in one list: Postgres takes 1,600."""
 
 
 class ElementShape:
@@ -35,8 +37,18 @@ class ElementShape:
     @cached_property
     def given(self) -> sql.Composable:
         """The columns of an element."""
-        values = [sql.SQL("{} {}").format(sql.Identifier(column.name), _type(column)) for column in self.written]
-        return _COMMA.join([self.marks, *values])
+        return _COMMA.join([self.marks, *self._values])
+
+    @property
+    def _values(self) -> list[sql.Composed]:
+        return [sql.SQL("{} {}").format(sql.Identifier(column.name), _type(column)) for column in self.written]
+
+    @property
+    def in_two(self) -> sql.Composable:
+        """The elements of a table that is so wide that one list does not take their columns."""
+        record = sql.SQL("pg_catalog.json_to_recordset($1::json) as ({})")
+        parts = record.format(self.marks), record.format(_COMMA.join(self._values))
+        return sql.SQL("rows from ({}) as s").format(_COMMA.join(parts))
 
     @cached_property
     def marks(self) -> sql.Composable:
@@ -46,16 +58,18 @@ class ElementShape:
             sql.SQL("{} boolean").format(self.marked("strict")),
             sql.SQL("{} text[]").format(self.marked("left")),
         ]
-        for place, column in enumerate(self._identifying):
-            listed.append(sql.SQL("{} {}").format(self.marked(f"old{place}"), _type(column)))
+        return _COMMA.join([*listed, *self._old(list(enumerate(self._identifying)))])
+
+    def _old(self, columns: Sequence[tuple[int, FollowedColumn]]) -> Iterator[sql.Composed]:
+        for place, column in columns:
+            yield sql.SQL("{} {}").format(self.marked(f"old{place}"), _type(column))
             if column.as_text and not self.table.key:
-                listed.append(sql.SQL("{} text").format(self.marked(f"like{place}")))
-        return _COMMA.join(listed)
+                yield sql.SQL("{} text").format(self.marked(f"like{place}"))
 
     @property
     def _identifying(self) -> Sequence[FollowedColumn]:
-        """What of the old row is in an element."""
-        return self.table.key or (self.table.columns if self.table.in_order else ())
+        """What of the old row is among the columns of an element."""
+        return self.table.key or (self.table.columns if self.table.in_order and not self.table.is_wide else ())
 
     @property
     def found(self) -> sql.Composable:
@@ -102,13 +116,24 @@ class ElementShape:
     @property
     def _same_content(self) -> sql.Composable:
         """Whether the row `x` is the old row of `g`: by what its types print, as not all of them know equality."""
+        columns = list(enumerate(self.table.columns))
+        if not self.table.is_wide:
+            return self._same_values(columns, "g")
+        # A wide table without a key has elements in order, one in a statement: so `g` is that of the argument.
+        one = "exists (select from pg_catalog.json_to_recordset($1::json) as o ({}) where {})"
+        parts = [columns[at : at + _PIECE] for at in range(0, len(columns), _PIECE)]
+        return _AND.join(
+            sql.SQL(one).format(_COMMA.join(self._old(part)), self._same_values(part, "o")) for part in parts
+        )
+
+    def _same_values(self, columns: Sequence[tuple[int, FollowedColumn]], of: str) -> sql.Composable:
         plain: list[tuple[sql.Composable, sql.Composable]] = []
         conditions = []
-        for place, column in enumerate(self.table.columns):
+        for place, column in columns:
             there = sql.Identifier("x", column.name)
-            old = sql.Identifier("g", f"{self.table.mark}old{place}")
+            old = sql.Identifier(of, f"{self.table.mark}old{place}")
             if column.as_text:
-                like = sql.Identifier("g", f"{self.table.mark}like{place}")
+                like = sql.Identifier(of, f"{self.table.mark}like{place}")
                 conditions.append(
                     sql.SQL(
                         "case when {like} is null then {there}::text is not distinct from {old}"

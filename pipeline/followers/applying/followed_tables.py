@@ -18,6 +18,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _ROOM = "followers.applying"
+_MARKS, _MOST_COLUMNS = 4, 1600
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,14 @@ class FollowedTable:
         """
         found = (column for column in self.columns if column.equals is not None)
         return tuple(sorted(found, key=lambda column: column.source.key_place or 0))
+
+    @property
+    def is_wide(self) -> bool:
+        """True if an element, with its marks and what finds its row, has more columns than Postgres takes in a list."""
+        old = len(self.key)
+        if not self.key and self.in_order:
+            old = sum(2 if column.as_text else 1 for column in self.columns)
+        return _MARKS + old + sum(column.written for column in self.columns) > _MOST_COLUMNS
 
 
 @dataclass(frozen=True)

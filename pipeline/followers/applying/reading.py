@@ -148,6 +148,10 @@ class LogReader:
         if share is None or share.events < (self.sizes.added if new else self.sizes.relayed):
             yield Few(table.oid, self._outcomes.folded(table, after, planned.upto))
             return
+        if table.is_wide and not new:
+            for begin, end in pairwise(self._outcomes.steps(after, planned.upto, self.sizes.events)):
+                yield Few(table.oid, self._outcomes.folded(table, begin, end))
+            return
         read = self._outcomes.new_rows if new else self._outcomes.relayed
         yield Many(table.oid, share.events if new else None)
         with closing(read(table, after, planned.upto)) as blocks:

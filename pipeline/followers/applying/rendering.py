@@ -142,9 +142,10 @@ def old_row(table: FollowedTable) -> sql.Composable:
             )
     if not parts:
         return sql.SQL("''")
-    return sql.SQL("(select {} from (select e.record || coalesce(e.changes, '{{}}') as row) old)").format(
-        sql.SQL(" || ").join(parts)
-    )
+    # Not by an operator: with one between all columns of a wide table the expression is deeper than Postgres takes.
+    return sql.SQL(
+        "(select array_to_string(array[{}], '') from (select e.record || coalesce(e.changes, '{{}}') as row) old)"
+    ).format(_COMMA.join(parts))
 
 
 def lenient(table: FollowedTable) -> sql.Composable:

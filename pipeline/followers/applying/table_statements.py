@@ -123,10 +123,11 @@ class TableStatements:
 
     def _compose(self, name: str, **parts: Any) -> str:
         columns = parts.pop("given", self._shape.given)
+        in_two = self.table.is_wide and columns is self._shape.given
         given = {
             "table": self.table.target,
             "given": columns,
-            "elements": self._elements(columns),
+            "elements": self._shape.in_two if in_two else self._elements(columns),
             "materialized": self._materialized,
             "seq": self._shape.marked("seq"),
             "strict": self._shape.marked("strict"),

@@ -613,3 +613,31 @@ def test_deferrable_keys_that_change_places(stage: Stage, cluster: Cluster):
         stage.arrive()
         drain(applier)
         assert there.rows("select id, note from places order by id") == [(2, "a"), (3, "d")]
+
+
+@pytest.mark.long
+def test_tables_of_many_columns_are_followed(stage: Stage, cluster: Cluster):
+    numbers = ", ".join(f"c{n} int default {n}" for n in range(1598))
+    tables = (
+        f"create table wide (id int primary key, note text, {numbers})",
+        f"create table wide_rows (note text, doc json, {numbers})",
+    )
+    made(stage, *tables, "alter table wide_rows replica identity full")
+    with follower(stage, cluster, *tables) as there:
+        applier = there.applier(["wide", "wide_rows"])
+        for statement in (
+            "insert into wide select g, 'a' from generate_series(1, 5) g",
+            "insert into wide_rows select 'row ' || g, '{\"a\" : 1}' from generate_series(1, 3) g",
+            "update wide set c1597 = -1, note = 'b' where id in (1, 2)",
+            "update wide set id = 7, c0 = null where id = 3",
+            "delete from wide where id = 4",
+            "update wide_rows set c0 = null, doc = '{\"a\" : 2}' where note = 'row 1'",
+            "update wide_rows set c1597 = -1 where note in ('row 1', 'row 2')",
+            "delete from wide_rows where note in ('row 2', 'row 3')",
+        ):
+            stage.run(statement)
+        stage.arrive()
+        drain(applier)
+        for table in ("wide", "wide_rows"):
+            query = f"select t::text from {table} t order by 1"
+            assert there.rows(query) == stage.source.execute(query.encode()).fetchall()
