@@ -2247,6 +2247,32 @@ COMMENT ON COLUMN pipeline.identity.table_oid IS 'The oid of this table; null: n
 
 COMMENT ON COLUMN pipeline.identity.written_by IS 'The transaction that has written this row. Another xmin: the data was restored.';
 
+CREATE TABLE pipeline.inheritance (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    child_oid bigint NOT NULL,
+    parent_oid bigint NOT NULL,
+    inherits boolean NOT NULL,
+    seen_lsn bigint NOT NULL,
+    seen_at timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.inheritance IS 'Tables that began or ceased to inherit from another one; the row of oid 0 says that a look was stored.';
+
+COMMENT ON COLUMN pipeline.inheritance.seen_lsn IS 'Where the source wrote after it was seen: what was done before has been sent up to here.';
+
+COMMENT ON COLUMN pipeline.inheritance.seen_at IS 'When a look found it; null: it was so at the first look.';
+
+ALTER TABLE pipeline.inheritance ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.inheritance_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.installed_functions (
     only_one boolean DEFAULT true NOT NULL,
     version integer NOT NULL,
@@ -3453,6 +3479,9 @@ ALTER TABLE ONLY pipeline.iceberg_tables
 ALTER TABLE ONLY pipeline.identity
     ADD CONSTRAINT identity_pkey PRIMARY KEY (only_one);
 
+ALTER TABLE ONLY pipeline.inheritance
+    ADD CONSTRAINT inheritance_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.installed_functions
     ADD CONSTRAINT installed_functions_pkey PRIMARY KEY (only_one);
 
@@ -3606,6 +3635,8 @@ CREATE INDEX exports_unlisted_idx ON pipeline.exports USING btree (lake_id, id) 
 CREATE UNIQUE INDEX followers_password_idx ON pipeline.followers USING btree (upper(regexp_replace(name, '[^A-Za-z0-9]'::text, '_'::text, 'g'::text)));
 
 COMMENT ON INDEX pipeline.followers_password_idx IS 'No two have one password variable.';
+
+CREATE INDEX inheritance_child ON pipeline.inheritance USING btree (source_id, child_oid, parent_oid);
 
 CREATE INDEX partition_changes_open ON pipeline.partition_changes USING btree (source_id, root_oid) WHERE (settled_at IS NULL);
 

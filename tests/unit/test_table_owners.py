@@ -75,6 +75,13 @@ OWNERS = {
         "pipeline/capture/snapshot",
         {"pipeline/followers/running": JOINED, "pipeline/followers/schema_changes": JOINED, "pipeline/operate": REPORT},
     ),
+    "pipeline.inheritance": Owner(
+        "pipeline/capture/snapshot",
+        {
+            "pipeline/followers/running": "an applier hears of changes",
+            "pipeline/followers/schema_changes": "a follower's tables inherit as the source's do",
+        },
+    ),
     "pipeline.partition_looks": Owner("pipeline/capture/snapshot"),
     "pipeline.partitions": Owner("pipeline/capture/snapshot", {"pipeline/followers/schema_changes": JOINED}),
     "pipeline.snapshots": Owner(

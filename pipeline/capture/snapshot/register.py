@@ -10,6 +10,7 @@ from pipeline.capture.content import source_rows
 from pipeline.capture.snapshot import backfills, captured_now, known_tables, partition_changes
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.former_keys import FormerKeys
+from pipeline.capture.snapshot.inheritance import Inheritance
 from pipeline.capture.snapshot.known_tables import EMPTY, Known
 from pipeline.capture.snapshot.partition_truncates import PartitionTruncates
 from pipeline.capture.snapshot.partitions import Partitions
@@ -66,6 +67,7 @@ class Register:
         self._seen = SeenTables(source, pipeline, stored.id, stored.epoch)
         self._partitions = Partitions(source, pipeline, stored, from_lsn, self._why_unread)
         self._partition_truncates = PartitionTruncates(pipeline, stored)
+        self._inheritance = Inheritance(source, pipeline, stored)
         self._rereads = False
         """Whether this is the first look at an epoch whose tables are compared with the log."""
         self._at = 0
@@ -80,6 +82,7 @@ class Register:
         joined = captured_tables.joined(self._pipeline, self._stored.id)
         self._former.look()
         partitions = self._partitions.read(now, passing)
+        inheriting = self._inheritance.read()
         self._at = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         with self._pipeline.transaction():
             since = sources.reads_from(self._pipeline, self._stored.id)
@@ -89,6 +92,7 @@ class Register:
             for oid in stored.keys() - now.keys():
                 self._left(stored[oid])
             self._partitions.compare(partitions, now, stored, joined, self._at, upgraded=since is not None)
+            self._inheritance.compare(inheriting, self._at)
             if since is not None:
                 sources.read_tables(self._pipeline, self._stored.id)
             if self._rereads:

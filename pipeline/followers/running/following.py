@@ -188,6 +188,7 @@ class Following:
                     self._delay = FIRST_DELAY
                     logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
                 applied = applier.apply()
+                changes.inheritance.settle(applier.position)
                 is_past = bool(copied) and not passed.outstanding(self._log, applier.position, copied)
                 if is_past or self._news.has_come() or changes.looked.settle(applier.position, wanted):
                     return
@@ -225,7 +226,7 @@ class Following:
     ) -> None:
         for table in anew:
             self._say_table(table, "copying", self._copier.refused.get(table))
-        notes = {**changes.looked.notes(), **settling}
+        notes = {**changes.inheritance.notes(), **changes.looked.notes(), **settling}
         for oid, each in wanted.items():
             table = TableName(oid, each.schema, each.name)
             self._say_table(table, "copying" if oid in copying else "following", notes.get(oid))

@@ -29,6 +29,7 @@ from pipeline.followers.schema_changes import (
 )
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import Difference
+from pipeline.followers.schema_changes.inheritance import LookedInheritance
 from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
 from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions
 from pipeline.followers.schema_changes.renames import Renames
@@ -59,6 +60,8 @@ class SchemaChanges:
         self._wanted, self._renames = wanted, renames
         self.looked = looked
         """Partitions that joined or left."""
+        self.inheritance = LookedInheritance(log, follower, found, self._called)
+        """Tables that began or ceased to inherit."""
         self._events = EventsTable.parse(config.events_table)
 
     def look(self) -> None:
@@ -229,6 +232,8 @@ class SchemaChanges:
     def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
         """Columns and key."""
         there: SourceTable | None = None
+        if change.dropped or change.renamed or change.retyped:
+            self.inheritance.part(after.table_oid)
         if change.dropped or change.key is not None:
             there = self._at_source([after.table_oid]).get(after.table_oid)
         live = there.numbers if there and after.numbered else []

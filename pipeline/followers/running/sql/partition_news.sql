@@ -1,6 +1,8 @@
--- Another row whenever a look has found a change of a partition, one was settled, or what reads it has ended without.
+-- Another row whenever a look has found a change of a partition or of inheritance, a partition was settled, or what reads
+-- it has ended without.
 select (select c.id from pipeline.partition_changes c order by c.id desc limit 1) as newest, count(*) as unsettled,
-    count(*) filter (where b.state in ('failed', 'cancelled')) as given_up
+    count(*) filter (where b.state in ('failed', 'cancelled')) as given_up,
+    (select h.id from pipeline.inheritance h order by h.id desc limit 1) as inherits
 from pipeline.partition_changes c
 left join pipeline.backfills b on b.id = c.backfill_id
 where c.settled_at is null

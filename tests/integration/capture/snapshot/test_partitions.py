@@ -540,3 +540,22 @@ def test_a_comparison_is_made_again_after_another_partition_was_altered(
     monkeypatch.setattr(worker, "CHANGED_SECONDS", 0.1)
     assert compare(reading) == [("delete", "10"), ("delete", "11"), ("delete", "12")]
     assert len(altered) == 2
+
+
+def test_tables_that_begin_or_cease_to_inherit_are_stored(empty: Snapshotting):
+    at_source(empty, "create table b (id int)", "create table c () inherits (b)", *MADE)
+    empty.log.execute("delete from pipeline.inheritance")
+
+    def found() -> list[tuple[bool, bool]]:
+        look(empty)
+        stored = "select inherits, seen_at is not null from pipeline.inheritance where child_oid <> 0 order by id"
+        return empty.log.execute(stored).fetchall()
+
+    assert found() == [(True, False)]
+    assert found() == [(True, False)]
+    at_source(empty, "alter table c no inherit b")
+    assert found() == [(True, False), (False, True)]
+    at_source(empty, "alter table c inherit b")
+    assert found() == [(True, False), (False, True), (True, True)]
+    at_source(empty, "drop table c")
+    assert found() == []

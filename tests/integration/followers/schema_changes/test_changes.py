@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from pipeline.capture.snapshot.inheritance import Inheritance
 from pipeline.followers import registry
 from pipeline.followers.registry import TableName
-from pipeline.followers.running import following
+from pipeline.followers.running import following, joined_partitions
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.schema_changes import Changed, become_equal, followed_tables
+from tests.fixtures.shuffling import stored
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 from tests.integration.followers.schema_changes import cases
@@ -32,6 +34,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
+    monkeypatch.setattr(joined_partitions, "LOOK_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -369,3 +372,59 @@ def test_two_appliers_alter_once(changed: Changed):
         for number in range(5):
             changed.run(f"alter table $t add c{number} int", f"update $t set c{number} = 1")
         changed.become_equal()
+
+
+def look_at_inheritance(stage: Stage) -> None:
+    """As the server does every two seconds."""
+    looked = Inheritance(stage.source, stage.log, stored(stage.log))
+    found = looked.read()
+    [[lsn]] = stage.source.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchall()
+    looked.compare(found, lsn)
+    stage.arrive()
+
+
+def does_inherit(changed: Changed, parent: Changed) -> bool:
+    query = "select from pg_inherits where inhrelid = %s::regclass and inhparent = %s::regclass"
+    return bool(changed.made.look.execute(query, [changed.t, parent.t]).fetchall())
+
+
+def test_a_table_inherits_and_no_longer_does(stage: Stage, cluster: Cluster):
+    with followed_tables(stage, cluster, 2) as [parent, child], parent.made.running():
+        look_at_inheritance(stage)
+        child.run(f"alter table $t inherit {parent.t}", "insert into $t values (2, 'a2', 'b2', 'n2')")
+        look_at_inheritance(stage)
+        eventually(lambda: does_inherit(child, parent))
+        become_equal([parent, child])
+        # Its own event comes first: what it has inherited cannot be altered alone.
+        parent.run("alter table $t rename a to c")
+        child.run("update $t set c = 'c2'")
+        child.become_equal()
+        says = (
+            f"inherits from public.{parent.t} at the source, and the follower does not let us: child table is missing"
+        )
+        eventually(lambda: says in (child.made.table(child.t).reason or ""))
+        parent.run("update only $t set c = 'c1'")
+        stage.arrive()
+        eventually(lambda: does_inherit(child, parent) and child.made.table(child.t).reason is None)
+        become_equal([parent, child])
+        child.run(f"alter table $t no inherit {parent.t}")
+        look_at_inheritance(stage)
+        eventually(lambda: not does_inherit(child, parent))
+        become_equal([parent, child])
+
+
+def test_with_ddl_stop_it_says_that_a_table_inherits(stage: Stage, cluster: Cluster):
+    with followed_tables(stage, cluster, 2, ddl="stop") as [parent, child], parent.made.running():
+        look_at_inheritance(stage)
+        child.run(f"alter table $t inherit {parent.t}")
+        look_at_inheritance(stage)
+
+        def is_said() -> None:
+            found = child.made.table(child.t)
+            assert found.reason == f"inherits from public.{parent.t} at the source, and --ddl is stop"
+            assert found.remedy == f'`alter table "public"."{child.t}" inherit "public"."{parent.t}"` there'
+
+        eventually(is_said)
+        child.there(f"alter table $t inherit {parent.t}")
+        eventually(lambda: child.made.table(child.t).reason is None)
+    child.run(f"alter table $t no inherit {parent.t}")

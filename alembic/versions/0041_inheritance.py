@@ -1,0 +1,40 @@
+"""Tables that begin or cease to inherit from others: no event says so, and followers do the same."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0041"
+down_revision = "0044"
+branch_labels = None
+depends_on = None
+additive = True
+
+TABLE = """
+create table pipeline.inheritance (
+    id bigint generated always as identity primary key,
+    source_id uuid not null,
+    epoch integer not null,
+    child_oid bigint not null,
+    parent_oid bigint not null,
+    inherits boolean not null,
+    seen_lsn bigint not null,
+    seen_at timestamptz
+);
+create index inheritance_child on pipeline.inheritance (source_id, child_oid, parent_oid);
+comment on table pipeline.inheritance is
+    'Tables that began or ceased to inherit from another one; the row of oid 0 says that a look was stored.';
+comment on column pipeline.inheritance.seen_lsn is
+    'Where the source wrote after it was seen: what was done before has been sent up to here.';
+comment on column pipeline.inheritance.seen_at is 'When a look found it; null: it was so at the first look.';
+"""
+
+
+def upgrade() -> None:
+    """What the first look of the new version finds was there before."""
+    op.execute(TABLE)
+
+
+def downgrade() -> None:
+    """Forget it."""
+    op.execute("drop table pipeline.inheritance")

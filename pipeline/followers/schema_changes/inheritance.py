@@ -1,0 +1,124 @@
+"""Tables that began or ceased to inherit from another one, as the server found when it looked at the source's catalog.
+
+A follower's tables do the same once the log is applied up to where the server looked. If the follower does not let
+them, the log goes on being applied: rows of both tables are the same either way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import psycopg
+from psycopg import sql
+
+from pipeline.followers.applying import truncates
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.copying import passed, refusals
+from pipeline.followers.registry import Follower, Note
+from pipeline.followers.schema_changes.alterations import Alteration
+from pipeline.followers.schema_changes.table_names import Name
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+AGAIN_SECONDS = 1.0
+"""How long to go on before a table is tried again that did not let us."""
+_ROOM = "followers.schema_changes"
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Of a table, by oid. `epoch`, `seen_lsn`: before that it had happened."""
+
+    child_oid: int
+    parent_oid: int
+    inherits: bool
+    epoch: int
+    seen_lsn: int
+
+
+class LookedInheritance:
+    """That of one follower's tables, as of now. `called`: the names of its tables, by oid."""
+
+    def __init__(self, log: Connection, follower: Connection, found: Follower, called: Mapping[int, Name]) -> None:
+        self._log, self._follower, self._found, self._called = log, follower, found, called
+        values = {
+            "source": found.source_id,
+            "oids": list(called),
+            "made_at": found.made_at,
+            "made_seq": found.made_seq,
+            "copy": found.copy,
+        }
+        self._changes = queries.rows(log, _Change, statement(_ROOM, "looked_inheritance"), values)
+        self._pending = [each for each in self._changes if self._differs(each)]
+        self._waits, self._not_before = dict[int, Note](), 0.0
+
+    def settle(self, here: Position) -> None:
+        """Let tables inherit as the source's do, as far as the log is applied."""
+        if not self._pending or self._found.ddl == "stop" or time.monotonic() < self._not_before:
+            return
+        for each in list(self._pending):
+            if passed.reaches(self._log, here, Place(each.epoch, each.seen_lsn, 0)):
+                note = self._alter(each) if self._differs(each) else None
+                if note is None:
+                    self._pending.remove(each)
+                    self._waits.pop(each.child_oid, None)
+                else:
+                    self._waits[each.child_oid] = note
+                    self._not_before = time.monotonic() + AGAIN_SECONDS
+
+    def part(self, oid: int) -> None:
+        """Let a table inherit from none, in the transaction that is open, so that inherited columns can be altered.
+
+        It inherits again once that of which it inherits has these columns, too.
+        """
+        for each in self._changes:
+            if each.child_oid == oid and each.inherits and self._found.ddl != "stop" and self._inherits(each):
+                self._follower.execute(self._alteration(replace(each, inherits=False)).statement)
+
+    def notes(self) -> dict[int, Note]:
+        """Return what there is to say of tables, by oid, that do not inherit as the source's do."""
+        if self._found.ddl != "stop":
+            return self._waits
+        return {each.child_oid: self._stays(each) for each in self._pending if self._differs(each)}
+
+    def _differs(self, each: _Change) -> bool:
+        return self._inherits(each) not in (None, each.inherits)
+
+    def _inherits(self, each: _Change) -> bool | None:
+        """Whether the follower's table does; None if one of the two is not there."""
+        names = [*self._called[each.child_oid], *self._called[each.parent_oid]]
+        values = dict(zip(("schema", "name", "parent_schema", "parent_name"), names, strict=True))
+        found: bool | None = queries.value(self._follower, statement(_ROOM, "inherits"), values)
+        return found
+
+    def _alter(self, each: _Change) -> Note | None:
+        """Do it; returns why that is not possible now."""
+        altered = self._alteration(each)
+        try:
+            with self._follower.transaction(), queries.lock_timeout(self._follower, truncates.LOCK_TIMEOUT):
+                self._follower.execute(altered.statement)
+        except psycopg.errors.LockNotAvailable:
+            tables = [sql.Identifier(*self._called[oid]) for oid in (each.child_oid, each.parent_oid)]
+            return Note(str(truncates.locked(self._follower, tables, "a change of inheritance")))
+        except psycopg.Error as error:
+            if connections.is_gone(error) or connections.is_ours(error):
+                raise
+            said = f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+            remedy = f"see that `{altered.as_text(self._follower)}` can be run there; {refusals.AGAIN}"
+            return Note(f"{altered.what}, and the follower does not let us: {said}", remedy)
+        return None
+
+    def _stays(self, each: _Change) -> Note:
+        altered = self._alteration(each)
+        return Note(f"{altered.what}, and --ddl is stop", f"`{altered.as_text(self._follower)}` there")
+
+    def _alteration(self, each: _Change) -> Alteration:
+        child, parent = self._called[each.child_oid], self._called[each.parent_oid]
+        what = "inherits from {} at the source" if each.inherits else "does not inherit from {} at the source"
+        query = "alter table {} inherit {}" if each.inherits else "alter table {} no inherit {}"
+        altered = sql.SQL(query).format(sql.Identifier(*child), sql.Identifier(*parent))
+        return Alteration(what.format(".".join(parent)), altered)
