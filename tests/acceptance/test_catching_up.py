@@ -1,4 +1,4 @@
-"""A backlog is read by several slots, three times in a row on one server."""
+"""A backlog is read by several slots, twice in a row on one server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("catching up")  # for --dist loadgroup: the story is told once
-ROUNDS = 3
+ROUNDS = 2
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(quiet_cluster: Cluster, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """A server that fell behind three times and caught up each time."""
+    """A server that fell behind twice and caught up each time."""
     with catching_up(quiet_cluster, cluster, tmp_path_factory.mktemp("serve")) as stage:
         server = stage.serve()
         server.wait_ready()
