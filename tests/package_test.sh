@@ -100,55 +100,14 @@ PIPELINE_DATA_DIR="$work/demo" pipeline demo --seconds 5 >demo.txt || {
 grep -q "every change arrived once, in order" demo.txt || fail "pipeline demo ended well but gave no verdict"
 grep -q "every event is in the lake, once" demo.txt || fail "pipeline demo ended well but exported nothing"
 
-step "pipeline serve, and what it exports every minute"
-export PIPELINE_DATA_DIR="$work/served" PIPELINE_EXPORT_SCHEDULE="* * * * *"
+step "pipeline serve with each schedule every minute, and every command beside it"
+export PIPELINE_DATA_DIR="$work/served" PIPELINE_EXPORT_SCHEDULE="* * * * *" PIPELINE_EXPORT_COMPACTION="* * * * *"
+export PIPELINE_VERIFY_SCHEDULE="* * * * *" PIPELINE_RETENTION=30d PIPELINE_GRPC_PORT=off
 PIPELINE_HTTP_PORT=$(python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
 export PIPELINE_HTTP_PORT
 pipeline serve >serve.txt 2>&1 &
 server=$!
-python - <<'PYTHON' || { cat serve.txt >&2; fail "no scheduled export came"; }
-from __future__ import annotations
-
-import json
-import os
-import sys
-import time
-import urllib.request
-from pathlib import Path
-
-import psycopg
-
-from pipeline.postgres.embedded import Server
-
-folder = Path(os.environ["PIPELINE_DATA_DIR"])
-answer = f"http://127.0.0.1:{os.environ['PIPELINE_HTTP_PORT']}/readyz"
-end = time.monotonic() + 240
-
-
-def wait(act: object) -> None:
-    """Until it returns something true."""
-    while time.monotonic() < end:
-        try:
-            if act():  # type: ignore[operator]
-                return
-        except (OSError, KeyError, ValueError):
-            pass
-        time.sleep(0.2)
-    sys.exit("it took too long")
-
-
-wait(lambda: urllib.request.urlopen(answer, timeout=5).status == 200)
-with psycopg.connect(Server(folder / "postgres").dsn("source"), autocommit=True) as source:
-    source.execute("create table orders (id int primary key, total numeric)")
-    wait(lambda: source.execute("select from pg_publication_tables where tablename = 'orders'").fetchone() is not None)
-    source.execute("insert into orders select n, n from generate_series(1, 10) n")
-manifest = folder / "exports" / "manifest.json"
-wait(lambda: sum(file["rows"] for file in json.loads(manifest.read_text())["datasets"]["public.orders"]["files"]) == 10)
-wait(lambda: [*folder.glob("exports/current/public.orders/**/*.parquet")])
-PYTHON
-step "pipeline export run and state, beside it"
-pipeline export run || fail "pipeline export run ended with exit $?"
-pipeline export state public.orders --as-of 5 --output as-of-5 || fail "pipeline export state ended with exit $?"
+python -I "$root/tests/package_commands.py" || { cat serve.txt >&2; fail "a command or a schedule failed"; }
 end
 server=
 
