@@ -174,7 +174,8 @@ def differences(source: Source, there: psycopg.Connection) -> list[str]:
             with there.transaction():
                 theirs = Counter(text for (text,) in there.execute(query))
         except psycopg.errors.UndefinedTable:
-            found.append(f"{table.name} is not there")
+            if ours:  # it is made before its first row
+                found.append(f"{table.name} is not there")
             continue
         if ours != theirs:
             lacking, more = list((ours - theirs).elements()), list((theirs - ours).elements())

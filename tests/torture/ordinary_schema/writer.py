@@ -57,8 +57,8 @@ class Writer:
         for statements in rows.touch(self._source):
             for statement in statements:
                 with suppress(psycopg.Error):  # an old row whose check refuses it by now
-                    self._source.connection.execute(statement.encode())
-                    break
+                    if self._source.connection.execute(statement.encode()).rowcount:
+                        break
 
     def close(self) -> None:
         for each in self._begun:
