@@ -113,11 +113,13 @@ class Refused(Unavailable):
     """A database answers, and refuses a statement of ours; the text has its words and the SQLSTATE.
 
     `place`: which database, as the text names it: "source", "pipeline database" or "follower"; "" if that is not known.
+    `tables`: those of a follower, by oid, one of which the statement was for.
     """
 
-    def __init__(self, sentence: str, place: str = "") -> None:
+    def __init__(self, sentence: str, place: str = "", tables: frozenset[int] = frozenset()) -> None:
         super().__init__(sentence)
         self.place = place
+        self.tables = tables
 
 
 class DatabaseSilent(Unavailable):

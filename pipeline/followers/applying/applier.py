@@ -183,10 +183,11 @@ class Applier:
         for part in self._upcoming.parts:
             match part:
                 case InOrder():
-                    with self._named("a table whose events are applied one by one", planned):
+                    tables = frozenset(each.table for each in part.events)
+                    with self._named("a table whose events are applied one by one", planned, tables):
                         in_order.write(self._follower, self._statements.__getitem__, part.events, self._empty)
                 case Few() | Many():
-                    with self._named(f"table {self.tables[part.oid]}", planned):
+                    with self._named(f"table {self.tables[part.oid]}", planned, frozenset((part.oid,))):
                         self._write_set(part)
 
     def _write_set(self, part: Few | Many) -> None:
@@ -198,7 +199,7 @@ class Applier:
             relay.write(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts))
 
     @contextmanager
-    def _named(self, what: str, planned: Pass) -> Iterator[None]:
+    def _named(self, what: str, planned: Pass, tables: frozenset[int] = frozenset()) -> Iterator[None]:
         """Say where the follower has refused a statement."""
         try:
             yield
@@ -209,6 +210,7 @@ class Applier:
                 f"the follower refuses a statement for {what}, of {_span(planned.after + 1, planned.upto)}:"
                 f" {_reason(error)} (SQLSTATE {error.sqlstate})",
                 "follower",
+                tables,
             ) from error
 
 

@@ -78,8 +78,12 @@ def followed(config: Config, log: Connection, follower: Connection, found: Follo
 
 def is_of_composite(cause: BaseException | None) -> bool:
     """True if a value was refused that has another number of attributes than its type."""
-    refused = isinstance(cause, psycopg.errors.InvalidTextRepresentation)
-    return refused and isinstance(cause, psycopg.Error) and cause.diag.source_function == "record_in"
+    return isinstance(cause, psycopg.errors.InvalidTextRepresentation) and cause.diag.source_function == "record_in"
+
+
+def is_of_enum(cause: BaseException | None) -> bool:
+    """True if a value was refused that is no label of its type."""
+    return isinstance(cause, psycopg.errors.InvalidTextRepresentation) and cause.diag.source_function == "enum_in"
 
 
 def remember_attributes(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> None:

@@ -87,6 +87,10 @@ class SchemaChanges:
             return True
         if changed_types.is_of_composite(cause):
             return self._copy_of_types()
+        if changed_types.is_of_enum(cause) and error.tables:
+            # The source has renamed this label since, or has replaced the type: a copy has the labels of now.
+            held = {oid: [rewritten.OF_ENUMS] for oid in error.tables}
+            return rewritten.want(self._follower, self._found, self._here(), called, held)
         if (unfound := unfound_names.of(error)) is not None:
             with connecting.connect_catalog(self._config) as source:
                 remedy = unfound.remedy(self._follower, source)

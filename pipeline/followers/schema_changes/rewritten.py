@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 _ROOM = "followers.schema_changes"
 _OF_TYPES = frozenset({"attributes", "renamed"})
 OF_COMPOSITES = "composite types"
+OF_ENUMS = "enums"
 """What of a table has changed if a type of its values has other attributes."""
 
 

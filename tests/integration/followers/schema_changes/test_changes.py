@@ -208,6 +208,24 @@ def test_labels_that_copies_need(changed: Changed):
         changed.become_equal_in_time(changed.t, new)
 
 
+def test_events_with_labels_that_were_renamed_since(changed: Changed):
+    kind = unique("mood")
+    create = f"create type {kind} as enum ('sad', 'ok')"
+    for run in (changed.run, changed.there):
+        run(create, f"alter table $t add m {kind}, add ms {kind}[]")
+    with changed.made.running():
+        changed.run("update $t set m = 'ok'")
+        changed.become_equal()
+    changed.run(
+        f"alter type {kind} add value 'new'",
+        "update $t set m = 'new'; insert into $t (id, ms) values (2, '{new}')",
+        f"alter type {kind} rename value 'new' to 'newer'",
+        "insert into $t (id, m) values (3, 'newer')",
+    )
+    with changed.made.running():
+        changed.become_equal_in_time()
+
+
 @pytest.mark.parametrize("changed", [{"copy": "source", "truncate": True}], indirect=True)
 def test_labels_that_are_renamed_before_the_first_copy(changed: Changed):
     kind = unique("mood")
