@@ -193,8 +193,8 @@ def test_a_command_hides_the_secrets_of_its_flags(tmp_path: Path) -> None:
         command = ("--source-dsn", dsn, f"--database-dsn={dsn}", "slots", "list")
         server = Serving(tmp_path, {"http_port": free_port()}, command)
         try:
-            silent.accept()[0].close()
-            assert title(server.process.pid) == "pipeline --source-dsn *** --database-dsn=*** slots list"
+            with silent.accept()[0]:  # while it is open, the command waits for an answer
+                assert title(server.process.pid) == "pipeline --source-dsn *** --database-dsn=*** slots list"
         finally:
             server.close()
 

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from pipeline.followers import registry
-from pipeline.followers.registry import Follower, Options
+from pipeline.followers.registry import Follower, FollowerTable, Options
 from pipeline.followers.running import copier, following
 from pipeline.operate import add_follower, resync_follower, verify_follower
 from pipeline.postgres import connections, session_settings
@@ -60,13 +60,14 @@ class FollowerOfKinds:
 
     def _settled(self, head: int) -> None:
         found = self._found
-        if found.state == "stopped":
-            self._mend(found)
         pending = [each for each in found.table_states if each.state != "following"]
+        for stopped in (found, *pending):
+            if stopped.state == "stopped":
+                self._mend(stopped)
         done = (found.state, found.seq >= head, pending) == ("following", True, []) or self._has_ended
         assert done, (found.state, found.reason, found.remedy, found.seq, head, pending)
 
-    def _mend(self, found: Follower) -> None:
+    def _mend(self, found: Follower | FollowerTable) -> None:
         for kind in self.kinds:
             said = self._neutral(kind, found.reason or ""), self._neutral(kind, found.remedy or "")
             expected = self._expected[kind.schema][:1]

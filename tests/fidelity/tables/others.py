@@ -56,7 +56,7 @@ CASES = (
             "equal, once it is made there, by its extension or by hand",
             stops=(
                 Stop(
-                    "the follower has no table public.t: make it there, or leave it out",
+                    "cannot be copied: the follower has no table public.t: make it there, or leave it out",
                     "it is tried again by itself",
                     "create table t (id int primary key)",
                 ),
