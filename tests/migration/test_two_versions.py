@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import shutil
 import subprocess
 import tarfile
@@ -97,10 +98,18 @@ def test_migrations_only_add(of_before: str):
     migrations.upgrade(of_before)
     with psycopg.connect(of_before) as connection:
         assert had - lines(connection, SCHEMA) == set()
-        new = lines(connection, DEMANDS) - demanded
+        new = {line for line in lines(connection, DEMANDS) - demanded if not is_wider(line, demanded)}
         assert {
             line for line in new for table in tables if f" {table}:" in line or line.startswith(f"{table}.")
         } == set()
+
+
+def is_wider(line: str, demanded: set[str]) -> bool:
+    """Whether it is a check of before that lets more values pass."""
+    form, values = re.sub(r"ARRAY\[.*\]", "ARRAY", line), set(re.findall(r"'\w+'", line))
+    return any(
+        re.sub(r"ARRAY\[.*\]", "ARRAY", old) == form and set(re.findall(r"'\w+'", old)) < values for old in demanded
+    )
 
 
 @pytest.fixture

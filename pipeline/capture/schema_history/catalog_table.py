@@ -35,7 +35,7 @@ class CatalogColumn:
     missing: bool = False
     filled: bool = False
     settled: bool = True
-    attributes: str = "{}"
+    attributes: str | None = None
     attributes_later: bool = False
 
     @property

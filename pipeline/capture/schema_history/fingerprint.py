@@ -18,8 +18,8 @@ class ColumnPrint:
 
     `missing`: rows older than the column have a default that is in no file. `filled`: the column may have a default.
     `attributes`: a JSON text with the names of the attributes of all composite types in its values, by the oid of the
-    type's relation and by number; None: an older server has not read them. `attributes_settled`: False if they may
-    have been others for the change.
+    type's relation and by number; None: it has none, or an older server has not read them.
+    `attributes_settled`: False if they may have been others for the change.
     """
 
     version: str
@@ -34,6 +34,17 @@ class ColumnPrint:
         """The attributes of each composite type, by number."""
         found: dict[str, dict[str, str]] = json.loads(self.attributes or "{}")
         return found
+
+    def to_json(self) -> dict[str, Any]:
+        """As older servers read it too: they know no attributes, so these follow the version, which they compare."""
+        version = f"{self.version} {self.attributes}" if self.attributes else self.version
+        return {"version": version, "settled": self.settled, "missing": self.missing, "filled": self.filled}
+
+    @staticmethod
+    def from_json(stored: dict[str, Any]) -> ColumnPrint:
+        """The inverse of `to_json`, but for `attributes_settled`, which is of one reading."""
+        version, _, attributes = stored["version"].partition(" ")
+        return ColumnPrint(**{**stored, "version": version, "attributes": attributes or None})
 
 
 @dataclass(frozen=True)
@@ -82,12 +93,12 @@ class Fingerprint:
 
     def to_json(self) -> dict[str, Any]:
         """For `pipeline.relations.fingerprint`."""
-        return {**asdict(self), "columns": {str(attnum): asdict(column) for attnum, column in self.columns.items()}}
+        return {**asdict(self), "columns": {str(attnum): column.to_json() for attnum, column in self.columns.items()}}
 
     @staticmethod
     def from_json(stored: dict[str, Any]) -> Fingerprint:
         """The inverse of `to_json`."""
-        columns = {int(attnum): ColumnPrint(**column) for attnum, column in stored["columns"].items()}
+        columns = {int(attnum): ColumnPrint.from_json(column) for attnum, column in stored["columns"].items()}
         return Fingerprint(**{**stored, "columns": columns})
 
 

@@ -60,10 +60,11 @@ class FollowerOfKinds:
 
     def _settled(self, head: int) -> None:
         found = self._found
-        pending = [each for each in found.table_states if each.state != "following"]
-        for stopped in (found, *pending):
-            if stopped.state == "stopped":
-                self._mend(stopped)
+        pending = [table for table in found.table_states if table.state != "following"]
+        stopped: list[Follower | FollowerTable] = [found, *pending]
+        for each in stopped:
+            if each.state == "stopped":
+                self._mend(each)
         done = (found.state, found.seq >= head, pending) == ("following", True, []) or self._has_ended
         assert done, (found.state, found.reason, found.remedy, found.seq, head, pending)
 

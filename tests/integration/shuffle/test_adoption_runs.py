@@ -96,8 +96,12 @@ def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.Monk
         await backlog.finish()
 
     writing(made, does)
-    made.shuffle()
-    assert ways(made) == {"adopt": 10}
+
+    def moved() -> None:
+        made.shuffle()
+        assert ways(made) == {"adopt": 10}
+
+    eventually(moved)
 
 
 def test_a_segment_ends_once_the_source_is_hardly_ahead(log: Staged, monkeypatch: pytest.MonkeyPatch):

@@ -193,7 +193,7 @@ MUTATIONS = (
         (
             Edit(
                 "pipeline/capture/schema_history/continuity.py",
-                "if old is None or kind or moved",
+                'if old is None or (kind and kind != "renamed") or moved',
                 "if old is None or moved",
             ),
         ),

@@ -88,8 +88,8 @@ MUTATIONS = (
         f"{TESTS}/copying/test_copying.py::test_what_is_written_to_a_copied_table_while_the_next_one_waits_is_applied",
         Edit(
             "pipeline/followers/running/beginning.py",
-            "        side_by_side.make(copier, pending, stop.wait)\n",
-            "        side_by_side.make(copier, pending, stop.wait)\n"
+            " if table not in refused], stop.wait)\n",
+            " if table not in refused], stop.wait)\n"
             '        [(seq,)] = log.execute("select coalesce(max(seq), 0) from public.sequin_events").fetchall()\n'
             '        follower.execute("update pipeline_follower.position set seq = %s", (seq,))\n',
         ),

@@ -48,7 +48,7 @@ select class.root_oid::bigint as table_oid, rn.nspname::text as table_schema, ro
             'type_modifier', a.atttypmod, 'dropped', a.attisdropped,
             'generated', a.attgenerated, 'version', a.xmin::text || a.ctid::text, 'missing', a.atthasmissing,
             'filled', a.atthasdef or a.attidentity <> '' or t.typtype = 'd',
-            'attributes', coalesce(held.attributes, '{}')::text,
+            'attributes', held.attributes::text,
             'attributes_later', coalesce(held.later, false),
             'settled', age(a.xmin) > slot.behind or a.xmin = class.born
                 and (class.born_before or a.cmin = class.born_at and a.xmax = '0'::xid)
