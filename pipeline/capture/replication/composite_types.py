@@ -30,6 +30,8 @@ class CompositeTypes:
 
     def altered(self, source: Connection) -> list[int]:
         """Return relations with types that have other attributes now; they are known to have those from then on."""
+        if not self._known:
+            return []
         types = {int(oid) for types in self._known.values() for oid in types}
         query = statement("capture.replication", "attributes")
         now: dict[str, dict[str, str]] = dict(source.execute(query, {"oids": list(types)}).fetchall())

@@ -22,10 +22,10 @@ from pipeline.errors import (
 )
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying.position import Position
+from pipeline.followers.copying.refusals import AGAIN
 from pipeline.followers.registry import Follower, Note, Report, TableName
 from pipeline.postgres import connections
 
-_AGAIN = "it is tried again by itself"
 _AWAY_SECONDS = 5.0
 """Before it is tried again while a database is away, which may be back at any moment."""
 
@@ -39,20 +39,20 @@ def report_of(found: Follower, error: Exception) -> Report:
             return Report("stopped", str(error), f"copy all of them anew: {_resync(found, '*')}")
         case Refused():
             where = f"at the {error.place}" if error.place else "at the database that refused it"
-            return Report("stopped", str(error), f"correct that {where}; {_AGAIN}")
+            return Report("stopped", str(error), f"correct that {where}; {AGAIN}")
         case Locked():
-            return Report("waiting", str(error), f"{_AGAIN} all the while{_ending(error)}")
+            return Report("waiting", str(error), f"{AGAIN} all the while{_ending(error)}")
         case FollowerError() if not isinstance(error, Overtaken):
             return Report("stopped", str(error), _of_follower(found, error))
         case psycopg.Error():
             known = connecting.unavailable(found.name, found.dsn, error)
-            return Report("waiting", str(known), _AGAIN)
-    return Report("waiting", connections.one_line(error), _AGAIN)
+            return Report("waiting", str(known), AGAIN)
+    return Report("waiting", connections.one_line(error), AGAIN)
 
 
 def is_away(said: Report) -> bool:
     """True if a database does not answer, and nobody has to do anything but wait for it."""
-    return said.state == "waiting" and said.remedy == _AGAIN
+    return said.state == "waiting" and said.remedy == AGAIN
 
 
 def timed(said: Report, seconds: float) -> Report:
@@ -60,7 +60,7 @@ def timed(said: Report, seconds: float) -> Report:
     if not is_away(said):
         return said
     at = datetime.now(UTC) + timedelta(seconds=seconds)
-    return replace(said, remedy=f"{_AGAIN} at {at:%H:%M:%S} UTC")
+    return replace(said, remedy=f"{AGAIN} at {at:%H:%M:%S} UTC")
 
 
 def pause(delay: float, said: Report) -> float:
@@ -94,7 +94,7 @@ def progress(
 def _of_follower(found: Follower, error: FollowerError) -> str:
     if isinstance(error, Released):
         return f"if `pipeline followers release {found.name}` was cut off, run it once more"
-    return f"{error.remedy}; {_AGAIN}" if isinstance(error, SchemaStopped) else _AGAIN
+    return f"{error.remedy}; {AGAIN}" if isinstance(error, SchemaStopped) else AGAIN
 
 
 def _without(found: Follower, error: Differs | NotFollowable) -> str:

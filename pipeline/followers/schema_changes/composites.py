@@ -97,7 +97,8 @@ class TypeDifference:
     @property
     def added(self) -> list[tuple[int, str, str]]:
         """Number, name and type of attributes that the follower's type lacks."""
-        kept = {self.renamed.get(name, name) for name in self.here.names if name not in self.dropped}
+        renamed, dropped = self.renamed, self.dropped
+        kept = {renamed.get(name, name) for name in self.here.names if name not in dropped}
         return [each for each in self.there.attributes if each[1] not in kept]
 
     def alteration(self, of: Position, *, renames: bool = True, drops: bool = True, adds: int = 1600) -> TypeAlteration:

@@ -107,9 +107,8 @@ class LookedInheritance:
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
-            said = f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
             remedy = f"see that `{altered.as_text(self._follower)}` can be run there; {refusals.AGAIN}"
-            return Note(f"{altered.what}, and the follower does not let us: {said}", remedy)
+            return Note(f"{altered.what}, and the follower does not let us: {refusals.said(error)}", remedy)
         return None
 
     def _stays(self, each: _Change) -> Note:

@@ -6,6 +6,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import SchemaStopped
+from pipeline.followers.copying import refusals
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
@@ -24,7 +25,7 @@ def execute(follower: Connection, query: sql.SQL | sql.Composed, why: str) -> st
         if connections.is_gone(error) or connections.is_ours(error):
             raise
         raise SchemaStopped(
-            f"{why}, and the follower does not let us: {connections.one_line(error)} (SQLSTATE {error.sqlstate})",
+            f"{why}, and the follower does not let us: {refusals.said(error)}",
             f"see that `{text}` can be run there" + (_OWNED if error.sqlstate == "42501" else ""),
         ) from error
     return text
