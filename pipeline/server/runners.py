@@ -257,15 +257,21 @@ RUNNERS: dict[str, Callable[[Role], None]] = {
 }
 
 
+CLIENTS_NICENESS = 5
+"""Roles that serve clients yield to those that write the log, so that a flood of requests does not hold up events."""
+
+
 def _run_api(config: Config, server: str, stop: Stop) -> None:
     from pipeline.api import app
 
+    os.nice(CLIENTS_NICENESS)
     app.run(config, server, stop)
 
 
 def _run_grpc(config: Config, server: str, stop: Stop) -> None:
     from pipeline.rpc import server as rpc
 
+    os.nice(CLIENTS_NICENESS)
     rpc.run(config, server, stop)
 
 
