@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -16,6 +16,8 @@ from pipeline.errors import FollowerError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
+from pipeline.followers.copying import checks
+from pipeline.followers.copying.checks import UnvalidatedCheck
 from pipeline.followers.registry import Follower
 from pipeline.followers.sequences import Moved, Sequences
 from pipeline.operate import followers, formatting, wait_for_followers
@@ -89,9 +91,10 @@ def release(config: Config, source: Connection, pipeline: Connection, name: str,
         if last is None:
             raise FollowerError(f"{connecting.what(name)} has no position in its database; remove it, and add it again")
         moved = known.move() if known else None
+        violated = checks.unvalidated(there, last)
         after = _came_after(source, pipeline, stored, found, last)
     registry.remove(pipeline, name)
-    warnings = [*_warnings(name, last, after), *_without(known), *_large_objects(source)]
+    warnings = [*_warnings(name, last, after), *_without(known), *_violated(violated), *_large_objects(source)]
     return Released(name, last.seq, last.commit_lsn, after, moved, warnings)
 
 
@@ -150,6 +153,11 @@ def _warnings(name: str, last: Position, after: CameAfter | None) -> Iterator[st
 def _without(known: Sequences | None) -> Iterator[str]:
     for column in known.missing() if known else ():
         yield f"{column} takes its values from a sequence at the source, and from none of that kind here"
+
+
+def _violated(found: Sequence[UnvalidatedCheck]) -> Iterator[str]:
+    for each in found:
+        yield f"{each}; correct those rows, then run there: `{each.validates}`"
 
 
 def _large_objects(source: Connection) -> Iterator[str]:

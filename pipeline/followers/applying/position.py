@@ -16,7 +16,7 @@ from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-VERSION = 5
+VERSION = 6
 """Of the schema `pipeline_follower`."""
 _ROOM = "followers.applying"
 

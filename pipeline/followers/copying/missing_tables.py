@@ -1,4 +1,7 @@
-"""Makes the tables that a follower lacks, before the copy; their keys and indexes after it, when they cost less."""
+"""Makes the tables that a follower lacks, before the copy; their keys, indexes and checks after it.
+
+Keys and indexes cost less then, and rows that are there may violate a check.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from psycopg import sql
 
 from pipeline.errors import FollowerError, TablesChanged
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import copies, refusals, schema_dump, source_forms, taken_names, unmade
+from pipeline.followers.copying import checks, copies, refusals, schema_dump, source_forms, taken_names, unmade
 from pipeline.followers.copying.schema_dump import SchemaDump
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import TableName
@@ -34,7 +37,8 @@ def make(
     """
 
     def made(table: TableName, dumped: _Dumped, preamble: str) -> None:
-        unmade.store(follower, of, table.table_oid, [preamble + each for each in dumped.dump.after])
+        after = [*dumped.dump.after, *checks.take_off(follower, of, table)]
+        unmade.store(follower, of, table.table_oid, [preamble + each for each in after])
 
     return _make(source, dsn, follower, of, tables, made)
 
@@ -42,8 +46,9 @@ def make(
 def make_whole(source: Connection, dsn: str, follower: Connection, of: Position, table: TableName) -> None:
     """One of them with its keys and indexes, so that nothing is left to be made. Raises FollowerError."""
 
-    def made(_: TableName, dumped: _Dumped, preamble: str) -> None:
+    def made(table: TableName, dumped: _Dumped, preamble: str) -> None:
         follower.execute("".join([preamble, *dumped.dump.after]).encode())
+        checks.record(follower, of, table)
 
     for error in _make(source, dsn, follower, of, [table], made).values():
         raise error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from pipeline.errors import FollowerError, PipelineError, SchemaStopped
-from pipeline.followers.copying import unfound_names
+from pipeline.followers.copying import refused_rows, unfound_names
 from pipeline.followers.registry import Note, TableName
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -30,6 +30,7 @@ def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: 
     helps = error.remedy if isinstance(error, SchemaStopped) else None
     if (unfound := unfound_names.of(error)) is not None:
         helps = unfound.remedy(follower, source) or helps
+    helps = helps or refused_rows.remedy(error, follower)
     remedy = AGAIN if helps is None else f"{helps}; {AGAIN}"
     if isinstance(error, psycopg.Error):
         return Note(f"cannot be copied: the follower refuses a statement: {said(error)}", remedy, "stopped")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, Protocol
 
 import psycopg
@@ -22,7 +23,7 @@ from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Formed, Place
-from pipeline.followers.copying import copies
+from pipeline.followers.copying import checks, copies
 from pipeline.followers.copying.copies import Anew
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
 from pipeline.followers.copying.staged_rows import StagedRows
@@ -194,17 +195,22 @@ class Replacements:
         self._renaming.forget(self._log, gone)
 
     def _put(self, table: TableName, staged: StagedRows, fitting: Fitting) -> None:
-        """The rows in the place of those of before, in the copy's form. Who locks one of them is waited for."""
+        """The rows in the place of those of before, in their form, despite our checks. Who locks one is waited for."""
+        replace: Callable[[], None] = staged.replace
         while True:
             self._require_wanted()
             try:
                 with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
                     self._hold_name(table)
                     if fitting.is_needed:
-                        fitting.alter(staged.replace)
+                        fitting.alter(replace)
                     else:
-                        staged.replace()
+                        replace()
                     return
+            except (psycopg.errors.CheckViolation, psycopg.errors.NotNullViolation):
+                if replace != staged.replace or not checks.are_made(self._follower, self._here(), table):
+                    raise
+                replace = partial(checks.run_without, self._follower, self._here(), table, staged.replace)
             except (psycopg.errors.LockNotAvailable, SchemaStopped) as error:
                 _require_lock_alone(error)
                 self._say(table, self._waits(table))

@@ -24,8 +24,8 @@ from pipeline.postgres.embedded import wheel_bin_dir
 SECONDS = 600
 """For the whole of `pg_dump`."""
 LOCK_TIMEOUT = "5s"
-_BEFORE = ("TABLE", "TABLE ATTACH", "SEQUENCE", "SEQUENCE OWNED BY", "DEFAULT")
-_AFTER = ("CONSTRAINT", "CHECK CONSTRAINT", "INDEX", "INDEX ATTACH")
+_BEFORE = ("TABLE", "TABLE ATTACH", "SEQUENCE", "SEQUENCE OWNED BY", "DEFAULT", "CHECK CONSTRAINT")
+_AFTER = ("CONSTRAINT", "INDEX", "INDEX ATTACH")
 _NAME = "-- Name: "
 _TOKEN = re.compile(
     r"""
@@ -55,6 +55,11 @@ class DumpEntry:
     kind: str
     text: str
 
+    @property
+    def is_unvalidated(self) -> bool:
+        """True if it makes a constraint that existing rows may violate: no key is NOT VALID."""
+        return self.kind == "CONSTRAINT" and self.text.rstrip().endswith(" NOT VALID;")
+
 
 @dataclass(frozen=True)
 class SchemaDump:
@@ -65,13 +70,13 @@ class SchemaDump:
 
     @property
     def before(self) -> str:
-        """Statements that make the tables."""
-        return "".join(each.text for each in self.entries if each.kind in _BEFORE)
+        """Statements that make the tables, with all of their checks."""
+        return "".join(each.text for each in self.entries if each.kind in _BEFORE or each.is_unvalidated)
 
     @property
     def after(self) -> list[str]:
-        """Statements that make their keys and indexes, and checks that existing rows may violate."""
-        return [each.text for each in self.entries if each.kind in _AFTER]
+        """Statements that make their keys and indexes."""
+        return [each.text for each in self.entries if each.kind in _AFTER and not each.is_unvalidated]
 
     def of(self, labels: Collection[tuple[str, str]]) -> SchemaDump:
         """The entries with these schemas and labels."""

@@ -1,4 +1,4 @@
-"""What is still to be made of tables that we have made: their keys and indexes, each by itself, after their rows.
+"""What is still to be made of tables that we have made: keys, indexes and checks, each by itself, after their rows.
 
 The statements are stored in the follower, so that a crash forgets none of them.
 """
@@ -11,7 +11,7 @@ import psycopg
 
 from pipeline.errors import FollowerError
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import refusals
+from pipeline.followers.copying import checks, refusals
 from pipeline.followers.registry import TableName
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -30,15 +30,15 @@ def store(follower: Connection, of: Position, oid: int, statements: Iterable[str
 def left(follower: Connection, of: Position) -> set[int]:
     """Tables, by their oids at the source, that lack something; 0 if it is not known which (of an older version)."""
     found = follower.execute(statement(_ROOM, "find_unmade"), {**vars(of), "oids": None}).fetchall()
-    return {oid for oid, _, _ in found}
+    return {oid for oid, _, _ in found} | checks.left(follower, of)
 
 
 def finish(follower: Connection, of: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
     """Make what is left of these tables, by their oids at the source; returns those that are refused, and why.
 
     `follower`: a session of its own, which is changed. Each statement is run in a transaction of its own, and what
-    comes after one that is refused waits for that. Raises what ends the connection, and FollowerError if statements of
-    an older version are refused, of which it is not known which table they are of.
+    comes after one that is refused waits for that; checks are validated last. Raises what ends the connection, and
+    FollowerError if statements of an older version are refused, of which it is not known which table they are of.
     """
     refused = dict[TableName, FollowerError]()
     values = {**vars(of), "oids": list(tables)}
@@ -54,8 +54,8 @@ def finish(follower: Connection, of: Position, tables: Mapping[int, TableName]) 
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
-            made = refusals.not_made(table, error, "keys and indexes of ")
+            made = refusals.not_made(table, error, "keys, indexes and checks of ")
             if table is None:
                 raise made from error
             refused[table] = made
-    return refused
+    return refused | checks.validate(follower, of, {oid: each for oid, each in tables.items() if each not in refused})

@@ -226,7 +226,7 @@ class Following:
     ) -> None:
         for table in anew:
             self._say_table(table, "copying", self._copier.refused.get(table))
-        notes = {**changes.inheritance.notes(), **changes.looked.notes(), **settling}
+        notes = {**changes.notes(), **settling}
         for oid, each in wanted.items():
             table = TableName(oid, each.schema, each.name)
             self._say_table(table, "copying" if oid in copying else "following", notes.get(oid))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import psycopg
@@ -15,8 +15,8 @@ from pipeline.followers.applying import followed_tables, position, table_version
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place, TableVersion
-from pipeline.followers.copying import copies, unfound_names
-from pipeline.followers.registry import Follower
+from pipeline.followers.copying import checks, copies, refused_rows, unfound_names
+from pipeline.followers.registry import Follower, Note
 from pipeline.followers.schema_changes import (
     changed_types,
     composites,
@@ -77,6 +77,11 @@ class SchemaChanges:
             raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
         changed_types.remember_attributes(self._config, self._follower, self._found, called)
 
+    def notes(self) -> dict[int, Note]:
+        """Return what there is to say of tables, by oid, that are not as the source's are."""
+        violated = checks.notes(self._follower, self._here())
+        return {**violated, **self.inheritance.notes(), **self.looked.notes()}
+
     def explain(self, error: Refused) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now.
 
@@ -91,17 +96,14 @@ class SchemaChanges:
             # The source has renamed this label since, or has replaced the type: a copy has the labels of now.
             held = {oid: [rewritten.OF_ENUMS] for oid in error.tables}
             return rewritten.want(self._follower, self._found, self._here(), called, held)
-        if (unfound := unfound_names.of(error)) is not None:
-            with connecting.connect_catalog(self._config) as source:
-                remedy = unfound.remedy(self._follower, source)
-            if remedy is not None:
-                raise SchemaStopped(str(error), remedy) from error
         if isinstance(cause, psycopg.errors.CheckViolation) and not cause.diag.constraint_name:
             return self._divide_for(cause.diag.schema_name or "", cause.diag.table_name or "")
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:
             diag = cause.diag
             name = diag.schema_name or "", diag.table_name or ""
             return self._take_nulls(name, diag.column_name or "", error)
+        if (remedy := _remedy(self._config, self._follower, error)) is not None:
+            raise SchemaStopped(str(error), remedy) from error
         return False
 
     def _copy_of_types(self) -> bool:
@@ -239,7 +241,7 @@ class SchemaChanges:
         if change.dropped or change.renamed or change.retyped:
             self.inheritance.part(after.table_oid)
         if change.dropped or change.key is not None:
-            there = self._at_source([after.table_oid]).get(after.table_oid)
+            there = source_tables.read(self._config, [after.table_oid]).get(after.table_oid)
         live = there.numbers if there and after.numbered else []
         altered = Alterations(self._follower, called)
         self._run(called, altered.of_columns(change, live))
@@ -269,14 +271,19 @@ class SchemaChanges:
     def _here(self) -> Position:
         return position.existing(self._follower, self._found.source_id, self._found.name)
 
-    def _at_source(self, oids: Iterable[int]) -> dict[int, SourceTable]:
-        return source_tables.read(self._config, oids)
-
 
 def _at(place: Place | None, copied_as: TableVersion | None, versions: Sequence[TableVersion]) -> TableVersion | None:
     """The version of a place, if it is like `copied_as`."""
     reached = [each for each in versions if place is not None and each.place <= place]
     return reached[-1] if reached and copied_as is not None and reached[-1].is_like(copied_as) else None
+
+
+def _remedy(config: Config, follower: Connection, error: Refused) -> str | None:
+    """What to run at the follower, if that is known."""
+    if (unfound := unfound_names.of(error)) is None:
+        return refused_rows.remedy(error, follower)
+    with connecting.connect_catalog(config) as source:
+        return unfound.remedy(follower, source)
 
 
 def _is_renamed(before: TableVersion, after: TableVersion) -> bool:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
-from pipeline.followers.copying import copies, unmade
+from pipeline.followers.copying import checks, copies, unmade
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.registry import Follower, TableName
@@ -88,13 +88,17 @@ class FirstForms:
         moves: Moves,
     ) -> None:
         here = self._here(session)
+        moved, made = dict[int, TableName](), set[int]()
         if moves.names or needed.moves_columns:
-            # Keys and indexes are kept as statements, for the tables as they were made.
+            # Keys, indexes and checks are kept as statements, for the tables as they were made.
             moved = {oid: TableName(oid, *name) for oid, name in {form.oid: form.called, **moves.names}.items()}
+            made = moved.keys() & unmade.left(session, here)
             for error in unmade.finish(session, here, moved).values():
                 raise error
         self._renames.carry_out(session, here, moves)
         needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
+        for oid in made:
+            unmade.store(session, here, oid, checks.take_off(session, here, moved[oid]))
         copies.store_form(session, here, form)
 
     def _here(self, follower: Connection) -> Position:

@@ -55,6 +55,26 @@ def test_it_has_everything_that_was_committed_and_goes_on_numbering(following: F
     assert (count(following.there), count(following.there, "orders")) == (19001, 2)
 
 
+def test_checks_that_rows_violate_are_named(following: Following) -> None:
+    following.source.execute("insert into lines values (1, 1, 5)")
+    until = "timestamptz default clock_timestamp() + interval '0.5 s' constraint open check (until > now())"
+    following.source.execute(f"alter table lines add until {until}".encode())
+    eventually(lambda: following.source.execute("select from lines where until < clock_timestamp()").rowcount == 1)
+    following.there.execute("drop table lines")
+    following.command("add", "reports", "--dsn", following.there.info.dsn)
+    following.command("wait", "reports")
+    said = "check open of public.lines is not valid there as it is at the source: check constraint"
+
+    def is_shown() -> None:
+        [reason] = [each["reason"] for each in following.command("show", "reports")["tables"] if each["reason"]]
+        assert reason.startswith(said)
+
+    eventually(is_shown)
+    [warning] = following.command("release", "reports")["warnings"]
+    assert warning.startswith(said)
+    assert warning.endswith("; correct those rows, then run there: `alter table public.lines validate constraint open`")
+
+
 @pytest.mark.long
 def test_what_cannot_be_whole_is_refused_and_goes_on(following: Following) -> None:
     with psycopg.connect(following.source.info.dsn) as holder:

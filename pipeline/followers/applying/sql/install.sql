@@ -82,6 +82,22 @@ begin
 exception when undefined_column then
     null; -- made by this version
 end $$;
+create table if not exists pipeline_follower.checks (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    relation oid not null,
+    name text not null,
+    is_valid boolean not null,
+    reason text,
+    primary key (source_database_id, follower, relation, name)
+);
+comment on table pipeline_follower.checks is
+    'Checks that were made with tables, by their oids at the source: of which table or partition here.';
+comment on column pipeline_follower.checks.is_valid is
+    'True if the source''s is valid.';
+comment on column pipeline_follower.checks.reason is
+    'Why a check that is valid at the source is not valid here; null: it is, or was not tried.';
 create table if not exists pipeline_follower.forms (
     source_database_id uuid not null,
     follower text not null,

@@ -1,4 +1,7 @@
 -- Whether a column of a table takes nulls at the source now; by its number, which it keeps when it is renamed, or by name.
-select not a.attnotnull from pg_catalog.pg_attribute a
+-- Existing rows may have nulls if the not null is not valid, of which attnotnull is true as well.
+select not a.attnotnull or exists (select from pg_catalog.pg_constraint k
+    where k.conrelid = a.attrelid and k.contype = 'n' and a.attnum = any(k.conkey) and not k.convalidated)
+from pg_catalog.pg_attribute a
 where a.attrelid = %(oid)s::oid and not a.attisdropped
     and case when %(number)s::int is null then a.attname = %(column)s else a.attnum = %(number)s::int end
