@@ -1,5 +1,6 @@
 -- Tables that are to be copied while the others follow the log; not those that are copied before that anyway. Each keeps
--- the form that it has by now, that of its last copy or of the position, and what is known of that.
+-- the form that it has by now, that of its last copy or of the position, and what is known of that: the columns of a
+-- copy are not, once a schema change that came after it has reached the table.
 -- `first`: also those that are to be copied before that; each stays one that was never copied.
 insert into pipeline_follower.copies as c (source_database_id, follower, table_oid, wanted_seq, wanted_at, generation,
     formed_epoch, formed_lsn)
@@ -10,6 +11,11 @@ on conflict (source_database_id, follower, table_oid) do update
     set source_epoch = null, snapshot = null, lsn = null, rows = null, copied_at = null,
         wanted_seq = excluded.wanted_seq,
         wanted_at = excluded.wanted_at, generation = excluded.generation,
+        form = case when exists (
+            select from pipeline_follower.forms f
+            where (f.source_database_id, f.follower, f.table_oid) = (c.source_database_id, c.follower, c.table_oid)
+                and (f.source_epoch, f.lsn) >= (c.source_epoch, c.lsn)
+        ) then null else c.form end,
         is_first = c.is_first or c.wanted_seq is null and c.snapshot is null,
         (formed_epoch, formed_lsn) = (
             select f.epoch, f.lsn from (values

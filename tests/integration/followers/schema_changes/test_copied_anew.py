@@ -68,6 +68,19 @@ def test_rewritten_tables_from_far_behind(stage: Stage, several: list[Changed]):
         become_equal_in_time(several)
 
 
+def test_a_column_that_came_after_the_last_copy(changed: Changed):
+    """It is renamed, or dropped, in the transaction that rewrites the table once more."""
+    with changed.made.running():
+        eventually(lambda: changed.made.found.state == "following")
+        resync_follower.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
+        eventually(lambda: changed.is_copied)
+        changed.run("alter table $t add c int, add d int", "update $t set c = 1, d = 2")
+        changed.become_equal_in_time()
+        changed.run("alter table $t alter n type int using 7, drop c; alter table $t rename d to e")
+        changed.run("update $t set e = 3")
+        changed.become_equal_in_time()
+
+
 NEW = "create table $new (id int primary key, a text); create index on $new (a)"
 
 
