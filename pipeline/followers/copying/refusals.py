@@ -28,9 +28,8 @@ def said(error: psycopg.Error) -> str:
 def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection) -> Note:
     """The reason, and what somebody may do there. Nothing may be open in either session."""
     helps = error.remedy if isinstance(error, SchemaStopped) else None
-    if (unfound := unfound_names.of(error)) is not None:
-        helps = unfound.remedy(follower, source) or helps
-    helps = helps or refused_rows.remedy(error, follower)
+    if (known := unfound_names.of(error) or refused_rows.of(error)) is not None:
+        helps = known.remedy(follower, source) or helps
     remedy = AGAIN if helps is None else f"{helps}; {AGAIN}"
     if isinstance(error, psycopg.Error):
         return Note(f"cannot be copied: the follower refuses a statement: {said(error)}", remedy, "stopped")

@@ -1,36 +1,85 @@
-"""What lets a follower take a row that one of its constraints refuses: a check, or a not null."""
+"""What lets a follower take a row that one of its constraints refuses: a check, a not null, or a unique index."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
 from pipeline.errors import Refused
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import identifier
 
+_ROOM = "followers.copying"
+_REFUSED = (
+    psycopg.errors.CheckViolation,
+    psycopg.errors.NotNullViolation,
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.ExclusionViolation,
+)
 
-def remedy(error: BaseException, follower: Connection) -> str | None:
-    """Say what to run at the follower, by the error or by its cause; None if it is another error.
 
-    Nothing may be open in that session.
-    """
+@dataclass(frozen=True)
+class RefusedRow:
+    """A row that a table or a domain of the follower refuses. `column`: of a not null."""
+
+    schema: str
+    table: str | None
+    domain: str | None
+    constraint: str | None
+    column: str | None
+
+    def remedy(self, follower: Connection, source: Connection) -> str | None:
+        """Say what to run at the follower; None if the row is in the way of another one at the source as well.
+
+        Nothing may be open in either session.
+        """
+        if self.domain is not None:
+            how = "drop not null" if self.constraint is None else f"drop constraint {identifier(self.constraint)}"
+            texts = [f"alter domain {identifier(self.schema, self.domain)} {how}"]
+        else:
+            found = follower.execute(statement(_ROOM, "refusing_constraints"), vars(self)).fetchall()
+            texts = [text for (text,) in found] or self._of_indexes(follower, source)
+        return f"let it take that row: run there `{'; '.join(texts)}`" if texts else None
+
+    def _of_indexes(self, follower: Connection, source: Connection) -> list[str]:
+        """Of those that the source lacks."""
+        theirs = dict[tuple[str, str], list[Any]]()
+        texts = list[str]()
+        for each in _unique(follower, self.schema, self.table, self.constraint):
+            name = each.schema, each.table
+            if name not in theirs:
+                theirs[name] = [index.form for index in _unique(source, *name)]
+            texts += [each.drops] if each.form not in theirs[name] else []
+        return texts
+
+
+@dataclass(frozen=True)
+class _UniqueIndex:
+    """`form`: what is unique. `drops`: SQL."""
+
+    schema: str
+    table: str
+    form: list[str | None]
+    drops: str
+
+
+def of(error: BaseException) -> RefusedRow | None:
+    """What the follower refuses, by the error or by its cause; None if it is another error."""
     if isinstance(error, Refused) and error.place != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
-    if not isinstance(cause, psycopg.errors.CheckViolation | psycopg.errors.NotNullViolation):
+    if not isinstance(cause, _REFUSED):
         return None
     diag = cause.diag
-    if diag.datatype_name:
-        how = f"drop constraint {identifier(diag.constraint_name)}" if diag.constraint_name else "drop not null"
-        texts = [f"alter domain {identifier(diag.schema_name or '', diag.datatype_name)} {how}"]
-    else:
-        values = {
-            "schema": diag.schema_name,
-            "table": diag.table_name,
-            "constraint": diag.constraint_name,
-            "column": diag.column_name,
-        }
-        found = follower.execute(statement("followers.copying", "refusing_constraints"), values).fetchall()
-        texts = [text for (text,) in found]
-    return f"let it take that row: run there `{'; '.join(texts)}`" if texts else None
+    return RefusedRow(
+        diag.schema_name or "", diag.table_name, diag.datatype_name, diag.constraint_name, diag.column_name
+    )
+
+
+def _unique(connection: Connection, schema: str, table: str | None, name: str | None = None) -> list[_UniqueIndex]:
+    values = {"schema": schema, "table": table, "name": name}
+    return queries.rows(connection, _UniqueIndex, statement(_ROOM, "unique_indexes"), values)

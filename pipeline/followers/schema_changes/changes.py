@@ -280,10 +280,10 @@ def _at(place: Place | None, copied_as: TableVersion | None, versions: Sequence[
 
 def _remedy(config: Config, follower: Connection, error: Refused) -> str | None:
     """What to run at the follower, if that is known."""
-    if (unfound := unfound_names.of(error)) is None:
-        return refused_rows.remedy(error, follower)
+    if (known := unfound_names.of(error) or refused_rows.of(error)) is None:
+        return None
     with connecting.connect_catalog(config) as source:
-        return unfound.remedy(follower, source)
+        return known.remedy(follower, source)
 
 
 def _is_renamed(before: TableVersion, after: TableVersion) -> bool:

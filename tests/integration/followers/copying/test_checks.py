@@ -8,6 +8,7 @@ from functools import partial
 import psycopg
 import pytest
 
+from pipeline.followers.copying import refused_rows
 from pipeline.followers.running import copier, following
 from pipeline.followers.schema_changes import source_tables
 from pipeline.server.schedule import publish_new_tables
@@ -268,38 +269,56 @@ def test_a_check_whose_function_finds_nothing_holds_up_its_table_alone(source: S
 @pytest.mark.parametrize(
     ("constraint", "altered"),
     [
-        (", constraint low check (n < 5)", "alter table public.strict drop constraint low"),
-        (" not null", "alter table public.strict alter column n drop not null"),
+        ("alter table strict add constraint low check (n < 5)", "alter table public.strict drop constraint low"),
+        ("alter table strict alter n set not null", "alter table public.strict alter column n drop not null"),
+        ("alter table strict add unique (n)", "alter table public.strict drop constraint strict_n_key"),
+        ("create unique index odd on strict (abs(n)) where id > 0", "drop index public.odd"),
     ],
-    ids=["check", "not null"],
+    ids=["check", "not null", "unique", "index"],
 )
 def test_a_copy_into_a_table_that_was_there_is_named_with_the_remedy(
     source: Stage, there: Cluster, constraint: str, altered: str
 ):
-    write(source, "create table strict (id int primary key, n int)", "insert into strict values (1, 9), (2, null)")
-    create = f"create table strict (id int primary key, n int{constraint})"
-    with copying(source, there, create, tables=["strict", "others"]) as made, made.running():
+    create = "create table strict (id int primary key, n int)"
+    write(source, create, "insert into strict values (1, 9), (2, null), (3, 9)")
+    with copying(source, there, create, constraint, tables=["strict", "others"]) as made, made.running():
         reason, remedy = eventually(partial(stops, made, "strict"))
-        assert ("violates not-null constraint" if "column" in altered else 'check constraint "low"') in reason
+        assert "violates" in reason
         assert remedy == f"let it take that row: run there `{altered}`; it is tried again by itself"
         eventually(lambda: made.is_followed("others"))
         made.look.execute(altered.encode())
         eventually(partial(is_equal, made, "strict"))
 
 
+def test_a_unique_index_that_the_source_has_as_well_is_not_named(source: Stage, there: Cluster):
+    create = "create table strict (id int primary key, n int unique)"
+    write(source, create, "insert into strict values (1, 9)")
+    with copying(source, there, create, tables=["strict"], copy="none") as made:
+        made.look.execute("insert into strict values (1, 9)")
+        with pytest.raises(psycopg.errors.UniqueViolation) as raised:
+            made.look.execute("insert into strict values (2, 9)")
+        refused = refused_rows.of(raised.value)
+        assert refused is not None
+        assert refused.remedy(made.look, source.source) is None
+        source.run("alter table strict drop constraint strict_n_key")
+        assert "alter table public.strict drop constraint strict_n_key" in (
+            refused.remedy(made.look, source.source) or ""
+        )
+
+
 def test_an_event_that_violates_a_check_is_named_with_the_remedy(source: Stage, there: Cluster):
     create = (
-        "create table strict (id int primary key, n int{}) partition by range (id)",
+        "create table strict (id int primary key, n int) partition by range (id)",
         "create table strict_low partition of strict for values from (0) to (9)",
     )
-    write(source, create[0].format(""), create[1])
-    here = create[0].format(", constraint low check (n < 5)"), create[1]
+    check, altered = "add constraint low check (n < 5)", "alter table public.strict drop constraint low"
+    write(source, *create)
+    here = (*create, f"alter table strict {check}")
     with copying(source, there, *here, tables=["strict"], copy="none") as made, made.running():
-        source.run("insert into strict values (1, 4), (2, 5)")
+        source.run("insert into strict values (1, 4), (2, 5), (3, 5)")
         source.arrive()
         reason, remedy = eventually(partial(stops, made))
-        assert 'violates check constraint "low"' in reason
-        altered = "alter table public.strict drop constraint low"
+        assert "violates" in reason
         assert remedy == f"let it take that row: run there `{altered}`; it is tried again by itself"
         made.look.execute(altered.encode())
         eventually(lambda: made.found.state == "following")
