@@ -19,10 +19,10 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from pipeline import refusals
 from pipeline.api import patterns
 from pipeline.api.wires.wire import At, Failure
 from pipeline.errors import PipelineError
-from pipeline.readers import refusals
 
 logger = logging.getLogger(__name__)
 

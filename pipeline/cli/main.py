@@ -258,7 +258,7 @@ def _plain_errors() -> Iterator[None]:
         where = error.filename or "the system"
         raise PipelineError(f"{where}: {error.strerror or error}; fix that and try again") from error
     except Exception as error:
-        from pipeline.readers import refusals
+        from pipeline import refusals
 
         if (refusal := refusals.for_command(error)) is None:
             raise

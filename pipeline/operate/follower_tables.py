@@ -12,9 +12,9 @@ from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerRefused
+from pipeline.findings import first_names
 from pipeline.followers.admission.tables import Wanted
 from pipeline.followers.routed import is_routed
-from pipeline.operate.preflight.findings import first_names
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

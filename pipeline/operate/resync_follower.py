@@ -9,12 +9,12 @@ import psycopg
 
 from pipeline.config import patterns
 from pipeline.errors import FollowerError, TableRefused
+from pipeline.findings import first_names
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower, FollowerTable, Report
 from pipeline.operate import followers
-from pipeline.operate.preflight.findings import first_names
 from pipeline.postgres.connections import Connection
 
 ASKED = "somebody has asked for tables to be copied anew"

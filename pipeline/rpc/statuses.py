@@ -1,4 +1,4 @@
-"""Errors as gRPC tells them: a status and one plain sentence (pipeline/readers/refusals.py has the table)."""
+"""Errors as gRPC tells them: a status and one plain sentence (pipeline/refusals.py has the table)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import grpc
 
+from pipeline import refusals
 from pipeline.errors import Unavailable
-from pipeline.readers import refusals
 
 logger = logging.getLogger(__name__)
 

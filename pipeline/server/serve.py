@@ -17,8 +17,8 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
 from pipeline.errors import ConfigError, NotReady, PipelineError, SourceUnfit
+from pipeline.findings import Finding
 from pipeline.operate.preflight import check, legacy_log, snapshots, source_roles
-from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process import heartbeat

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Sequence
 from struct import Struct
 
+from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows
-from pipeline.staging.open_copy import OpenCopy
 
 _TEXT = 25
 """The oid of that type."""

@@ -14,10 +14,10 @@ from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.log.table import EventsTable
+from pipeline.postgres.pipelined_copy import roll_back
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.ways import Reason
-from pipeline.staging.pipelined_copy import roll_back
 
 LOCK_TIMEOUT_MS = "200ms"
 LOCK_TIMEOUT = f"set local lock_timeout = '{LOCK_TIMEOUT_MS}'"

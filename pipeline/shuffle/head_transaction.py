@@ -13,12 +13,12 @@ from psycopg.rows import TupleRow
 from pipeline.log import table as log
 from pipeline.log.table import EventsTable
 from pipeline.postgres import prepared_calls
+from pipeline.postgres.pipelined_copy import copy_within, roll_back
 from pipeline.postgres.prepared_calls import Call, Prepare, Step
 from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.head import LOCK_TIMEOUT, LOCK_TIMEOUT_MS
 from pipeline.staging import rows, segments
-from pipeline.staging.pipelined_copy import copy_within, roll_back
 from pipeline.staging.progress import with_progress
 from pipeline.staging.writer import Writer
 

@@ -18,14 +18,14 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from pipeline.log.table import EventsTable
+from pipeline.postgres.open_copy import Answer, OpenCopy
+from pipeline.postgres.pipelined_copy import roll_back
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import head, ways
 from pipeline.shuffle.event_maker import EventMaker
 from pipeline.shuffle.head import LOCK_TIMEOUT, Head, Room
 from pipeline.shuffle.head_transaction import HeadTransaction
 from pipeline.shuffle.ways import Reason, Way
-from pipeline.staging.open_copy import Answer, OpenCopy
-from pipeline.staging.pipelined_copy import roll_back
 from pipeline.staging.writer import Batch, Writer
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from psycopg import sql
 
 from pipeline.errors import Fenced
 from pipeline.log import table as log
+from pipeline.postgres.batched_transaction import Answer, StatementBatch
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.shuffle.batched_transaction import Answer, StatementBatch
 from pipeline.shuffle.targets import Share, Target, Targets
 from pipeline.shuffle.toast_fill import Filler, Piece
 from pipeline.staging import segments

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Callable
 
 from pipeline.log.table import EventsTable
+from pipeline.postgres.batched_transaction import StatementBatch
 from pipeline.postgres.connections import Connection
-from pipeline.shuffle.batched_transaction import StatementBatch
 from pipeline.shuffle.targets import Targets
 from pipeline.shuffle.toast_fill import Filler
 from pipeline.shuffle.transfer import Place, Transfer

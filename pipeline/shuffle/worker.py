@@ -14,16 +14,16 @@ from pipeline.config.routes import Route
 from pipeline.log import jumps
 from pipeline.log.jumps import SourceClock
 from pipeline.log.table import EventsTable
-from pipeline.postgres import queries
+from pipeline.postgres import batched_transaction, queries
+from pipeline.postgres.batched_transaction import Prepared
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.readers.queue import consumers
 from pipeline.readers.queue.consumers import RecordsConsumer
-from pipeline.shuffle import batched_transaction, placed_ranges, poison, queue_apply, retrying, routes
+from pipeline.shuffle import placed_ranges, poison, queue_apply, retrying, routes
 from pipeline.shuffle.adoption import waiting
 from pipeline.shuffle.adoption.attaching import Attacher
 from pipeline.shuffle.adoption.waiting import WaitingRun
-from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
 from pipeline.shuffle.last_changes import LastChanges
 from pipeline.shuffle.placed_ranges import PlacedRun

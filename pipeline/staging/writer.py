@@ -15,10 +15,10 @@ from psycopg.rows import TupleRow
 from pipeline.errors import Fenced, StorageError, Unavailable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.pipelined_copy import copy_within
 from pipeline.postgres.queries import literals, statement
 from pipeline.staging import half_staged, rows, segments
 from pipeline.staging.backlog import Backlog
-from pipeline.staging.pipelined_copy import copy_within
 from pipeline.staging.progress import with_progress
 
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"

@@ -15,6 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 MADE = re.compile(r"^CREATE (?:TABLE|VIEW) ((?:pipeline|public)\.\w+)", re.MULTILINE)
 NAMED = re.compile(r"\b(?:pipeline|public)\.\w+\b(?!\(|\.\w+\.\w)")  # what has more parts is a module
+MODULE = re.compile(r"pipeline(?:\.\w+){2,}")
 WRITTEN = re.compile(r"(?:insert into|update|delete from|lock(?: table)?|truncate)\s+(?:only\s+)?([a-z]+\.\w+)")
 FREE = {"public.sequin_events", "pipeline.events"}
 """The log itself: a default of a setting, and the view that shows it by one name."""
@@ -48,32 +49,36 @@ class Owner(NamedTuple):
 
 
 OWNERS = {
-    "pipeline.advisory_locks": Owner("pipeline", {"spark": JOB}),
+    "pipeline.advisory_locks": Owner(
+        "pipeline",
+        {"spark/lake": JOB, "spark/pyspark_sequin_events": JOB},
+    ),
     "pipeline.backfills": Owner(
         "pipeline/capture/snapshot",
         {
-            "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
+            "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/operate": REPORT,
             "pipeline/rpc/walstream": FIRST_ROWS,
-            "spark/lake": LAKE,
+            "spark/lake/tables": LAKE,
         },
     ),
     "pipeline.snapshot_ranges": Owner(
-        "pipeline/staging", {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"}
+        "pipeline/staging",
+        {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"},
     ),
     "pipeline.snapshot_tables": Owner(
         "pipeline/capture/snapshot",
         {
             "pipeline/capture/source": GAP,
-            "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
             "pipeline/followers/running": GAPS,
+            "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
         },
     ),
     "pipeline.partition_changes": Owner(
         "pipeline/capture/snapshot",
-        {"pipeline/followers/running": JOINED, "pipeline/followers/schema_changes": JOINED, "pipeline/operate": REPORT},
+        {"pipeline/operate": REPORT, "pipeline/followers": JOINED},
     ),
     "pipeline.inheritance": Owner(
         "pipeline/capture/snapshot",
@@ -83,16 +88,18 @@ OWNERS = {
         },
     ),
     "pipeline.partition_looks": Owner("pipeline/capture/snapshot"),
-    "pipeline.partitions": Owner("pipeline/capture/snapshot", {"pipeline/followers/schema_changes": JOINED}),
+    "pipeline.partitions": Owner(
+        "pipeline/capture/snapshot",
+        {"pipeline/followers/schema_changes": JOINED},
+    ),
     "pipeline.snapshots": Owner(
         "pipeline/capture/snapshot",
-        {
-            "pipeline/demo": "the demo reads it as any reader does",
-        },
+        {"pipeline/demo": "the demo reads it as any reader does"},
     ),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(
-        "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}
+        "pipeline/capture/source",
+        {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"},
     ),
     "pipeline.captured_tables": Owner("pipeline/capture/source"),
     "pipeline.catchup_parts": Owner("pipeline/capture/catchup"),
@@ -103,13 +110,16 @@ OWNERS = {
             "pipeline/shuffle": "who writes a batch at once wakes the shuffler only where a consumer has items",
         },
     ),
-    "pipeline.consumer_touches": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.consumer_touches": Owner(
+        "pipeline/readers",
+        {"pipeline/log/functions/readers.sql": REGISTRY},
+    ),
     "pipeline.consumers": Owner(
         "pipeline/readers",
         {
+            "pipeline/api/wires/sequin": "a client names a consumer by an id that is made of its name",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/rpc/walstream": "a consumer is made only where there is none",
-            "pipeline/api/wires/sequin": "a client names a consumer by an id that is made of its name",
         },
         {"spark/pyspark_sequin_events": JOB},
     ),
@@ -121,47 +131,71 @@ OWNERS = {
         },
     ),
     "pipeline.epochs": Owner(
-        "pipeline/capture/source", {"pipeline/operate": REPORT, "pipeline/followers/running": GAPS, "spark/lake": LAKE}
+        "pipeline/capture/source",
+        {"pipeline/followers/running": GAPS, "pipeline/operate": REPORT, "spark/lake/tables": LAKE},
     ),
     "pipeline.events_tables": Owner(
         "pipeline/shuffle",
         {
-            "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
             "pipeline/capture/snapshot": SEQS,
+            "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
             "pipeline/operate/verify": PROOF,
-            "spark/lake": DIVIDED,
+            "spark/lake/tables": DIVIDED,
         },
     ),
-    "pipeline.export_runs": Owner("pipeline/exports", {"spark": JOB}),
+    "pipeline.export_runs": Owner(
+        "pipeline/exports",
+        {"spark": JOB},
+    ),
     "pipeline.export_datasets": Owner("spark/lake"),
-    "pipeline.export_files": Owner("spark/lake", {"pipeline/exports": JOB}),
-    "pipeline.export_iceberg": Owner("spark/lake", {"pipeline/exports": JOB}),
+    "pipeline.export_files": Owner(
+        "spark/lake",
+        {"pipeline/exports": JOB},
+    ),
+    "pipeline.export_iceberg": Owner(
+        "spark/lake",
+        {"pipeline/exports": JOB},
+    ),
     "pipeline.export_iceberg_commits": Owner("spark/lake"),
     "pipeline.export_iceberg_tables": Owner("spark/lake"),
     "pipeline.export_iceberg_written": Owner("spark/lake"),
     "pipeline.export_compactions": Owner("spark/lake"),
     "pipeline.export_written": Owner("spark/lake"),
     "pipeline.export_replaced": Owner("spark/lake"),
-    "pipeline.export_schemas": Owner("spark/lake", {"pipeline/exports": JOB}),
-    "pipeline.export_states": Owner("spark/lake", {"pipeline/exports": JOB}),
-    "pipeline.export_tables": Owner("spark/lake", {"pipeline/exports": JOB}),
-    "pipeline.exports": Owner("spark/lake", {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.export_schemas": Owner(
+        "spark/lake",
+        {"pipeline/exports": JOB},
+    ),
+    "pipeline.export_states": Owner(
+        "spark/lake",
+        {"pipeline/exports": JOB},
+    ),
+    "pipeline.export_tables": Owner(
+        "spark/lake",
+        {"pipeline/exports": JOB},
+    ),
+    "pipeline.exports": Owner(
+        "spark/lake",
+        {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY},
+    ),
     "pipeline.follower_tables": Owner("pipeline/followers"),
     "pipeline.followers": Owner(
         "pipeline/followers",
-        {
-            "pipeline/log/functions/readers.sql": REGISTRY,
-        },
+        {"pipeline/log/functions/readers.sql": REGISTRY},
     ),
     "pipeline.iceberg_namespace_properties": Owner("spark/lake"),
     "pipeline.iceberg_tables": Owner("spark/lake"),
     "pipeline.identity": Owner(
         "pipeline/log",
-        {"pipeline/capture/source": "a slot's mark is its id", "spark/lake": "a manifest says whose lake it is"},
+        {
+            "pipeline/capture/source": "a slot's mark is its id",
+            "spark/lake": "a manifest says whose lake it is",
+        },
     ),
     "pipeline.installed_functions": Owner("pipeline/postgres"),
     "pipeline.known_rows": Owner(
-        "pipeline/log/retention", {"pipeline/shuffle": "an update takes what it left out from what retention has kept"}
+        "pipeline/log/retention",
+        {"pipeline/shuffle": "an update takes what it left out from what retention has kept"},
     ),
     "pipeline.lag_samples": Owner("pipeline/operate"),
     "pipeline.lakes": Owner(
@@ -178,20 +212,24 @@ OWNERS = {
             "pipeline/shuffle": "the shuffler moves no further than what is staged without a gap",
         },
     ),
-    "pipeline.readers": Owner("pipeline/log", {"spark": JOB}),
+    "pipeline.readers": Owner(
+        "pipeline/log",
+        {"spark/pyspark_sequin_events": JOB},
+    ),
     "pipeline.receivable": Owner("pipeline/readers"),
     "pipeline.relations": Owner(
         "pipeline/capture/schema_history",
         {
-            "pipeline/shuffle": VERSION,
-            "pipeline/readers": VERSION,
-            "pipeline/capture/snapshot": "a truncate of a partition is an event of the partition",
-            "pipeline/log": VERSION,
-            "pipeline/exports": VERSION,
-            "pipeline/followers": VERSION,
-            "pipeline/operate/verify": PROOF,
             "pipeline/api/wires/sequin": VERSION,
-            "spark": JOB,
+            "pipeline/capture/snapshot": "a truncate of a partition is an event of the partition",
+            "pipeline/exports": VERSION,
+            "pipeline/operate/verify": PROOF,
+            "pipeline/readers/queue": VERSION,
+            "spark/pyspark_sequin_events": JOB,
+            "pipeline/followers": VERSION,
+            "pipeline/log": VERSION,
+            "pipeline/shuffle": VERSION,
+            "spark/lake": JOB,
         },
     ),
     "pipeline.replication_progress": Owner(
@@ -199,27 +237,38 @@ OWNERS = {
         {
             "pipeline/capture/source": "a stop is of the place that the worker has come to",
             "pipeline/operate": REPORT,
-            "pipeline/shuffle": "the shuffler looks once for what is staged and how far",
-        },
-        {
-            "pipeline/capture/catchup": PART,
             "pipeline/shuffle": "a batch that is written at once moves watermark and progress in one statement",
         },
+        {"pipeline/capture/catchup": PART},
     ),
     "pipeline.retention": Owner(
-        "pipeline/log", {"pipeline/shuffle": "a letter's row is looked for as far back as the log goes", "spark": JOB}
+        "pipeline/log",
+        {
+            "pipeline/shuffle": "a letter's row is looked for as far back as the log goes",
+            "spark/pyspark_sequin_events": JOB,
+        },
     ),
     "pipeline.rewrites": Owner(
         "pipeline/capture/schema_history",
         {"pipeline/followers": "a follower's table is copied anew when it was rewritten"},
     ),
-    "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
+    "pipeline.roles": Owner(
+        "pipeline/postgres",
+        {"pipeline/operate/lag": REPORT},
+    ),
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner(
-        "pipeline/shuffle", {"pipeline/operate": REPORT, "pipeline/readers": REPORT, "spark/lake": DIVIDED}
+        "pipeline/shuffle",
+        {"pipeline/operate": REPORT, "pipeline/readers": REPORT, "spark/lake/tables": DIVIDED},
     ),
-    "pipeline.ways": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
-    "pipeline.adoptions": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
+    "pipeline.ways": Owner(
+        "pipeline/shuffle",
+        {"pipeline/operate": REPORT},
+    ),
+    "pipeline.adoptions": Owner(
+        "pipeline/shuffle",
+        {"pipeline/operate": REPORT},
+    ),
     "pipeline.adopted_tables": Owner(
         "pipeline/shuffle",
         {
@@ -233,66 +282,82 @@ OWNERS = {
     "pipeline.segments": Owner(
         "pipeline/staging",
         {
-            "pipeline/shuffle": "the shuffler looks once for what is staged and how far",
             "pipeline/capture/snapshot": YIELDS,
+            "pipeline/shuffle": "the shuffler looks once for what is staged and how far",
         },
         {"pipeline/capture/catchup": PART},
     ),
-    "pipeline.seq_jumps": Owner("pipeline/log", {"spark/lake": JUMPS, "pipeline/exports": JUMPS}),
+    "pipeline.seq_jumps": Owner(
+        "pipeline/log",
+        {"pipeline/exports": JUMPS, "spark/lake": JUMPS},
+    ),
     "pipeline.sessions": Owner("pipeline/capture/sessions"),
     "pipeline.shuffle_progress": Owner(
         "pipeline/shuffle",
         {
-            "pipeline/capture/snapshot": YIELDS,
-            "pipeline/staging": "what is staged waits until it is moved, and is looked for once it is",
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
+            "pipeline/capture/snapshot": YIELDS,
             "pipeline/log/retention": VERSION,
             "pipeline/log/sql/hold_writers.sql": "nobody writes events while the log jumps",
+            "pipeline/staging": "what is staged waits until it is moved, and is looked for once it is",
             "pipeline/operate": REPORT,
         },
     ),
     "pipeline.source_stops": Owner(
         "pipeline/capture/source",
-        {"pipeline/shuffle": "values of before a transaction that was skipped are not known to be the newest"},
-        {"pipeline/capture/replication": "a skip is noted in the transaction that stages the event which says so"},
+        {
+            "pipeline/shuffle": "values of before a transaction that was skipped are not known to be the newest",
+        },
+        {
+            "pipeline/capture/replication": "a skip is noted in the transaction that stages the event which says so",
+        },
     ),
     "pipeline.sources": Owner(
         "pipeline/capture/source",
         {
+            "pipeline/api/wires/sequin": "a message names the database that its change comes from",
             "pipeline/capture/replication": "a sample is stored only under the epoch that holds",
             "pipeline/followers/copying": "a copy is of an epoch, and has what is published",
             "pipeline/followers/running": GAPS,
             "pipeline/operate": REPORT,
-            "pipeline/api/wires/sequin": "a message names the database that its change comes from",
-            "spark/lake": LAKE,
+            "spark/lake/tables": LAKE,
         },
     ),
     "pipeline.seen_tables": Owner(
         "pipeline/capture/source",
-        {"pipeline/rpc/walstream": FIRST_ROWS, "pipeline/capture/snapshot": NEW_PARTITIONS},
+        {"pipeline/capture/snapshot": NEW_PARTITIONS, "pipeline/rpc/walstream": FIRST_ROWS},
     ),
     "pipeline.walstream_sessions": Owner(
-        "pipeline/rpc/walstream", {"pipeline/operate": REPORT}, {"pipeline/readers/queue/functions": NO_HOLDS}
+        "pipeline/rpc/walstream",
+        {"pipeline/operate": REPORT},
+        {"pipeline/readers/queue": NO_HOLDS},
     ),
-    "pipeline.wire_counters": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),
+    "pipeline.wire_counters": Owner(
+        "pipeline/rpc/walstream",
+        {"pipeline/operate": REPORT},
+    ),
     "pipeline.wal_written": Owner(
-        "pipeline/capture/replication", {"pipeline/operate/lag": REPORT, "pipeline/shuffle": YIELDS_TO_LOG}
+        "pipeline/capture/replication",
+        {"pipeline/operate/lag": REPORT, "pipeline/shuffle": YIELDS_TO_LOG},
     ),
-    "pipeline.worker_load": Owner("pipeline/capture/replication", {"pipeline/operate": REPORT}),
+    "pipeline.worker_load": Owner(
+        "pipeline/capture/replication",
+        {"pipeline/operate": REPORT},
+    ),
     "public.consumer_records": Owner(
         "pipeline/readers",
         {
+            "pipeline/capture/source": "tables of ours in the source's database are not published",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/operate/repair/reader_role.py": "a role that may only read is granted what it needs, by name",
-            "pipeline/capture/source": "tables of ours in the source's database are not published",
         },
     ),
     "public.wal_events": Owner(
         "pipeline/staging",
         {
             "pipeline/capture/source": "tables of ours in the source's database are not published",
-            "pipeline/operate": REPORT,
             "pipeline/shuffle": "an error names the staged table that it comes from",
+            "pipeline/operate": REPORT,
         },
     ),
 }
@@ -309,7 +374,7 @@ def statements(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Constant) and isinstance(child.value, str) and not isinstance(node, ast.Expr):
-                yield child.value
+                yield from () if MODULE.fullmatch(child.value) else (child.value,)
 
 
 def uses() -> Iterator[tuple[str, str, bool]]:

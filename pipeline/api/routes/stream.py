@@ -11,13 +11,13 @@ import psycopg
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from pipeline import refusals
 from pipeline.api import auth
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, WrongArgument
 from pipeline.log.table import EventsTable
 from pipeline.postgres.pool import Pool
-from pipeline.readers import refusals
 from pipeline.readers.cursor import frames, shapes
 from pipeline.readers.cursor.acknowledgements import Acknowledgements
 from pipeline.readers.cursor.claims import Claim

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import Enum
 
-from pipeline.capture.replication.range_marker import OURS
 from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import DecodeError, HistoryDiverged
 from pipeline.staging.progress import Staged
 from pipeline.wal import lsn, pgoutput
+from pipeline.wal.markers import OURS
 from pipeline.wal.messages import Begin, Delete, Insert, Keepalive, LogicalMessage, Relation, Truncate, Update
 
 _HEADER = pgoutput.XLOG_HEADER

@@ -7,7 +7,6 @@ import asyncio
 from pipeline.capture.replication.confirm_rule import ConfirmRule, PartEnded
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.message_reorder import MessageReorder
-from pipeline.capture.replication.range_marker import is_marker
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staging_pump import StagingPump
@@ -17,6 +16,7 @@ from pipeline.errors import Undecodable
 from pipeline.process.signals import in_thread
 from pipeline.staging.writer import Writer
 from pipeline.wal import pgoutput
+from pipeline.wal.markers import is_marker
 from pipeline.wal.messages import LogicalMessage, Message, Relation
 
 FLUSH_BYTES = 2_000_000

@@ -20,10 +20,9 @@ from pipeline.capture.sessions import page_query
 from pipeline.capture.sessions.backends import page_name
 from pipeline.capture.sessions.page_query import Column, Page
 from pipeline.capture.sessions.store import Session
-from pipeline.capture.snapshot import copy_text
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, Refused, SessionGone
-from pipeline.postgres import connections, reading_session, session_settings
+from pipeline.postgres import connections, copy_text, reading_session, session_settings
 from pipeline.postgres import silence as silences
 from pipeline.postgres.connections import AsyncConnection, Connection
 from pipeline.postgres.silence import Silence

@@ -14,15 +14,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.replication.range_marker import RANGE_MARKER
-from pipeline.capture.snapshot import captured_now, condition_check, copy_text, selection
+from pipeline.capture.snapshot import captured_now, condition_check, selection
 from pipeline.capture.snapshot.comparing import NOTHING
 from pipeline.capture.snapshot.departures import Departures
 from pipeline.capture.snapshot.samples import Samples
 from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable, without_key
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
-from pipeline.postgres import connections, key_comparison, queries, reading_session
+from pipeline.postgres import connections, copy_text, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
 from pipeline.postgres.queries import statement
@@ -30,6 +29,7 @@ from pipeline.postgres.session_settings import SNAPSHOT
 from pipeline.staging import rows
 from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Read, Taken
+from pipeline.wal.markers import RANGE_MARKER
 from pipeline.wal.messages import UNCHANGED, Row
 
 LOCK_TIMEOUT = "2s"

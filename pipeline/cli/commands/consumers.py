@@ -179,7 +179,7 @@ def _connected(context: typer.Context) -> Iterator[Connection]:
     """A connection; errors that SQL functions raise are reported with their own message."""
     import psycopg
 
-    from pipeline.readers import refusals
+    from pipeline import refusals
 
     with connected(context, "consumers") as (_, connection):
         try:

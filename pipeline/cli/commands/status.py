@@ -74,9 +74,9 @@ def _watch(config: Config, as_json: bool, seconds: float) -> int:
 
 def _look(config: Config, warnings: list[str] | None) -> Status:
     """The status now, with these warnings if they are known; if the pipeline database gives none, one that says why."""
+    from pipeline import refusals
     from pipeline.operate import status
     from pipeline.postgres import databases
-    from pipeline.readers import refusals
 
     try:
         with databases.resolved(config, start=False) as resolved:

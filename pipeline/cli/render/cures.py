@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from pipeline.findings import Finding
 from pipeline.operate import formatting
-from pipeline.operate.preflight.findings import Finding
 from pipeline.printable import say, sql
 
 _PLACES = {"source": "the source", "pipeline": "the pipeline database"}

@@ -23,10 +23,10 @@ from pipeline.cli.render import (
     sessions,
     walstream,
 )
+from pipeline.findings import Finding
 from pipeline.operate import formatting
 from pipeline.operate.adoption import Adoption
 from pipeline.operate.formatting import Text
-from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
 from pipeline.operate.ways import WayCount

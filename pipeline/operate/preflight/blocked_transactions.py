@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pipeline.capture.source import blocked_transactions, sources
 from pipeline.config.settings import Config
+from pipeline.findings import Finding, Findings
 from pipeline.log import dead_letters
 from pipeline.operate import formatting
-from pipeline.operate.preflight.findings import Finding, Findings
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pipeline.capture.catchup import limits
 from pipeline.capture.source import slots
 from pipeline.config.settings import Config
+from pipeline.findings import Finding, Findings
 from pipeline.operate import formatting
-from pipeline.operate.preflight.findings import Finding, Findings
 from pipeline.postgres.connections import Connection
 
 NAME = "catch-up"

@@ -13,6 +13,7 @@ from pipeline.capture.source import own_tables, publications, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
 from pipeline.errors import PipelineError, SchemaError
+from pipeline.findings import Cure, Finding, Findings, first_names, guarded, of_error
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import (
     blocked_transactions,
@@ -25,7 +26,6 @@ from pipeline.operate.preflight import (
     source_checks,
     source_roles,
 )
-from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, guarded, of_error
 from pipeline.operate.preflight.role_sql import SourceRoles
 from pipeline.postgres import connections, databases, migrations, poolers, queries
 from pipeline.postgres.connections import Connection

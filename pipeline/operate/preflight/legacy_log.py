@@ -6,9 +6,9 @@ from psycopg.sql import Identifier
 
 from pipeline.capture.source import sources
 from pipeline.config.settings import Config
+from pipeline.findings import Cure, Finding, Findings, quoted
 from pipeline.log import legacy_tables, table_shape
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight.findings import Cure, Finding, Findings, quoted
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest, sql

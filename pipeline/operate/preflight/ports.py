@@ -6,7 +6,7 @@ from typing import Literal
 
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
-from pipeline.operate.preflight.findings import Finding, Findings
+from pipeline.findings import Finding, Findings
 from pipeline.postgres import migrations, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

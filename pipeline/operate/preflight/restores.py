@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.findings import Finding, Findings
 from pipeline.log import jumps
-from pipeline.operate.preflight.findings import Finding, Findings
 from pipeline.postgres import migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -15,9 +15,9 @@ from pipeline.capture.source import publication_ledger, publishable_tables, slot
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
+from pipeline.findings import Cure, quoted
 from pipeline.operate import superusers
 from pipeline.operate.preflight import providers, table_checks
-from pipeline.operate.preflight.findings import Cure, quoted
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

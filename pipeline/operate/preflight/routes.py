@@ -7,10 +7,10 @@ from dataclasses import replace
 from pipeline.capture.source import sources
 from pipeline.config.routes import dividing, never_used
 from pipeline.config.settings import Config
+from pipeline.findings import Finding, Findings, first_names, guarded
 from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
 from pipeline.operate.preflight import legacy_log
-from pipeline.operate.preflight.findings import Finding, Findings, first_names, guarded
 from pipeline.postgres.connections import Connection
 from pipeline.shuffle import routes
 

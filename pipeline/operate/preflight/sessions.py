@@ -10,9 +10,9 @@ from pipeline.capture.sessions.store import NAME_PREFIX, Session
 from pipeline.capture.source import slots, synchronous_standbys
 from pipeline.config import wires
 from pipeline.config.settings import Config
+from pipeline.findings import Finding, Findings
 from pipeline.operate import formatting, session_status
 from pipeline.operate.preflight import catchup
-from pipeline.operate.preflight.findings import Finding, Findings
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -14,9 +14,9 @@ from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
+from pipeline.findings import Cure, Finding, Findings, first_names
 from pipeline.operate import formatting, reading_rights
 from pipeline.operate.preflight import table_checks
-from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names
 from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
 

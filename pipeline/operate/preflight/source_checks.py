@@ -14,9 +14,9 @@ from pipeline.capture.sessions.store import Session
 from pipeline.capture.source import slot_mark, slots, synchronous_standbys
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
+from pipeline.findings import Cure, Finding, Findings, guarded
 from pipeline.operate import slot_owners
 from pipeline.operate.preflight import catchup, providers, sessions, snapshots, source_roles, table_checks
-from pipeline.operate.preflight.findings import Cure, Finding, Findings, guarded
 from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

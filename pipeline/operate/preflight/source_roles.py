@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pipeline.config.settings import Config
+from pipeline.findings import Finding, Findings
 from pipeline.operate import superusers
 from pipeline.operate.preflight import role_sql
-from pipeline.operate.preflight.findings import Finding, Findings
 from pipeline.operate.preflight.role_sql import SourceRoles
 from pipeline.postgres.connections import Connection
 from pipeline.printable import sql

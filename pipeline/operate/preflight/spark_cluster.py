@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pipeline.config import spark
 from pipeline.config.settings import Config, describe
-from pipeline.operate.preflight.findings import Finding, Findings
+from pipeline.findings import Finding, Findings
 
 _NAME = "spark"
 _UI_PORT = "spark.master.ui.port"

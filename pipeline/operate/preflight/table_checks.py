@@ -15,7 +15,7 @@ from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import PublicationMissing
-from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, of_error, quoted
+from pipeline.findings import Cure, Finding, Findings, first_names, of_error, quoted
 from pipeline.postgres import databases
 from pipeline.postgres.connections import Connection
 from pipeline.printable import identifier

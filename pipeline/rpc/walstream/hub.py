@@ -15,8 +15,8 @@ from typing import Any
 
 import psycopg
 
+from pipeline import refusals
 from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
-from pipeline.readers import refusals
 from pipeline.readers.cursor.claims import Claim
 from pipeline.readers.cursor.feed import Feed
 from pipeline.readers.cursor.leases import Cursors

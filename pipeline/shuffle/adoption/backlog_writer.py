@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.log.table import EventsTable
+from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.adoption import batch_parts
@@ -18,7 +19,6 @@ from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
 from pipeline.shuffle.adoption.segment_writer import SegmentWriter
 from pipeline.shuffle.adoption.sizes import SETTLE_AFTER, Sizes
-from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
 
 logger = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import ReadAgain
 from pipeline.log.table import EventsTable
+from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle.adoption import batch_parts
 from pipeline.shuffle.adoption import run as runs
@@ -25,7 +26,6 @@ from pipeline.shuffle.adoption.run import Run
 from pipeline.shuffle.adoption.segment import Segment
 from pipeline.shuffle.adoption.segment_writer import SegmentWriter
 from pipeline.shuffle.adoption.sizes import FEWEST, SETTLE_AFTER, Sizes
-from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer
 
 logger = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from psycopg.rows import TupleRow
 
 from pipeline.log import partitions
 from pipeline.log.table import EventsTable
+from pipeline.postgres.open_copy import Answer, OpenCopy
+from pipeline.postgres.pipelined_copy import roll_back
 from pipeline.postgres.queries import literals, statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.adoption.run import Run
-from pipeline.staging.open_copy import Answer, OpenCopy
-from pipeline.staging.pipelined_copy import roll_back
 from pipeline.staging.progress import with_progress
 from pipeline.staging.writer import Batch
 

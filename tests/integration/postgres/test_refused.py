@@ -7,11 +7,11 @@ import signal
 import psycopg
 import pytest
 
+from pipeline import refusals
 from pipeline.config import settings
 from pipeline.errors import Refused, Unavailable
 from pipeline.postgres import connections
 from pipeline.process.signals import Stop
-from pipeline.readers import refusals
 from pipeline.server import roles, runners
 
 DSN = "postgresql://h/d"

@@ -12,8 +12,8 @@ from psycopg.conninfo import make_conninfo
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import NotReady, Unavailable
+from pipeline.findings import Finding
 from pipeline.operate.preflight import check
-from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import migrations, role_locks
 from pipeline.server import serve
 from tests.fixtures.postgres import Cluster, unique

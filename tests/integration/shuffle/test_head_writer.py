@@ -15,6 +15,7 @@ import pytest
 from pipeline.errors import Fenced
 from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.table import DEFAULT
+from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import head, head_transaction, head_writer
 from pipeline.shuffle.event_maker import EventMaker
@@ -22,7 +23,6 @@ from pipeline.shuffle.head_transaction import MOST_INSERTED, HeadTransaction
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.ways import Reason, Way
 from pipeline.staging import rows
-from pipeline.staging.open_copy import OpenCopy
 from pipeline.staging.writer import Batch, Writer, connect_writer
 from tests.fixtures.shuffling import move, move_until
 from tests.fixtures.staged import Staged

@@ -7,6 +7,7 @@ import pytest
 from psycopg import errors
 from psycopg_pool import PoolTimeout
 
+from pipeline import refusals
 from pipeline.errors import (
     ConfigError,
     ConsumerChanged,
@@ -17,7 +18,6 @@ from pipeline.errors import (
     UnknownConsumer,
     WrongKind,
 )
-from pipeline.readers import refusals
 from pipeline.readers.cursor import frames
 
 

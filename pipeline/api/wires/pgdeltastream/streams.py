@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from pipeline import refusals
 from pipeline.api import auth
 from pipeline.api.problems import explain
 from pipeline.api.wires.pgdeltastream import answers
@@ -19,7 +20,6 @@ from pipeline.api.wires.wire import Surroundings
 from pipeline.capture.sessions.snapshot import Snapshots
 from pipeline.capture.sessions.stream import SessionStream
 from pipeline.errors import PipelineError, SessionGone, SessionHeld, SessionUnknown, Unavailable
-from pipeline.readers import refusals
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from psycopg.conninfo import make_conninfo
 from pipeline.capture.catchup import limits
 from pipeline.cli.render import cures, status
 from pipeline.config.settings import load
+from pipeline.findings import Finding
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import catchup, check, restores
 from pipeline.operate.preflight.check import pooler
-from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, poolers, session_settings
 from tests.fixtures.postgres import Cluster, free_port, unique
 

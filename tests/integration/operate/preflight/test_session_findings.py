@@ -17,8 +17,8 @@ from pipeline.capture.sessions import store
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import load
+from pipeline.findings import Finding
 from pipeline.operate.preflight import check
-from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.embedded import Server
 from tests.fixtures.data_directories import prepare

@@ -12,8 +12,8 @@ from importlib import metadata
 import pytest
 
 from pipeline.config import settings
+from pipeline.findings import Finding
 from pipeline.operate.preflight import spark_cluster
-from pipeline.operate.preflight.findings import Finding
 from tests.fixtures.postgres import free_port
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.capture.replication.range_marker import OURS, POSITION_MARKER
 from pipeline.postgres.queries import statement
+from pipeline.wal.markers import OURS, POSITION_MARKER
 
 
 def test_the_statement_writes_what_the_stream_looks_for() -> None:

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from pipeline.cli.render import status
 from pipeline.errors import PipelineError
+from pipeline.findings import Finding, of_error
 from pipeline.operate import formatting
 from pipeline.operate.lag.model import Lag, Limit, Stage
-from pipeline.operate.preflight.findings import Finding, of_error
 from pipeline.operate.status import Progress, Status
 from pipeline.wal import lsn
 
