@@ -32,6 +32,7 @@ from pipeline.api.wires import known
 from pipeline.api.wires.wire import Service, Surroundings
 from pipeline.config import certificates
 from pipeline.config.settings import Config
+from pipeline.log.wakeups import Wakeups
 from pipeline.operate import readiness, status
 from pipeline.postgres.pool import Pool
 from pipeline.postgres.silence import Silence
@@ -39,7 +40,6 @@ from pipeline.process import supervised
 from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
 from pipeline.readers.cursor.leases import Cursors
-from pipeline.readers.wakeups import Wakeups
 
 READY_SECONDS = 1.0
 """How long an answer of `/readyz` is given to all who ask: each look opens sessions."""

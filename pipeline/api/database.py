@@ -12,8 +12,8 @@ import anyio.to_thread
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
+from pipeline.log.wakeups import Wakeups
 from pipeline.postgres.pool import Pool
-from pipeline.readers.wakeups import Wakeups
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from pipeline.readers.wakeups import Subscription
+from pipeline.log.wakeups import Subscription
 
 MAX_SECONDS = 60
 """The longest that a client may ask us to wait."""

@@ -20,11 +20,11 @@ from pipeline.followers.copying import checks
 from pipeline.followers.copying.checks import UnvalidatedCheck
 from pipeline.followers.registry import Follower
 from pipeline.followers.sequences import Moved, Sequences
+from pipeline.log.staging import progress
 from pipeline.operate import followers, formatting, wait_for_followers
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress
 from pipeline.wal import lsn
 
 LOG_SECONDS = 30.0

@@ -11,12 +11,12 @@ from pipeline.capture.source import sources
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import registry
+from pipeline.log.staging import progress
 from pipeline.operate import follower_forms, followers, not_begun
 from pipeline.operate.follower_partitions import FollowerPartitions
 from pipeline.operate.follower_tables import newest_of_source
 from pipeline.operate.followers import Shown, sentence
 from pipeline.postgres.connections import Connection
-from pipeline.staging import progress
 from pipeline.wal import lsn
 
 _POLL = 0.1

@@ -14,8 +14,8 @@ from psycopg.errors import error_from_result
 from psycopg.rows import TupleRow
 from psycopg.waiting import Wait
 
+from pipeline.log.staging import rows
 from pipeline.postgres.pipelined_copy import CHUNK
-from pipeline.staging import rows
 
 Answer = list[tuple[bytes | None, ...]]
 

@@ -8,9 +8,9 @@ from typing import Protocol
 import grpc
 
 from pipeline.config.settings import Config
+from pipeline.log.wakeups import Wakeups
 from pipeline.postgres.pool import Pool
 from pipeline.readers.cursor.leases import Cursors
-from pipeline.readers.wakeups import Wakeups
 
 
 @dataclass(frozen=True)

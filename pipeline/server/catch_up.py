@@ -8,7 +8,7 @@ from pipeline.capture.catchup import helper
 from pipeline.capture.catchup.helper import PartTurn
 from pipeline.config.settings import Config
 from pipeline.log.table import EventsTable
-from pipeline.shuffle.adoption import part_writer
+from pipeline.log.writing.partitioned import part
 
 COMMAND = (sys.executable, "-m", "pipeline.server.catch_up")
 """To start it where there is no fork server."""
@@ -22,7 +22,7 @@ def main() -> int:
 def _attach(config: Config, turn: PartTurn) -> None:
     threshold = None if config.routes else config.adopt_bytes
     events = EventsTable.parse(config.events_table)
-    part_writer.attach(turn.staging, turn.writer, events, threshold, turn.first_seq, turn.give_up, turn.stopping)
+    part.attach(turn.staging, turn.writer, events, threshold, turn.first_seq, turn.give_up, turn.stopping)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ from pipeline.process.signals import Stop, in_loop
 from pipeline.server import older_servers
 
 if TYPE_CHECKING:
-    from pipeline.shuffle.poison import Poison
-    from pipeline.staging.writer import Writer
+    from pipeline.log.shuffling.poison import Poison
+    from pipeline.log.writing.staged import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ async def _replicate(role: Role) -> None:
     from pipeline.capture.catchup.other_ways import OtherWays
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream, application_name
+    from pipeline.log.writing.staged import connect_writer
     from pipeline.server import catch_up
-    from pipeline.staging.writer import connect_writer
 
     config, connection, stop = role.config, role.connection, role.stop
     with connections.connect(config.source, "source", name="pipeline catalog") as source:
@@ -139,12 +139,12 @@ def _other_ways(
     behind: Callable[[], int | None],
 ) -> None:
     """Let the writer of staging write otherwise than by staging, as the settings say."""
-    from pipeline.shuffle.adoption import backlog_writer
-    from pipeline.shuffle.head_writer import HeadWriter
+    from pipeline.log.writing.direct import HeadWriter
+    from pipeline.log.writing.partitioned import backlog
 
     events = EventsTable.parse(config.events_table)
     HeadWriter.attach(staging, events, config.small_batches, writer)
-    backlog_writer.attach(staging, events, None if config.routes else config.adopt_bytes, writer, behind, clock)
+    backlog.attach(staging, events, None if config.routes else config.adopt_bytes, writer, behind, clock)
 
 
 def _reserve_seqs(
@@ -155,7 +155,7 @@ def _reserve_seqs(
     spans: Sequence[int],
 ) -> Sequence[int | None]:
     """Of the parts of a catch-up, where they may become partitions."""
-    from pipeline.shuffle.adoption import part_seqs
+    from pipeline.log.writing.partitioned import part_seqs
 
     if config.adopt_bytes is None or config.routes:
         return [None for _ in spans]
@@ -163,7 +163,7 @@ def _reserve_seqs(
 
 
 def _run_shuffle(role: Role) -> None:
-    from pipeline.shuffle.worker import Shuffler
+    from pipeline.log.shuffling.shuffler import Shuffler
 
     config, connection, stop = role.config, role.connection, role.stop
     while (source := sources.find(connection, config.source_id)) is None:
@@ -291,7 +291,7 @@ NEEDS = {
         "pipeline.server.catch_up",
     ),
     "snapshot": ("pipeline.capture.snapshot.role", "pipeline.capture.snapshot.worker"),
-    "shuffle": ("pipeline.shuffle.worker",),
+    "shuffle": ("pipeline.log.shuffling.shuffler",),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "followers": ("pipeline.followers.running.role", "pipeline.followers.running.applier_process"),
     "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),

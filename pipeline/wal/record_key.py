@@ -1,4 +1,4 @@
-"""record_pk: the text of a row's key, made here; pipeline/readers/queue/sql/key_of_record.sql is its copy in SQL.
+"""record_pk: the text of a row's key, made here; pipeline/log/sql/key_of_record.sql is its copy in SQL.
 
 tuples.py writes the key of one short column itself, in the same way.
 """

@@ -13,13 +13,12 @@ import pytest
 from pipeline.client import EventLog
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.log import indexes, table_shape
+from pipeline.log import indexes, shapes, table_shape
 from pipeline.log.page import EVERYTHING
 from pipeline.log.retention import delete_rows
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate import retention
 from pipeline.operate.preflight import legacy_log
-from pipeline.readers.cursor import shapes
 from pipeline.readers.cursor.feed import read_page
 from pipeline.server import schedule
 from pyspark_sequin_events import catalog

@@ -16,9 +16,9 @@ from pipeline.config.settings import describe
 from pipeline.errors import SchemaError
 from pipeline.log import table as log
 from pipeline.log import table_setup
+from pipeline.log.staging import segments
 from pipeline.log.table import EventsTable
 from pipeline.postgres import migrations
-from pipeline.staging import segments
 from tests.fixtures.legacy_tables import first_boot
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import ROOT, environment, run_command

@@ -65,15 +65,18 @@ OWNERS = {
         },
     ),
     "pipeline.snapshot_ranges": Owner(
-        "pipeline/staging",
-        {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"},
+        "pipeline/log/staging",
+        {
+            "pipeline/log/shuffling": "the shuffler looks once for what is staged and how far",
+            "pipeline/log/writing": "the shuffler looks once for what is staged and how far",
+        },
     ),
     "pipeline.snapshot_tables": Owner(
         "pipeline/capture/snapshot",
         {
             "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
-            "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
+            "pipeline/log/shuffling": "an update may leave out what only the epoch before its table was compared has",
         },
     ),
     "pipeline.partition_changes": Owner(
@@ -107,7 +110,7 @@ OWNERS = {
         "pipeline/readers",
         {
             "pipeline/log/functions/readers.sql": REGISTRY,
-            "pipeline/shuffle": "who writes a batch at once wakes the shuffler only where a consumer has items",
+            "pipeline/log/staging": "who writes a batch at once wakes the shuffler only where a consumer has items",
         },
     ),
     "pipeline.consumer_touches": Owner(
@@ -125,23 +128,22 @@ OWNERS = {
     ),
     "pipeline.dead_letters": Owner(
         "pipeline/log",
-        {
-            "pipeline/operate/verify": PROOF,
-            "pipeline/shuffle": "a letter is written again in the statements that write what was staged",
-        },
+        {"pipeline/operate/verify": PROOF},
     ),
     "pipeline.epochs": Owner(
         "pipeline/capture/source",
         {"pipeline/followers/running": GAPS, "pipeline/operate": REPORT, "spark/lake/tables": LAKE},
     ),
     "pipeline.events_tables": Owner(
-        "pipeline/shuffle",
+        "pipeline/log/shuffling",
         {
             "pipeline/capture/snapshot": SEQS,
             "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
             "pipeline/operate/verify": PROOF,
+            "pipeline/shuffle": "its room moves in a later commit",
             "spark/lake/tables": DIVIDED,
         },
+        {"pipeline/log/writing": "its room moves in a later commit"},
     ),
     "pipeline.export_runs": Owner(
         "pipeline/exports",
@@ -195,7 +197,7 @@ OWNERS = {
     "pipeline.installed_functions": Owner("pipeline/postgres"),
     "pipeline.known_rows": Owner(
         "pipeline/log/retention",
-        {"pipeline/shuffle": "an update takes what it left out from what retention has kept"},
+        {"pipeline/log/shuffling": "an update takes what it left out from what retention has kept"},
     ),
     "pipeline.lag_samples": Owner("pipeline/operate"),
     "pipeline.lakes": Owner(
@@ -205,11 +207,12 @@ OWNERS = {
     ),
     "pipeline.published_forms": Owner("pipeline/capture/schema_history"),
     "pipeline.reached_workers": Owner(
-        "pipeline/staging",
+        "pipeline/log/staging",
         {
+            "pipeline/log/shuffling": "the shuffler moves no further than what is staged without a gap",
+            "pipeline/log/writing/partitioned": "the shuffler moves no further than what is staged without a gap",
             "pipeline/capture": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/operate": REPORT,
-            "pipeline/shuffle": "the shuffler moves no further than what is staged without a gap",
         },
     ),
     "pipeline.readers": Owner(
@@ -228,25 +231,20 @@ OWNERS = {
             "spark/pyspark_sequin_events": JOB,
             "pipeline/followers": VERSION,
             "pipeline/log": VERSION,
-            "pipeline/shuffle": VERSION,
             "spark/lake": JOB,
         },
     ),
     "pipeline.replication_progress": Owner(
-        "pipeline/staging",
+        "pipeline/log",
         {
             "pipeline/capture/source": "a stop is of the place that the worker has come to",
             "pipeline/operate": REPORT,
-            "pipeline/shuffle": "a batch that is written at once moves watermark and progress in one statement",
         },
         {"pipeline/capture/catchup": PART},
     ),
     "pipeline.retention": Owner(
         "pipeline/log",
-        {
-            "pipeline/shuffle": "a letter's row is looked for as far back as the log goes",
-            "spark/pyspark_sequin_events": JOB,
-        },
+        {"spark/pyspark_sequin_events": JOB},
     ),
     "pipeline.rewrites": Owner(
         "pipeline/capture/schema_history",
@@ -258,33 +256,29 @@ OWNERS = {
     ),
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner(
-        "pipeline/shuffle",
+        "pipeline/log",
         {"pipeline/operate": REPORT, "pipeline/readers": REPORT, "spark/lake/tables": DIVIDED},
     ),
     "pipeline.ways": Owner(
-        "pipeline/shuffle",
+        "pipeline/log",
         {"pipeline/operate": REPORT},
     ),
     "pipeline.adoptions": Owner(
-        "pipeline/shuffle",
+        "pipeline/log",
         {"pipeline/operate": REPORT},
     ),
     "pipeline.adopted_tables": Owner(
-        "pipeline/shuffle",
+        "pipeline/log",
         {
             "pipeline/capture/snapshot": YIELDS,
             "pipeline/operate": REPORT,
             "pipeline/operate/verify": PROOF,
-            "pipeline/staging": "what waits is not in the log yet",
         },
     ),
-    "pipeline.adopting_sources": Owner("pipeline/shuffle"),
+    "pipeline.adopting_sources": Owner("pipeline/log"),
     "pipeline.segments": Owner(
-        "pipeline/staging",
-        {
-            "pipeline/capture/snapshot": YIELDS,
-            "pipeline/shuffle": "the shuffler looks once for what is staged and how far",
-        },
+        "pipeline/log",
+        {"pipeline/capture/snapshot": YIELDS},
         {"pipeline/capture/catchup": PART},
     ),
     "pipeline.seq_jumps": Owner(
@@ -293,20 +287,23 @@ OWNERS = {
     ),
     "pipeline.sessions": Owner("pipeline/capture/sessions"),
     "pipeline.shuffle_progress": Owner(
-        "pipeline/shuffle",
+        "pipeline/log/shuffling",
         {
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/capture/snapshot": YIELDS,
             "pipeline/log/retention": VERSION,
             "pipeline/log/sql/hold_writers.sql": "nobody writes events while the log jumps",
-            "pipeline/staging": "what is staged waits until it is moved, and is looked for once it is",
+            "pipeline/log/staging": "what is staged waits until it is moved, and is looked for once it is",
+            "pipeline/log/writing/partitioned": "its room moves in a later commit",
+            "pipeline/shuffle": "its room moves in a later commit",
             "pipeline/operate": REPORT,
         },
+        {"pipeline/log/writing": "its room moves in a later commit"},
     ),
     "pipeline.source_stops": Owner(
         "pipeline/capture/source",
         {
-            "pipeline/shuffle": "values of before a transaction that was skipped are not known to be the newest",
+            "pipeline/log/shuffling": "values of before a transaction that was skipped are not known to be the newest",
         },
         {
             "pipeline/capture/replication": "a skip is noted in the transaction that stages the event which says so",
@@ -338,7 +335,7 @@ OWNERS = {
     ),
     "pipeline.wal_written": Owner(
         "pipeline/capture/replication",
-        {"pipeline/operate/lag": REPORT, "pipeline/shuffle": YIELDS_TO_LOG},
+        {"pipeline/log/shuffling": YIELDS_TO_LOG, "pipeline/operate/lag": REPORT},
     ),
     "pipeline.worker_load": Owner(
         "pipeline/capture/replication",
@@ -353,10 +350,10 @@ OWNERS = {
         },
     ),
     "public.wal_events": Owner(
-        "pipeline/staging",
+        "pipeline/log/staging",
         {
             "pipeline/capture/source": "tables of ours in the source's database are not published",
-            "pipeline/shuffle": "an error names the staged table that it comes from",
+            "pipeline/log/shuffling": "an error names the staged table that it comes from",
             "pipeline/operate": REPORT,
         },
     ),

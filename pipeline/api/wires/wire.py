@@ -14,8 +14,8 @@ from starlette.routing import compile_path
 from pipeline.config.settings import Config
 
 if TYPE_CHECKING:
+    from pipeline.log.wakeups import Wakeups
     from pipeline.postgres.pool import Pool
-    from pipeline.readers.wakeups import Wakeups
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import ReadAgain
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import POLL, Launch
 from pipeline.process.signals import in_thread
-from pipeline.staging.writer import Writer
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)

@@ -25,11 +25,11 @@ from pipeline.capture.source.sources import Source
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
+from pipeline.log.writing.staged import Writer, connect_writer
 from pipeline.postgres import connections, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, in_loop, in_thread, live_with_parent, read_settings
-from pipeline.staging.writer import Writer, connect_writer
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres.connections import Connection
-from pipeline.staging.writer import Writer
 
 
 def _none(_writer: Writer, _behind: Callable[[], int | None]) -> None:

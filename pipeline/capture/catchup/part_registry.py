@@ -21,10 +21,10 @@ from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
+from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress
 from pipeline.wal.messages import LogicalMessage, Relation
 
 _AFTER_ALL = 2**63, 0

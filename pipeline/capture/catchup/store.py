@@ -11,10 +11,10 @@ from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup.plan import Part
 from pipeline.errors import Fenced
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging.writer import Writer
 
 IDLE_SECONDS = 15
 """After so long without a statement a transaction is ended: its worker is frozen or cut off."""

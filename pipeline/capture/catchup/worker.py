@@ -9,8 +9,8 @@ from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.errors import Unavailable
+from pipeline.log.writing.staged import Writer
 from pipeline.process.signals import in_thread
-from pipeline.staging.writer import Writer
 from pipeline.wal.markers import is_marker
 from pipeline.wal.messages import LogicalMessage, Message, Relation
 

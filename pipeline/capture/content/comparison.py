@@ -20,8 +20,8 @@ from pipeline.capture.content.log_state import Key, LogState
 from pipeline.capture.content.source_rows import SourceRows
 from pipeline.capture.source.sources import Source
 from pipeline.errors import Unavailable
+from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection
-from pipeline.staging import progress
 
 ROWS_PER_PART = 10_000
 """Rows whose checksums the source adds up in one transaction."""

@@ -154,7 +154,7 @@ class LogState:
         record = sql.SQL("(e.record || e.changes)")
         epoch = self._table.epoch
         names = sql.SQL("array[{}]::text[]").format(_LIST.join(key_text.names(self._table)))
-        key = sql.SQL(statement("readers.queue", "key_of_record")).format(
+        key = sql.SQL(statement("log", "key_of_record")).format(
             names=names, record=record, columns=key_text.types(self._table)
         )
         for number, events in enumerate(self._written):

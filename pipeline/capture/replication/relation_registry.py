@@ -19,10 +19,10 @@ from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import Source
 from pipeline.errors import DecodeError, SlotMissing
+from pipeline.log.staging import progress, ranges
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress, ranges
 from pipeline.wal.messages import Begin, LogicalMessage, Relation
 
 TABLES_PER_CHECK = 50

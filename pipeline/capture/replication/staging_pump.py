@@ -13,7 +13,7 @@ from pipeline.capture.replication.commit_pace import CommitPace
 from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, PACE, ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.stopwatch import Stopwatch
-from pipeline.staging.writer import Writer
+from pipeline.log.writing.staged import Writer
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)

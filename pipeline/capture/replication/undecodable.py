@@ -20,11 +20,11 @@ from pipeline.capture.source import blocked_transactions
 from pipeline.capture.source.blocked_transactions import BlockedTransaction
 from pipeline.capture.source.sources import Source
 from pipeline.errors import Undecodable
+from pipeline.log.staging import rows
+from pipeline.log.writing.staged import Batch, Writer
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
-from pipeline.staging import rows
-from pipeline.staging.writer import Batch, Writer
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)

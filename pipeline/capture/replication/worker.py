@@ -13,8 +13,8 @@ from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.tagger import Tagger
 from pipeline.errors import Undecodable
+from pipeline.log.writing.staged import Writer
 from pipeline.process.signals import in_thread
-from pipeline.staging.writer import Writer
 from pipeline.wal import pgoutput
 from pipeline.wal.markers import is_marker
 from pipeline.wal.messages import LogicalMessage, Message, Relation

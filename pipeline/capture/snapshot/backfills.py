@@ -11,11 +11,11 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.content.partition_bounds import Line
+from pipeline.log.staging import ranges
+from pipeline.log.staging.ranges import Moved
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import ranges
-from pipeline.staging.ranges import Moved
 from pipeline.wal import lsn
 
 _ALL = statement("capture.snapshot", "backfills")

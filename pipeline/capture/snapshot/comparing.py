@@ -13,9 +13,9 @@ from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.source.sources import Source
 from pipeline.log import tables as events_tables
 from pipeline.log.retention import policy
+from pipeline.log.staging import ranges
+from pipeline.log.staging.ranges import Planned, Taken
 from pipeline.postgres.connections import Connection
-from pipeline.staging import ranges
-from pipeline.staging.ranges import Planned, Taken
 
 REASON = "compares the table with the log"
 UNKNOWN = (

@@ -30,11 +30,11 @@ from pipeline.capture.source import publication_ledger
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log import tables as events_tables
+from pipeline.log.staging import ranges
+from pipeline.log.staging.ranges import Planned
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import ranges
-from pipeline.staging.ranges import Planned
 
 logger = logging.getLogger(__name__)
 

@@ -68,7 +68,7 @@ class Departures:
     ) -> Iterator[tuple[str, Place]]:
         query = sql.SQL(statement("capture.snapshot", "departures")).format(
             events=table.identifier,
-            key=sql.SQL(statement("readers.queue", "key_of_record")).format(
+            key=sql.SQL(statement("log", "key_of_record")).format(
                 names=sql.SQL("%(names)s::text[]"),
                 record=sql.SQL("e.was"),
                 columns=sql.SQL("%(columns)s::jsonb"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from uuid import UUID
 
+from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress
 
 YIELD_SECONDS = 1.0
 """How long a worker waits before its next range while the stream lags: a snapshot never stands still for good."""

@@ -12,10 +12,10 @@ from pipeline.capture.snapshot import backfills, known_tables
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.source.sources import Source
+from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress
 
 _TOGETHER = timedelta(seconds=10)
 """Partitions that were seen first within this time are read by one backfill."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.staging.ranges import Planned
+from pipeline.log.staging.ranges import Planned
 
 ROWS, BYTES = 6_000, 16_000_000
 """About so many rows, and at most so many bytes, are one range: what is lost when its reading is broken off. Less is

@@ -21,14 +21,14 @@ from pipeline.capture.snapshot.samples import Samples
 from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable, without_key
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
+from pipeline.log.staging import rows
+from pipeline.log.staging.range_writer import RangeWriter
+from pipeline.log.staging.ranges import Read, Taken
 from pipeline.postgres import connections, copy_text, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
 from pipeline.postgres.queries import statement
 from pipeline.postgres.session_settings import SNAPSHOT
-from pipeline.staging import rows
-from pipeline.staging.range_writer import RangeWriter
-from pipeline.staging.ranges import Read, Taken
 from pipeline.wal.markers import RANGE_MARKER
 from pipeline.wal.messages import UNCHANGED, Row
 

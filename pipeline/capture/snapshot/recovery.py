@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from uuid import UUID
 
+from pipeline.log.staging import ranges
+from pipeline.log.staging.ranges import Unfinished
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import ranges
-from pipeline.staging.ranges import Unfinished
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from pipeline.capture.source.seen_tables import SeenTables
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
+from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress
 
 logger = logging.getLogger(__name__)
 

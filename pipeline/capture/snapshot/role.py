@@ -14,12 +14,12 @@ from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
+from pipeline.log.staging import progress
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import POLL, Child, Launch
 from pipeline.process.children import end_all
 from pipeline.process.signals import Stop
-from pipeline.staging import progress
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from psycopg import sql
 
 from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.log.staging.ranges import Taken
 from pipeline.postgres.key_comparison import KeyComparison
-from pipeline.staging.ranges import Taken
 
 
 def of_range(

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pipeline.capture.snapshot import plan
 from pipeline.capture.snapshot.plan import Extent
 from pipeline.config.settings import Config
+from pipeline.log.staging.ranges import Planned
 from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import identifier, sql
-from pipeline.staging.ranges import Planned
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
+from pipeline.log.staging import ranges
+from pipeline.log.staging.range_writer import RangeWriter
+from pipeline.log.staging.ranges import Taken
 from pipeline.postgres import connections, reading_session, session_settings, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings
-from pipeline.staging import ranges
-from pipeline.staging.range_writer import RangeWriter
-from pipeline.staging.ranges import Taken
 
 logger = logging.getLogger(__name__)
 

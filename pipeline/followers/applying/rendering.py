@@ -184,7 +184,7 @@ def left_pk(table: FollowedTable) -> sql.Composable:
         )
         for column in table.key
     )
-    key = sql.SQL(statement("readers.queue", "key_of_record")).format(
+    key = sql.SQL(statement("log", "key_of_record")).format(
         names=names(table.key),
         record=sql.SQL("(e.record || e.changes)"),
         columns=sql.SQL("jsonb_build_array({})").format(_COMMA.join(described)),

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
+from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress
 
 _LAST = 2**31 - 1
 

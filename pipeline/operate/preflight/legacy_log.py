@@ -8,11 +8,11 @@ from pipeline.capture.source import sources
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, quoted
 from pipeline.log import legacy_tables, table_shape
+from pipeline.log.shuffling import routes
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest, sql
-from pipeline.shuffle import routes
 
 NEARLY = 0.8
 """The share of a column's numbers that may be used before the preflight warns that they run out."""

@@ -7,11 +7,11 @@ from typing import Literal
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
 from pipeline.findings import Finding, Findings
+from pipeline.log import wakeups
 from pipeline.postgres import migrations, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process import ports
-from pipeline.readers import wakeups
 
 NAME = "port"
 

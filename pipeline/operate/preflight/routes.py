@@ -8,11 +8,11 @@ from pipeline.capture.source import sources
 from pipeline.config.routes import dividing, never_used
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings, first_names, guarded
+from pipeline.log.shuffling import routes
 from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
 from pipeline.operate.preflight import legacy_log
 from pipeline.postgres.connections import Connection
-from pipeline.shuffle import routes
 
 
 def run(config: Config, connection: Connection) -> Findings:

@@ -35,18 +35,18 @@ from pipeline.capture.source.sources import Epoch, Source
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged
 from pipeline.log import jumps, recent_transactions, tables
+from pipeline.log.shuffling import watermark
+from pipeline.log.shuffling.shuffler import Shuffler
+from pipeline.log.staging import progress, segments
+from pipeline.log.staging.progress import Staged
 from pipeline.log.table import EventsTable, last_seq
+from pipeline.log.writing.staged import Writer, connect_writer
 from pipeline.operate.repair import all_roles, gap, jumping
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
 from pipeline.operate.repair.take_over import take_over
 from pipeline.postgres import migrations, waits
 from pipeline.postgres.connections import Connection
-from pipeline.shuffle import watermark
-from pipeline.shuffle.worker import Shuffler
-from pipeline.staging import progress, segments
-from pipeline.staging.progress import Staged
-from pipeline.staging.writer import Writer, connect_writer
 
 
 def adopt(

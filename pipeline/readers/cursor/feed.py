@@ -15,9 +15,9 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import Unavailable
 from pipeline.log.page import EVERYTHING, Described, Filter, Numbered, PageRequest, Pages
+from pipeline.log.wakeups import Wakeups
 from pipeline.postgres import connections, session_settings
 from pipeline.readers.cursor.frames import FRAME_BYTES, MAX_EVENTS
-from pipeline.readers.wakeups import Wakeups
 
 logger = logging.getLogger(__name__)
 

@@ -81,7 +81,7 @@ def change_item(across_truncate: str = "") -> str:
 
 def key_of_record(record: str, names: str, columns: str) -> str:
     """A query for a row's `record_pk`, from SQL expressions for what key_of_record.sql needs."""
-    return statement("readers.queue", "key_of_record").format(record=record, names=names, columns=columns)
+    return statement("log", "key_of_record").format(record=record, names=names, columns=columns)
 
 
 def _group_of_record(record: str) -> str:

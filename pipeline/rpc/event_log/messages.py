@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from pipeline.readers.cursor.shapes import Columns
+from pipeline.log.shapes import Columns
 from pipeline.rpc.protos import event_log_pb2 as pb
 
 PART_BYTES = 900_000

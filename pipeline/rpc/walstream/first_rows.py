@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pipeline.log.shapes import Columns
 from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
-from pipeline.readers.cursor.shapes import Columns
 
 Reads = tuple[int, int | None]
 """Seqs between which events of a backfill are first rows: after the first one, up to the second; None: it goes on."""

@@ -17,10 +17,10 @@ import psycopg
 
 from pipeline import refusals
 from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
+from pipeline.log.shapes import Columns
 from pipeline.readers.cursor.claims import Claim
 from pipeline.readers.cursor.feed import Feed
 from pipeline.readers.cursor.leases import Cursors
-from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc.walstream import messages
 from pipeline.rpc.walstream.holds import Holds
 from pipeline.rpc.walstream.session import Session

@@ -10,7 +10,7 @@ from typing import Any
 from orjson import loads
 
 from pipeline.log.page import Filter
-from pipeline.readers.cursor.shapes import Columns
+from pipeline.log.shapes import Columns
 from pipeline.rpc.protos import plugin_pb2 as pb
 from pipeline.rpc.walstream import payload
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from pipeline.errors import PipelineError
+from pipeline.log.shapes import Columns
 from pipeline.readers.cursor.claims import Claim
 from pipeline.readers.cursor.feed import Follower
-from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc.walstream.ledger import Ledger
 from pipeline.rpc.walstream.store import SessionNote
 

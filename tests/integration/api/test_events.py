@@ -14,8 +14,8 @@ import pytest
 from psycopg.sql import SQL
 
 from pipeline.api.routes.events import MAX_BYTES
+from pipeline.log import shapes
 from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
-from pipeline.readers.cursor import shapes
 from tests.fixtures.api import Api
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.small_log import add_inserts, add_table, small_log

@@ -23,8 +23,8 @@ from pipeline.api.wires.sequin.answers import NOT_FOUND
 from pipeline.api.wires.sequin.items import Item
 from pipeline.config.routes import Route
 from pipeline.log.table import EventsTable
+from pipeline.log.wakeups import Subscription, Wakeups
 from pipeline.postgres.queries import statement
-from pipeline.readers.wakeups import Subscription, Wakeups
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move

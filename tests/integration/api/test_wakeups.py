@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.readers.wakeups import Wakeups
+from pipeline.log.wakeups import Wakeups
 from tests.fixtures.waiting import eventually
 
 Test = Callable[[Wakeups, psycopg.Connection], Coroutine[Any, Any, None]]

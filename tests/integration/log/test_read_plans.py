@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.log import shapes
 from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
 from pipeline.log.partitions import Partitions
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.connections import Connection
-from pipeline.readers.cursor import shapes
 
 PARTITIONS, ROWS = 20, 1500
 TABLES, KEYS = 3, 50

@@ -15,17 +15,16 @@ from adbc_driver_postgresql import dbapi
 
 from lake.changes import plan
 from pipeline.config import settings
-from pipeline.log import partitions
+from pipeline.log import partitions, shapes
 from pipeline.log.page import PageRequest
 from pipeline.log.table import DEFAULT
+from pipeline.log.writing.partitioned.backlog import BacklogWriter
+from pipeline.log.writing.partitioned.sizes import Sizes
+from pipeline.log.writing.staged import Writer
 from pipeline.operate import retention
 from pipeline.operate.verify import verify
 from pipeline.postgres import migrations
 from pipeline.postgres.embedded import Server
-from pipeline.readers.cursor import shapes
-from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
-from pipeline.shuffle.adoption.sizes import Sizes
-from pipeline.staging.writer import Writer
 from pyspark_sequin_events import catalog
 from tests.fixtures.adopting import adopt, batch, writing
 from tests.fixtures.followers import primary_and_standby, run

@@ -12,14 +12,14 @@ import pytest
 
 from pipeline.errors import Fenced, ReadAgain
 from pipeline.log import partitions
+from pipeline.log.shuffling.shuffler import Shuffler
 from pipeline.log.table import DEFAULT
-from pipeline.shuffle.adoption import part_seqs, part_writer
-from pipeline.shuffle.adoption import run as runs
-from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
-from pipeline.shuffle.adoption.part_writer import PartWriter
-from pipeline.shuffle.adoption.segment import Segment
-from pipeline.shuffle.worker import Shuffler
-from pipeline.staging.writer import Writer, connect_writer
+from pipeline.log.writing.partitioned import part, part_seqs
+from pipeline.log.writing.partitioned import run as runs
+from pipeline.log.writing.partitioned.backlog import BacklogWriter
+from pipeline.log.writing.partitioned.part import PartWriter
+from pipeline.log.writing.partitioned.segment import Segment
+from pipeline.log.writing.staged import Writer, connect_writer
 from tests.fixtures.adopting import SIZES, batch, begun
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move, now
@@ -49,7 +49,7 @@ def made(cluster: Cluster) -> Iterator[Staged]:
 @pytest.fixture
 def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
     """One transaction is in the log, and another worker is to read from BEGINS to ENDS."""
-    monkeypatch.setattr(part_writer, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(part, "LOOK_EVERY", 0.01)
     # Of a shuffler that has no turn for a while nobody thinks that it does nothing, or that it is at work for long.
     for name in ("DRAIN_STALLED", "DRAIN_LONGEST"):
         monkeypatch.setattr(runs, name, 60.0)

@@ -9,12 +9,13 @@ import pytest
 
 from pipeline.errors import Fenced
 from pipeline.log import partitions
+from pipeline.log.shuffling import attaching
 from pipeline.log.table import DEFAULT
+from pipeline.log.writing.partitioned import run
+from pipeline.log.writing.partitioned.backlog import BacklogWriter
+from pipeline.log.writing.staged import Writer
 from pipeline.operate import adoption
 from pipeline.postgres.queries import statement
-from pipeline.shuffle.adoption import attaching, run
-from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
-from pipeline.staging.writer import Writer
 from tests.fixtures.adopting import adopt, batch, begun, events, places, reader, seen, step, waiting, ways, writing
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import Staged

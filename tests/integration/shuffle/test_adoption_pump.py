@@ -12,9 +12,9 @@ from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.staging_pump import StagingPump
-from pipeline.shuffle.adoption import backlog_writer
-from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
-from pipeline.staging.writer import Writer
+from pipeline.log.writing.partitioned import backlog as backlog_writer
+from pipeline.log.writing.partitioned.backlog import BacklogWriter
+from pipeline.log.writing.staged import Writer
 from tests.fixtures.adopting import batch, begun, events, places, writing
 from tests.fixtures.staged import Staged
 from tests.fixtures.waiting import PATIENCE

@@ -9,13 +9,14 @@ import psycopg
 import pytest
 
 from pipeline.errors import ReadAgain
+from pipeline.log.shuffling import poison, retrying
+from pipeline.log.staging import rows
 from pipeline.log.table import DEFAULT
-from pipeline.shuffle import poison, retrying
-from pipeline.shuffle.adoption import backlog_writer, run
-from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
-from pipeline.shuffle.head_writer import HeadWriter
-from pipeline.staging import rows
-from pipeline.staging.writer import Writer
+from pipeline.log.writing.direct import HeadWriter
+from pipeline.log.writing.partitioned import backlog as backlog_writer
+from pipeline.log.writing.partitioned import run
+from pipeline.log.writing.partitioned.backlog import BacklogWriter
+from pipeline.log.writing.staged import Writer
 from tests.fixtures.adopting import adopt, batch, begun, events, places, reader, seen, step, waiting, ways, writing
 from tests.fixtures.shuffling import move, shuffle
 from tests.fixtures.staged import Staged, insert

@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 
 from pipeline.errors import Fenced
+from pipeline.log.shuffling.shuffler import Shuffler
 from pipeline.postgres import batched_transaction, connections
-from pipeline.shuffle.worker import Shuffler
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Staged, Table, insert, staging_of
 

@@ -14,16 +14,17 @@ import pytest
 
 from pipeline.errors import Fenced
 from pipeline.log.partitions import PARTITION_ROWS
+from pipeline.log.staging import rows
+from pipeline.log.staging.choose_path import Reason, Way
 from pipeline.log.table import DEFAULT
+from pipeline.log.writing import direct, direct_transaction
+from pipeline.log.writing import log_end as head
+from pipeline.log.writing.direct import HeadWriter
+from pipeline.log.writing.direct_transaction import MOST_INSERTED, HeadTransaction
+from pipeline.log.writing.event_maker import EventMaker
+from pipeline.log.writing.staged import Batch, Writer, connect_writer
 from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import head, head_transaction, head_writer
-from pipeline.shuffle.event_maker import EventMaker
-from pipeline.shuffle.head_transaction import MOST_INSERTED, HeadTransaction
-from pipeline.shuffle.head_writer import HeadWriter
-from pipeline.shuffle.ways import Reason, Way
-from pipeline.staging import rows
-from pipeline.staging.writer import Batch, Writer, connect_writer
 from tests.fixtures.shuffling import move, move_until
 from tests.fixtures.staged import Staged
 from tests.fixtures.waiting import eventually
@@ -37,9 +38,9 @@ BLOCKED = "select from pg_locks where not granted and pid = %s"
 
 
 def wait_for_locks(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:
-    for module in (head, head_transaction, head_writer):
+    for module in (head, direct_transaction, direct):
         monkeypatch.setattr(module, "LOCK_TIMEOUT", f"set local lock_timeout = '{timeout}'")
-    monkeypatch.setattr(head_transaction, "LOCK_TIMEOUT_MS", timeout)
+    monkeypatch.setattr(direct_transaction, "LOCK_TIMEOUT_MS", timeout)
 
 
 @pytest.fixture
@@ -279,7 +280,7 @@ def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(log: Staged):
         await writer.append(batch(log, 1_000), durable=False)
         with psycopg.connect(log.dsn) as shuffling:
             values = {"sequence": DEFAULT.sequence.as_string(shuffling), "watermark": 1_000, "epoch": 0}
-            locked = shuffling.execute(statement("shuffle", "lock_watermark"), {**values, "source": log.source})
+            locked = shuffling.execute(statement("log.shuffling", "lock_watermark"), {**values, "source": log.source})
             assert locked.fetchall() == [(2, 2)]
             await writer.append(batch(log, 1_100), durable=False)
 

@@ -11,10 +11,10 @@ import pytest
 from pipeline.config import settings
 from pipeline.config.routes import Route
 from pipeline.log import dead_letters
+from pipeline.log.shuffling import poison
+from pipeline.log.shuffling.shuffler import Shuffler
+from pipeline.log.staging import rows
 from pipeline.operate.verify import verify
-from pipeline.shuffle import poison
-from pipeline.shuffle.worker import Shuffler
-from pipeline.staging import rows
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import (

@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from pipeline.client import Queue
-from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
-from pipeline.staging.writer import Writer
+from pipeline.log.writing.partitioned.backlog import BacklogWriter
+from pipeline.log.writing.staged import Writer
 from tests.fixtures.adopting import batch, writing
 from tests.fixtures.rpc import Rpc, consumer, position, released, session_of
 from tests.fixtures.shuffling import move

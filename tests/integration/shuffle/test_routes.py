@@ -19,6 +19,7 @@ from pipeline.client import EventLog
 from pipeline.config import settings
 from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
+from pipeline.log.shuffling import routes as shuffle_routes
 from pipeline.log.table import CHANNEL, DEFAULT, EventsTable
 from pipeline.operate import json_values, retention
 from pipeline.operate import routes as operate_routes
@@ -26,7 +27,6 @@ from pipeline.operate.repair import reader_role
 from pipeline.operate.status import Status
 from pipeline.operate.verify import verify
 from pipeline.postgres import connections
-from pipeline.shuffle import routes as shuffle_routes
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import (
@@ -158,7 +158,7 @@ def test_counts_and_newest_seqs_are_kept_for_each_table(routed: Routed) -> None:
 def test_a_change_of_routes_takes_effect_at_the_watermark_and_is_recorded(
     routed: Routed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "pipeline.shuffle.routes")
+    caplog.set_level("INFO", "pipeline.log.shuffling.routes")
     for routes in ((), ROUTES, ROUTES[1:], ROUTES[1:], ()):
         routed.staged.commit(*mixed(routed.staged.lsn))
         routed.shuffle(*routes)

@@ -14,12 +14,11 @@ from psycopg import sql
 
 from pipeline.client import EventLog
 from pipeline.errors import CursorExpired
-from pipeline.log import jumps, partitions, table_setup
+from pipeline.log import jumps, partitions, shapes, table_setup
 from pipeline.log.page import Filter, KeptFrom, PageRequest
 from pipeline.log.retention import policy
 from pipeline.log.table import DEFAULT, EventsTable, next_seq
 from pipeline.postgres import connections, migrations
-from pipeline.readers.cursor import shapes
 from tests.fixtures import followers
 from tests.fixtures.adopting import adopt, batch
 from tests.fixtures.postgres import Cluster

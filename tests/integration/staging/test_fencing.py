@@ -13,9 +13,10 @@ import pytest
 
 from pipeline.capture.catchup import helper
 from pipeline.errors import Fenced, StorageError
+from pipeline.log.staging import rows
+from pipeline.log.writing import staged as writer
+from pipeline.log.writing.staged import Batch, Writer, connect_writer
 from pipeline.server import roles
-from pipeline.staging import rows, writer
-from pipeline.staging.writer import Batch, Writer, connect_writer
 
 
 @pytest.fixture

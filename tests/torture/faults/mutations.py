@@ -26,19 +26,19 @@ COPIED = ("pipeline", "alembic", "spark", "tests", "pyproject.toml")
 TEST = "tests/torture/test_fault_points.py::test_the_log_equals_what_was_committed_when"
 RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
 PUMP, CONFIRM_RULE = "pipeline/capture/replication/staging_pump.py", "pipeline/capture/replication/confirm_rule.py"
-WRITER = "pipeline/staging/writer.py"
-SHUFFLER, TRANSFER = "pipeline/shuffle/worker.py", "pipeline/shuffle/transfer.py"
-LARGE = "pipeline/shuffle/large_transactions.py"
-STAGING_SQL, SHUFFLE_SQL = "pipeline/staging/sql", "pipeline/shuffle/sql"
+WRITER = "pipeline/log/writing/staged.py"
+SHUFFLER, TRANSFER = "pipeline/log/shuffling/shuffler.py", "pipeline/log/shuffling/transfer.py"
+LARGE = "pipeline/log/shuffling/large_transactions.py"
+STAGING_SQL, SHUFFLE_SQL = "pipeline/log/writing/sql", "pipeline/log/shuffling/sql"
 LOOK = f"{SHUFFLE_SQL}/look.sql"
-SNAPSHOT, RANGE_WRITER = "pipeline/capture/snapshot", "pipeline/staging/range_writer.py"
+SNAPSHOT, RANGE_WRITER = "pipeline/capture/snapshot", "pipeline/log/staging/range_writer.py"
 RACES = "tests/integration/capture/snapshot/test_races.py"
 JOINING = "tests/integration/capture/snapshot/test_joining.py"
 READING = ("--old",)
-HEAD, HEAD_WRITER = "pipeline/shuffle/head.py", "pipeline/shuffle/head_writer.py"
-HEAD_TRANSACTION = "pipeline/shuffle/head_transaction.py"
+HEAD, HEAD_WRITER = "pipeline/log/writing/log_end.py", "pipeline/log/writing/direct.py"
+HEAD_TRANSACTION = "pipeline/log/writing/direct_transaction.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
-ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adopted_segments.py"
+ADOPTION, ADOPTED = "pipeline/log/writing/partitioned", "tests/integration/shuffle/test_adopted_segments.py"
 RUNS = "tests/integration/shuffle/test_adoption_runs.py"
 JUMPS = "tests/integration/shuffle/test_seq_jumps.py"
 PARTS = "tests/integration/shuffle/test_adopted_parts.py"
@@ -325,13 +325,13 @@ MUTATIONS = (
     ),
     Mutation(
         "what is written at once is not fenced",
-        (Edit(f"{SHUFFLE_SQL}/begin_at_head.sql", " and generation = %(generation)s", ""),),
+        (Edit("pipeline/log/writing/sql/begin_at_head.sql", " and generation = %(generation)s", ""),),
         (),
         test=f"{AT_ONCE}::test_an_older_writer_can_write_nothing_at_once",
     ),
     Mutation(
         "the watermark is not compared",
-        (Edit(f"{SHUFFLE_SQL}/begin_at_head.sql", " and s.commit_lsn = %(after)s", ""),),
+        (Edit("pipeline/log/writing/sql/begin_at_head.sql", " and s.commit_lsn = %(after)s", ""),),
         (),
         test=f"{AT_ONCE}::test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten",
     ),
@@ -345,7 +345,7 @@ MUTATIONS = (
         "seqs that somebody has taken are given again",
         (
             Edit(
-                f"{SHUFFLE_SQL}/begin_at_head.sql",
+                "pipeline/log/writing/sql/begin_at_head.sql",
                 "\n        and coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0) = %(last_seq)s - %(rows)s",
                 "",
             ),
@@ -357,7 +357,7 @@ MUTATIONS = (
         "readers hear of a batch before it is committed",
         (
             Edit(
-                f"{SHUFFLE_SQL}/wake_readers_at_head.sql",
+                "pipeline/log/writing/sql/wake_readers_at_head.sql",
                 " where current_setting('pipeline.written_up_to', true) = $2::text",
                 " where $2::text <> ''",
             ),
@@ -386,7 +386,7 @@ MUTATIONS = (
         "tables become partitions before the watermark moves",
         (
             Edit(
-                f"{ADOPTION}/attaching.py",
+                "pipeline/log/shuffling/attaching.py",
                 "            if self._unfit() is not None:\n",
                 '            self._connection.execute("commit")\n            self._connection.execute("begin")\n'
                 "            if self._unfit() is not None:\n",
@@ -423,7 +423,7 @@ MUTATIONS = (
         "a part is stored before its turn",
         (
             Edit(
-                f"{ADOPTION}/part_writer.py",
+                f"{ADOPTION}/part.py",
                 "        async with self._refusing():\n            if await self._is_reached(segment):\n",
                 "        async with self._refusing():\n            if segment:\n",
             ),
@@ -440,8 +440,10 @@ MUTATIONS = (
     Mutation(
         "a part is attached though its seqs are not the next ones",
         (
-            Edit(f"{ADOPTION}/part_writer.py", "highest=segment.first_seq", "highest=2**62"),
-            Edit(f"{ADOPTION}/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),
+            Edit(f"{ADOPTION}/part.py", "highest=segment.first_seq", "highest=2**62"),
+            Edit(
+                "pipeline/log/shuffling/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"
+            ),
         ),
         (),
         test=f"{PARTS}::test_what_is_not_next_any_more_is_moved",
@@ -480,12 +482,12 @@ MUTATIONS = (
         "a batch is written at once while a table waits",
         (
             Edit(
-                f"{SHUFFLE_SQL}/look_at_head.sql",
+                "pipeline/log/writing/sql/look_at_head.sql",
                 "select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'",
                 "select where false",
             ),
             Edit(
-                f"{SHUFFLE_SQL}/begin_at_head.sql",
+                "pipeline/log/writing/sql/begin_at_head.sql",
                 "select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'",
                 "select where false",
             ),
@@ -505,19 +507,29 @@ MUTATIONS = (
     ),
     Mutation(
         "tables are attached below a seq that was handed out",
-        (Edit(f"{ADOPTION}/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),),
+        (
+            Edit(
+                "pipeline/log/shuffling/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"
+            ),
+        ),
         (),
         test=f"{ADOPTED}::test_tables_whose_seqs_were_handed_out_are_moved",
     ),
     Mutation(
         "what is behind rows that were moved is attached",
-        (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > coalesce(moved_run, 0) as attaches", "attaches"),),
+        (
+            Edit(
+                "pipeline/log/shuffling/sql/next_tables.sql",
+                "attaches and run > coalesce(moved_run, 0) as attaches",
+                "attaches",
+            ),
+        ),
         (),
         test=f"{RUNS}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
     ),
     Mutation(
         "what waits is attached though there are routes",
-        (Edit(f"{ADOPTION}/attaching.py", "if self._transfers.has_routes:", "if False:"),),
+        (Edit("pipeline/log/shuffling/attaching.py", "if self._transfers.has_routes:", "if False:"),),
         (),
         test=f"{ROUTED}::test_what_waits_when_routes_change_goes_by_the_new_ones",
     ),

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[3]
 CONNECTS = re.compile(r"psycopg\.connect\(|Connection\.connect\(|AsyncConnectionPool\(|dbapi\.connect\(")
 WITH_OWN_PATH = {
     # Sessions of the pipeline database.
-    "pipeline/readers/wakeups.py",
+    "pipeline/log/wakeups.py",
     "pipeline/readers/cursor/feed.py",
     "pipeline/readers/cursor/claims.py",
-    "pipeline/staging/writer.py",
+    "pipeline/log/writing/staged.py",
     "pipeline/capture/replication/lag_sampler.py",  # has one at the source too, with `SOURCE`
     # A session's walsender, which prints names as wal2json does, and runs nothing but the query for all settings.
     "pipeline/capture/sessions/opening.py",

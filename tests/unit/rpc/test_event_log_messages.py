@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.readers.cursor.shapes import Columns
+from pipeline.log.shapes import Columns
 from pipeline.rpc.event_log.messages import PART_BYTES, Grouping
 from pipeline.rpc.protos import event_log_pb2 as pb
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.shuffle import event_rows
-from pipeline.staging import rows
-from pipeline.staging.rows import Rest
+from pipeline.log.staging import rows
+from pipeline.log.staging.rows import Rest
+from pipeline.log.writing import event_rows
 
 TABLES = {7: event_rows.table_fields(b"s" * 16, 1, 16_384, "public", "orders"), 300: b"others"}
 CHANGES: Rest = (b'{"a": 1}', None, None, None, None, None)

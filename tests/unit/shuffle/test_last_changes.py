@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from pipeline.log import table as log
+from pipeline.log.shuffling.last_changes import LastChanges
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres.connections import Connection
-from pipeline.shuffle.last_changes import LastChanges
 
 NAME = str(DEFAULT)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.shuffle.plan import Run, next_run
-from pipeline.staging.segments import Segment
+from pipeline.log.shuffling.plan import Run, next_run
+from pipeline.log.staging.segments import Segment
 
 
 def segment(number: int, first: int, last: int, rows: int = 10, *, full: bool = True) -> Segment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.shuffle.toast_batches import RelationVersion, Unfilled, batches, origin
+from pipeline.log.shuffling.toast_batches import RelationVersion, Unfilled, batches, origin
 
 
 def column(name: str, attnum: int, *names: tuple[str, int]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.shuffle.adoption.waiting import Waiting, first_whole, together
+from pipeline.log.shuffling.waiting import Waiting, first_whole, together
 
 OTHERS: list[dict[str, Any]] = [{}, {"run": 8}, {"attaches": False}, {"first_seq": 121}]
 ONE = Waiting(1, "public.sequin_events", "t_1", True, 7, True, 100, 109, 1_000, 1_009, [1])

@@ -13,9 +13,9 @@ from pipeline.capture.catchup import store
 from pipeline.capture.catchup.coordinator import Coordinator
 from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.replication.worker import ReplicationWorker
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres import connections
 from pipeline.server import catch_up
-from pipeline.staging.writer import Writer
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import stored
 from tests.fixtures.two_logs import BEHIND, CatchingUp, catching_up

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.capture.catchup import plan_reader, store
-from pipeline.staging.writer import connect_writer
+from pipeline.log.writing.staged import connect_writer
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import SEGMENT_ROWS, Staged, Table, insert
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from pipeline.staging import segments
+from pipeline.log.staging import segments
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 

@@ -12,12 +12,12 @@ from pipeline.capture.snapshot import backfills, reader
 from pipeline.capture.snapshot.reader import RangeReader, TooSlow
 from pipeline.capture.snapshot.worker import Worker
 from pipeline.capture.source import sources
+from pipeline.log.staging import ranges
+from pipeline.log.staging.range_writer import RangeWriter
+from pipeline.log.staging.ranges import Planned
 from pipeline.operate import start_backfill
 from pipeline.operate.backfills import Shown
 from pipeline.postgres import connections, reading_session, session_settings
-from pipeline.staging import ranges
-from pipeline.staging.range_writer import RangeWriter
-from pipeline.staging.ranges import Planned
 from tests.fixtures.captured import Captured, captured
 
 

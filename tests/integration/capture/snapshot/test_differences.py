@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.capture.schema_history import rewrites
 from pipeline.capture.snapshot import comparing
+from pipeline.log.staging.range_writer import RangeWriter
+from pipeline.log.staging.ranges import Taken
 from pipeline.operate.verify import verify
-from pipeline.staging.range_writer import RangeWriter
-from pipeline.staging.ranges import Taken
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.stage import Stage, databases
@@ -249,7 +249,7 @@ def test_a_comparison_that_dies_is_made_again(stage: Stage, reading: ReadingTabl
     lose(stage, "delete from stopped where id = 1", "update stopped set n = 1 where id = 2")
     number = reading.begin("stopped", "differences")
     with monkeypatch.context() as patched, ReadingTables(stage) as died:
-        patched.setattr("pipeline.staging.ranges.compared", lambda *_: 1 / 0)
+        patched.setattr("pipeline.log.staging.ranges.compared", lambda *_: 1 / 0)
         patched.setattr("pipeline.capture.content.differing.KEYS", 1)
         with pytest.raises(ZeroDivisionError):
             died.read()

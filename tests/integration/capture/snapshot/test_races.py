@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.capture.snapshot import plan
 from pipeline.capture.snapshot.shapes import Changed
-from pipeline.staging.range_writer import RangeWriter
-from pipeline.staging.ranges import Taken
+from pipeline.log.staging.range_writer import RangeWriter
+from pipeline.log.staging.ranges import Taken
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.stage import Stage, databases

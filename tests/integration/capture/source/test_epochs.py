@@ -17,11 +17,11 @@ from pydantic import SecretStr
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import HistoryDiverged, SlotLost, SourceUnfit
+from pipeline.log.staging import progress
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
 from pipeline.postgres import reading_session
 from pipeline.postgres.embedded import Server
-from pipeline.staging import progress
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port
 from tests.fixtures.replicating import catch_up, events, refuse, replicate_first

@@ -12,7 +12,7 @@ from pipeline.capture.replication.stream import SystemIdentity
 from pipeline.capture.source.sources import Source
 from pipeline.capture.source.timeline import require_continued, switch_point
 from pipeline.errors import DecodeError, HistoryDiverged
-from pipeline.staging.progress import Staged
+from pipeline.log.staging.progress import Staged
 from pipeline.wal import lsn
 
 STAGED = Staged(epoch=0, position=500, commit_lsn=300, committed_at=30)

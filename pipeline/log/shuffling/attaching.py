@@ -1,0 +1,140 @@
+"""The shuffler's side: tables that wait become partitions, in turn, in the transaction that moves the watermark."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+
+from pipeline.log.shuffling import waiting
+from pipeline.log.shuffling.transfer import Place
+from pipeline.log.shuffling.transfers import Transfers
+from pipeline.log.shuffling.waiting import Waiting, WaitingRun
+from pipeline.log.staging.choose_path import Reason, Way
+from pipeline.log.table import EventsTable
+from pipeline.log.writing.partitioned.run import COLUMNS
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+LOCK_TIMEOUT = "500ms"
+"""Who reads or writes the events table does not wait for this, nor does it wait for them."""
+TRY_EVERY = 0.5
+"""Seconds between two tries while a lock holds it up."""
+_PACKAGE = "log.shuffling"
+
+
+class Attacher:
+    """Attaches what comes next, or says what is to be moved instead."""
+
+    def __init__(self, connection: Connection, source: uuid.UUID, transfers: Transfers) -> None:
+        self._connection = connection
+        self._source = source
+        self._transfers = transfers
+        self._try_at = 0.0
+
+    def step(self, epoch: int, after: int) -> int | WaitingRun:
+        """Number of events that came with the tables after `after`; -1 while a lock holds it up; else the run that
+        moves their rows.
+        """
+        found = waiting.following(self._connection, self._source)
+        if not found:
+            return -1
+        tables = waiting.together(found)
+        reason = self._reason(tables, after)
+        if reason is not None and len(tables) > len(first := waiting.first_whole(found)):
+            tables, reason = first, self._reason(first, after)
+        if reason is not None:
+            self._count(Way.MOVE, Reason.ADOPTION, sum(each.rows for each in tables))
+            told = {"action": "shuffle.not_attached", "tables": [each.table_name for each in tables], "reason": reason}
+            logger.debug("rows of a backlog are moved: %s", reason, extra=told)
+            return waiting.run_of(tables, after)
+        if time.monotonic() < self._try_at:
+            return -1
+        try:
+            return self._attach(tables, epoch, after)
+        except psycopg.errors.LockNotAvailable:
+            self._transfers.forget()
+            self._held_up(tables)
+            return -1
+
+    def _reason(self, tables: Sequence[Waiting], after: int) -> str | None:
+        """Why they are not attached."""
+        default = self._transfers.default
+        if not all(each.attaches for each in tables):
+            return "too few for a partition, or behind some that were moved"
+        if tables[0].first_lsn <= after or tables[0].events_table != str(default):
+            return "a part of them is moved"
+        if self._transfers.has_routes:  # since they were filled
+            return "there are routes"
+        return self._unfit() or self._overtaken(tables)
+
+    def _overtaken(self, tables: Sequence[Waiting]) -> str | None:
+        """Whether their seqs are free."""
+        table = self._transfers.default
+        name = {"table": table.identifier.as_string(self._connection)}
+        taken = self._connection.execute(statement("log", "list_partitions"), name).fetchall()
+        if any(lower <= tables[-1].last_seq and tables[0].first_seq < upper for *_, lower, upper in taken):
+            return "a partition has their seqs"
+        jumped = queries.value(self._connection, statement("log.shuffling", "newest_jump"), {"name": str(table)})
+        if jumped is not None and tables[0].first_seq < jumped:
+            return "the log has jumped over their seqs"
+        newest = sql.SQL(statement("log.shuffling", "newest_seq")).format(events=table.identifier)
+        seq = queries.value(self._connection, newest, {"name": str(table)})
+        return "a later seq was handed out" if seq >= tables[0].first_seq else None
+
+    def _attach(self, tables: Sequence[Waiting], epoch: int, after: int) -> int:
+        """In one transaction with the watermark. That they fit is asked for again under the locks."""
+        with self._connection.transaction():
+            transfer = self._transfers.begin(Place(epoch, after))
+            with queries.lock_timeout(self._connection, LOCK_TIMEOUT):
+                for each in tables:
+                    self._attach_one(each, self._transfers.default)
+            if self._unfit() is not None:
+                raise psycopg.errors.LockNotAvailable("it was changed meanwhile")
+            self._transfers.attached(tables[0].first_seq, tables[-1].last_seq)
+            values = {"source": self._source, "ids": [each.id for each in tables]}
+            self._connection.execute(statement(_PACKAGE, "attached"), values)
+            self._count(Way.ADOPT, None, transfer.moved)
+            transfer.finish(tables[-1].last_lsn, ())
+        added = self._transfers.committed(transfer, 0)
+        self._transfers.forget()
+        told = {"action": "shuffle.attached", "events": added, "tables": [each.table_name for each in tables]}
+        logger.info("a backlog became partitions", extra=told)
+        return added
+
+    def _attach_one(self, each: Waiting, table: EventsTable) -> None:
+        names = {
+            "events": table.identifier,
+            "table": each.table,
+            "first": sql.Literal(each.first_seq),
+            "end": sql.Literal(each.last_seq + 1),
+        }
+        self._connection.execute(sql.SQL(statement(_PACKAGE, "attach_table")).format(**names))
+
+    def _unfit(self) -> str | None:
+        name = self._transfers.default.identifier.as_string(self._connection)
+        found = queries.value(
+            self._connection, statement("log.staging", "adoptable"), {"table": name, "columns": COLUMNS}
+        )
+        return None if found is None else str(found)
+
+    def _count(self, way: Way, reason: Reason | None, changes: int) -> None:
+        values = {"source": self._source, "ways": [way], "reasons": [reason or ""], "changes": [changes]}
+        self._connection.execute(statement("log.staging", "count_ways"), values)
+
+    def _held_up(self, tables: Sequence[Waiting]) -> None:
+        self._try_at = time.monotonic() + TRY_EVERY
+        values = {
+            "source": self._source,
+            "events": self._transfers.default.identifier.as_string(self._connection),
+            "tables": [each.table_name for each in tables],
+        }
+        by = queries.value(self._connection, statement(_PACKAGE, "hold_up"), values)
+        logger.warning("a backlog waits to become partitions: %s", by, extra={"action": "shuffle.held_up"})

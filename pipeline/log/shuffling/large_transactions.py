@@ -1,0 +1,102 @@
+"""A large transaction is moved while it is still being staged, in one transaction that commits at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+
+import psycopg
+
+from pipeline.log.shuffling import poison
+from pipeline.log.shuffling.runs import Staged
+from pipeline.log.shuffling.transfer import Place, Transfer
+from pipeline.log.shuffling.transfers import Transfers
+from pipeline.log.staging.segments import Segment
+from pipeline.postgres.connections import Connection
+
+AHEAD_SEGMENTS = 4
+"""Number of full segments of an incomplete transaction from which moving starts before its end is staged."""
+AHEAD_TIMEOUT = 3.0
+"""Seconds without another segment after which what was moved ahead is rolled back, so that no snapshot is held."""
+AHEAD_POLL = 0.01
+
+
+class LargeTransactionMover:
+    """Moves a transaction ahead of its end. If that does not come in time all is rolled back, and the transaction is
+    moved only once it is staged whole.
+
+    `look`: as pipeline.log.shuffling.runs.look. `stopping` is called while segments are awaited.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        transfers: Transfers,
+        look: Callable[[], tuple[Staged | None, list[Segment]]],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._connection = connection
+        self._transfers = transfers
+        self._look = look
+        self._stopping = stopping
+        self._given_up = 0
+
+    def move(self, now: Staged, pending: Sequence[Segment]) -> int:
+        """Start moving the open transaction, if it is a large one, and follow it to its end.
+
+        Returns the number of events added; -1 when there is no such transaction, or its end did not come in time.
+        """
+        full = [segment for segment in pending if segment.full and segment.last_lsn > now.watermark]
+        if len(full) < AHEAD_SEGMENTS or full[-1].last_lsn == self._given_up:
+            return -1
+        commit_lsn = full[-1].last_lsn
+        self._transfers.forget()
+        try:
+            done = self._move(now, commit_lsn)
+        except psycopg.Error as error:
+            if not poison.is_poison(error):
+                raise
+            done = None  # once it is whole, the shuffler finds the row
+        self._transfers.forget()
+        if done is None:
+            self._given_up = commit_lsn
+            return -1
+        return self._transfers.committed(*done)
+
+    def _move(self, now: Staged, commit_lsn: int) -> tuple[Transfer, int] | None:
+        """The committed transfer and the number of segments that it drained; None when it was rolled back."""
+        with self._connection.transaction():
+            transfer = self._transfers.begin(Place(now.epoch, now.watermark))
+            drained = self._follow(transfer, now, commit_lsn)
+            if drained is None:
+                raise psycopg.Rollback
+            transfer.finish(commit_lsn, drained)
+        return None if drained is None else (transfer, len(drained))
+
+    def _follow(self, transfer: Transfer, begun: Staged, commit_lsn: int) -> list[int] | None:
+        """Move segments of the open transaction as they fill. Returns those to drain, or None to roll back."""
+        seen: set[int] = set()
+        deadline = time.monotonic() + AHEAD_TIMEOUT
+        while True:
+            now, segments = self._look()
+            if now is None or now.generation != begun.generation or self._stopping():
+                return None
+            whole = now.complete >= commit_lsn
+            pending = [segment for segment in segments if segment.first_lsn <= commit_lsn]
+            for segment in _movable(pending, whole=whole):
+                if segment.id not in seen and segment.last_lsn > begun.watermark:
+                    ordinal = self._transfers.next_ordinal(segment, begun.watermark, transfer)
+                    transfer.move(segment, ordinal, commit_lsn)
+                    seen.add(segment.id)
+                    deadline = time.monotonic() + AHEAD_TIMEOUT
+            if whole:
+                return [segment.id for segment in pending if segment.full and segment.last_lsn <= commit_lsn]
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(AHEAD_POLL)
+
+
+def _movable(pending: Sequence[Segment], *, whole: bool) -> Iterator[Segment]:
+    """Segments that may be moved: none behind one that may still get rows."""
+    return iter(pending) if whole else takewhile(lambda each: each.full, pending)

@@ -1,0 +1,184 @@
+"""Rows that were read from a table become events at the place of their marker, without those that the log has newer.
+
+A range is read in a snapshot, and its marker commits later: what is visible to the snapshot has committed before the
+marker, so a row comes after every change that it contains. Of changes that it does not contain, some may have committed
+before the marker, too; a row whose key they touch is left out, since the log has a newer one
+(docs/decisions/0011-reading-beside-the-stream.md).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.log import tables
+from pipeline.log.shuffling import poison, settled_ranges
+from pipeline.log.shuffling.last_changes import LastChanges
+from pipeline.log.shuffling.plan import Run
+from pipeline.log.shuffling.transfer import Transfer
+from pipeline.log.staging import ranges, segments
+from pipeline.log.staging.ranges import Placed
+from pipeline.log.staging.segments import Segment
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_PLACED = """(select {commit_lsn}::bigint as commit_lsn, {place}::integer as commit_idx, {place} - 1 as ordinal,
+    {relation}::integer as relation_id, {xid}::bigint as xid, {committed_at}::timestamptz as committed_at,
+    s.action, s.record_pk, s.record, s.changes, s.exact, s.unchanged_columns, s.transaction_annotations, s.previous_pk,
+    s.metadata from only {table} s{kept})"""
+"""Staged rows with the place that their range has got; the columns of wal_events, in their order."""
+
+
+@dataclass(frozen=True)
+class PlacedSegment(Segment):
+    """The rows of a placed range as those of a segment. `left_out`: ordinals in it of rows that are no events."""
+
+    placed: Placed
+    left_out: Sequence[int] = ()
+
+    @property
+    def rows(self) -> sql.Composable:
+        """What its rows are selected from; their places and ordinals have no gaps."""
+        place: sql.Composable = sql.SQL("(s.ordinal + 1)")
+        kept: sql.Composable = sql.SQL("")
+        if self.left_out:
+            place = sql.SQL("(row_number() over (order by s.ordinal))")
+            kept = sql.SQL(" where s.ordinal <> all({}::bigint[])").format(sql.Literal(list(self.left_out)))
+        return sql.SQL(_PLACED).format(
+            commit_lsn=sql.Literal(self.placed.commit_lsn),
+            place=place,
+            relation=sql.Literal(self.placed.relation_id),
+            xid=sql.Literal(self.placed.xid),
+            committed_at=sql.Literal(self.placed.committed_at.isoformat()),
+            table=segments.table(self.id),
+            kept=kept,
+        )
+
+
+@dataclass(frozen=True)
+class PlacedRun(Run):
+    """The run of the ranges with one place, each with the ordinals of rows that the log has newer, and of all that are
+    left out.
+    """
+
+    ranges: tuple[tuple[Placed, Sequence[int], Sequence[int]], ...]
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether none of its rows becomes a change: those of a comparison may."""
+        return all(placed.differences is None for placed, *_ in self.ranges)
+
+
+def run_of(
+    connection: Connection, source: uuid.UUID, epoch: int, after: int, commit_lsn: int, changes: LastChanges
+) -> PlacedRun:
+    """The run that moves the ranges with this place; everything before it must be in the log."""
+    written = tables.with_known(connection, [])
+    upto = changes.look(connection, written)
+    found = []
+    for placed in ranges.placed(connection, source, commit_lsn):
+        newer = _left_out(connection, source, epoch, placed, written, upto)
+        left_out = newer
+        if placed.differences is not None:
+            left_out = sorted({*newer, *settled_ranges.settle(connection, source, placed, newer, written)})
+        found.append((placed, newer, left_out))
+    moving = [
+        PlacedSegment(
+            placed.segment_id, True, commit_lsn, commit_lsn, 0, placed.rows_read - len(left_out), placed, left_out
+        )
+        for placed, _, left_out in found
+        if placed.segment_id is not None
+    ]
+    return PlacedRun(tuple(moving), after, commit_lsn, tuple(segment.id for segment in moving), tuple(found))
+
+
+def _left_out(
+    connection: Connection,
+    source: uuid.UUID,
+    epoch: int,
+    placed: Placed,
+    written: Sequence[EventsTable],
+    upto: Mapping[str, int],
+) -> list[int]:
+    """Ordinals of rows that are no events: a change that the snapshot does not contain is in the log before them.
+
+    `upto`: by events table the last seq that a change may have.
+    """
+    if placed.segment_id is None or not written:
+        return []
+    if not placed.by_key:
+        return _known_already(connection, source, placed, placed.segment_id, written)
+    key = sql.SQL(statement("log", "key_of_record")).format(
+        names=sql.SQL("r.key_columns"), record=sql.SQL("n.was"), columns=sql.SQL("r.columns")
+    )
+    newer: dict[str, set[int]] = {}
+    for table in written:
+        since = placed.since_seqs.get(str(table), 0)
+        if upto[str(table)] <= since:
+            continue
+        names = {"segment": segments.table(placed.segment_id), "events": table.identifier}
+        values = {
+            "source": source,
+            "epoch": epoch,
+            "table": placed.table_oid,
+            "since": since,
+            "upto": upto[str(table)],
+            "snapshot": placed.snapshot,
+            "relation": placed.relation_id,
+        }
+        query = sql.SQL(statement("log.shuffling", "touched_since")).format(key=key, **names)
+        newer[str(table)] = {ordinal for (ordinal,) in connection.execute(query, values).fetchall()}
+        if placed.of_keys and len(written) == 1:
+            newer[str(table)] -= _completed(connection, names, {**values, "ordinals": list(newer[str(table)])})
+    return sorted(set().union(*newer.values()))
+
+
+def _completed(connection: Connection, names: Mapping[str, sql.Composable], values: Mapping[str, Any]) -> set[int]:
+    """Of rows that the log has newer, those of which it lacks only what was left alone since: they have the rest now.
+
+    Else a row that is updated without a rest would be read again and again. May be repeated.
+    """
+    if not values["ordinals"]:
+        return set()
+    query = sql.SQL(statement("log.shuffling", "complete_rows")).format(**names)
+    try:
+        return {ordinal for (ordinal,) in connection.execute(query, values).fetchall()}
+    except psycopg.Error as error:
+        if poison.is_poison(error):
+            return set()
+        raise
+
+
+def _known_already(
+    connection: Connection, source: uuid.UUID, placed: Placed, segment: int, written: Sequence[EventsTable]
+) -> list[int]:
+    """Of rows without a key, those that the log has: so many of equal ones as it says that there are."""
+    each = sql.SQL(statement("log.shuffling", "rows_without_key"))
+    events = sql.SQL("\nunion all\n").join(each.format(events=table.identifier) for table in written)
+    query = sql.SQL(statement("log.shuffling", "known_without_key")).format(
+        segment=segments.table(segment), changes=events
+    )
+    values = {"source": source, "table": placed.table_oid, "snapshot": placed.snapshot}
+    return [ordinal for (ordinal,) in connection.execute(query, values).fetchall()]
+
+
+def moved(connection: Connection, run: PlacedRun, transfer: Transfer) -> None:
+    """Its rows are events. In the transaction that adds them."""
+    newest = transfer.newest if transfer.moved else ("", 0)
+    for placed, newer, left_out in run.ranges:
+        again = _keys_of(connection, placed, newer) if placed.of_keys else None
+        ranges.moved(connection, placed.id, *newest, placed.rows_read - len(left_out), again)
+
+
+def _keys_of(connection: Connection, placed: Placed, ordinals: Sequence[int]) -> list[str]:
+    """The keys of staged rows."""
+    if placed.segment_id is None or not ordinals:
+        return []
+    query = sql.SQL("select record_pk from only {} where ordinal = any(%s)").format(segments.table(placed.segment_id))
+    return [pk for (pk,) in connection.execute(query, (list(ordinals),)).fetchall()]

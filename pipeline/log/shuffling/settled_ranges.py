@@ -1,0 +1,99 @@
+"""Rows of a comparison become events only where they differ from what the log last says of their key.
+
+At the place of the range everything before it is in the log, and nothing after it. Rows that a transaction has touched
+which their snapshot does not contain are left out before this, as those of every range.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from pipeline.log.shuffling import poison
+from pipeline.log.staging import segments
+from pipeline.log.staging.ranges import Placed
+from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_UNION = sql.SQL("\n    union all\n    ")
+
+
+def settle(
+    connection: Connection, source: uuid.UUID, placed: Placed, touched: Sequence[int], written: Sequence[EventsTable]
+) -> list[int]:
+    """Give staged rows their actions; returns the ordinals of those that are no events. May be repeated.
+
+    `touched`: ordinals that are left out already; `written`: all events tables.
+    """
+    if placed.segment_id is None or placed.differences is None:
+        return []
+    if not written:  # rows that nothing is known of are read
+        gone = sql.SQL("select ordinal from only {} where action = 'delete'").format(segments.table(placed.segment_id))
+        return [ordinal for (ordinal,) in connection.execute(gone).fetchall()]
+    query = _query(placed.segment_id, written)
+    void_epoch, void_lsn = placed.differences["void_upto"] or (None, None)
+    values = {
+        "source": source,
+        "void_epoch": void_epoch,
+        "void_lsn": void_lsn,
+        "table": placed.table_oid,
+        "relation": placed.relation_id,
+        "touched": list(touched),
+        "departed": Jsonb(placed.departed or {"keys": {}, "seqs": {}}),
+        "metadata": json.dumps(placed.differences["metadata"]),
+    }
+    while True:
+        told = _is_told(connection, placed, written)
+        found = _settle(connection, query, {**values, "told": told}, 0, placed.rows_read - 1)
+        if not told or _is_told(connection, placed, written):
+            return found  # else retention has begun meanwhile to drop what was looked for
+
+
+def _settle(connection: Connection, query: sql.Composed, values: Mapping[str, Any], low: int, high: int) -> list[int]:
+    """Those from one ordinal to another. A row that is no JSON, or too large, stays as it is: it cannot be written."""
+    try:
+        return [each for (each,) in connection.execute(query, {**values, "low": low, "high": high}).fetchall()]
+    except psycopg.Error as error:
+        if not poison.is_poison(error):
+            raise
+    if low >= high:
+        return []
+    middle = (low + high) // 2
+    return _settle(connection, query, values, low, middle) + _settle(connection, query, values, middle + 1, high)
+
+
+def _query(segment: int, written: Sequence[EventsTable]) -> sql.Composed:
+    key = sql.SQL(statement("log", "key_of_record")).format(
+        names=sql.SQL("form.key_columns"), record=sql.SQL("e.was"), columns=sql.SQL("form.columns")
+    )
+    departures = sql.SQL(statement("log.shuffling", "left_keys"))
+    return sql.SQL(statement("log.shuffling", "settle_rows")).format(
+        segment=segments.table(segment),
+        truncates=_each("truncates_of_table", written),
+        departures=_UNION.join(
+            departures.format(events=table.identifier, name=sql.Literal(str(table)), key=key) for table in written
+        ),
+        events=_each("newest_of_key", written),
+    )
+
+
+def _each(name: str, written: Sequence[EventsTable]) -> sql.Composable:
+    each = sql.SQL(statement("log.shuffling", name))
+    return _UNION.join(each.format(events=table.identifier, name=sql.Literal(str(table))) for table in written)
+
+
+def _is_told(connection: Connection, placed: Placed, written: Sequence[EventsTable]) -> bool:
+    """Whether the log says of every key that the table ever had; False once retention has dropped some of that."""
+    told = (placed.differences or {}).get("told_seqs")
+    if told is None:
+        return False
+    values = {"tables": [str(table) for table in written], "told": Jsonb(told)}
+    return bool(queries.value(connection, statement("log.shuffling", "log_is_told"), values))

@@ -1,0 +1,182 @@
+"""The events tables that one shuffler writes, and which rows go to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.config.routes import Route
+from pipeline.log import table as log
+from pipeline.log.partitions import Partitions
+from pipeline.log.shuffling import sequences
+from pipeline.log.staging.segments import Segment
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+class Target:
+    """An events table as the shuffler writes it: its partitions and, inside of a transaction, its next seq.
+
+    Call `begin` when a transaction begins; a seq is taken from the sequence only when one is needed.
+    `retention`: seconds that its events are kept, for the size of partitions.
+    """
+
+    def __init__(self, connection: Connection, table: EventsTable, retention: float | None = None) -> None:
+        self.table = table
+        self.partitions = Partitions(connection, table, retention=retention)
+        self._connection = connection
+        self._first: int | None = None
+        self._seq = 0
+        self._next: int | None = None
+
+    def begin(self, *, guess: bool = False) -> int | None:
+        """Begin a transaction; the one before has committed or rolled back.
+
+        With `guess`, and where the last seq is known, the next one is assumed to follow it, without a query, and is
+        returned. The caller must check it before the transaction commits.
+        """
+        self._first = self._next if guess else None
+        self._seq = self._first or 0
+        return self._first
+
+    @property
+    def seq(self) -> int:
+        """The next seq."""
+        if self._first is None:
+            seq = self._next_seq()
+            if seq != self._next:
+                seq = sequences.repair(self._connection, self.table, seq)
+            self._first = self._seq = seq
+        return self._seq
+
+    def _next_seq(self) -> int:
+        try:
+            return log.next_seq(self._connection, self.table)
+        except psycopg.errors.SequenceGeneratorLimitExceeded as error:
+            raise self.partitions.used_up() from error
+
+    @property
+    def added(self) -> int:
+        """Number of events added in this transaction."""
+        return 0 if self._first is None else self._seq - self._first
+
+    def has_room(self, rows: int) -> bool:
+        """Whether `reserve` would find nothing to do."""
+        return self.partitions.has_room(self.seq + rows)
+
+    def reserve(self, rows: int) -> None:
+        """Make sure that partitions exist for so many more rows."""
+        self.partitions.reserve(self.seq + rows, self.seq)
+
+    def add(self, rows: int) -> None:
+        """So many more rows are in the table, from `seq` up without gaps."""
+        self._seq = self.seq + rows
+
+    def attached(self, first: int, last: int) -> None:
+        """Rows with these seqs are in the table, and no others since the transaction began."""
+        self._first, self._seq = first, last + 1
+
+    def back_to(self, added: int) -> None:
+        """A rollback to a savepoint, at which so many had been added."""
+        if self._first is not None:
+            self._seq = self._first + added
+        self.partitions.forget()
+
+    def finish(self) -> None:
+        """The transaction is about to commit; the last statement sets the sequence where needed."""
+        self._next = self._seq if self.added else self._next
+
+    def forget(self) -> None:
+        """Drop what is known of its partitions and its next seq: it may be wrong."""
+        self._next = None
+        self.partitions.forget()
+
+
+@dataclass
+class Share:
+    """A target's rows of a segment: those of these relations by these actions, and with these prefixes, one by one."""
+
+    target: Target
+    relations: list[int] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+    prefixes: list[str | None] = field(default_factory=list)
+    rows: int = 0
+    last: int = 0
+    """The ordinal of its last row."""
+
+
+class Targets:
+    """All targets of one shuffler: the default table first, then those of the routes. Each table must exist."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        default: EventsTable,
+        routes: Sequence[Route] = (),
+        retention: float | None = None,
+    ) -> None:
+        self.routes = tuple(routes)
+        self.default = Target(connection, default, retention)
+        self._connection = connection
+        self._by_name = {str(default): self.default}
+        for route in routes:
+            if route.events_table not in self._by_name:
+                table = EventsTable.parse(route.events_table)
+                self._by_name[route.events_table] = Target(connection, table, retention)
+        self._chosen: dict[tuple[int, str], Target] = {}
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str) -> Target:
+        """The target of this name; a table without a route is a target only when it is asked for."""
+        return self._by_name.get(name) or Target(self._connection, EventsTable.parse(name))
+
+    def begin(self, *, guess: bool = False) -> int | None:
+        """Begin a transaction. Returns the default table's next seq if that is a guess, as Target.begin does."""
+        for target in self:
+            target.begin()
+        return self.default.begin(guess=guess)
+
+    def forget(self) -> None:
+        """Drop what is known: a transaction that made partitions may have been rolled back."""
+        for target in self:
+            target.forget()
+
+    def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[Share]:
+        """The shares of the segment's rows within these bounds, in the order of their last rows."""
+        query = sql.SQL(statement("log.shuffling", "count_rows")).format(segment=segment.rows, bounds=bounds)
+        counted = self._connection.execute(query, values).fetchall()
+        self._choose({(relation, action) for relation, action, *_ in counted})
+        found: dict[str, Share] = {}
+        for relation, action, prefix, rows, last in counted:
+            # By its prefix a message is not remembered: there may be any number of them.
+            target = self._target_of("", prefix, action) if prefix else self._chosen[relation, action]
+            share = found.setdefault(str(target.table), Share(target))
+            share.relations.append(relation)
+            share.actions.append(action)
+            share.prefixes.append(prefix)
+            share.rows += rows
+            share.last = max(share.last, last)
+        return sorted(found.values(), key=lambda share: share.last)
+
+    def _choose(self, pairs: set[tuple[int, str]]) -> None:
+        missing = pairs - self._chosen.keys()
+        if not missing:
+            return
+        ids = {"ids": sorted({relation for relation, _ in missing})}
+        rows = self._connection.execute(statement("log.shuffling", "name_relations"), ids).fetchall()
+        names = {relation: (schema, table) for relation, schema, table in rows}
+        for relation, action in missing:
+            self._chosen[relation, action] = self._target_of(*names[relation], action)
+
+    def _target_of(self, schema: str, table: str, action: str) -> Target:
+        for route in self.routes:
+            if route.matches(schema, table, action):
+                return self._by_name[route.events_table]
+        return self.default

@@ -1,0 +1,286 @@
+"""One transaction of the shuffler: rows of segments become events, watermark and segments move with them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import Fenced
+from pipeline.log import table as log
+from pipeline.log.shuffling.targets import Share, Target, Targets
+from pipeline.log.shuffling.toast_fill import Filler, Piece
+from pipeline.log.staging import segments
+from pipeline.log.staging.segments import Segment
+from pipeline.postgres.batched_transaction import Answer, StatementBatch
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_BETWEEN = sql.SQL(" and w.ordinal >= %(first)s and w.ordinal <= %(last)s")
+
+
+class SeqTaken(Exception):
+    """The next seq is not the guessed one: roll back, call `forget` of the targets, and move the same rows again."""
+
+
+class WatermarkMoved(Fenced):
+    """A second shuffler has run, or the worker has written a batch at once: look again."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The log's place: every transaction of `epoch` up to `after` has been moved."""
+
+    epoch: int
+    after: int
+
+
+class Transfer:
+    """Moves rows in one transaction, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
+
+    `filler` fills in unchanged values. Unless `batch` is eager the first seq is a guess; a wrong guess raises SeqTaken.
+    Raises WatermarkMoved when the watermark is not at `place`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        source: uuid.UUID,
+        targets: Targets,
+        filler: Filler,
+        place: Place,
+        batch: StatementBatch,
+    ) -> None:
+        self._connection = connection
+        self._source = source
+        self._targets = targets
+        self._filler = filler
+        self._newest = targets.default
+        self._place = place
+        self._batch = batch
+        self._before: int | None = None
+        self._guessed = targets.begin(guess=not batch.eager)
+        self._locked = self._lock_watermark()
+        if self._guessed is None:
+            self._send()
+        self._insert = sql.SQL(statement("log.shuffling", "move_segment"))
+        self._select = sql.SQL(statement("log.shuffling", "select_rows"))
+        self._select_share = sql.SQL(statement("log.shuffling", "select_share"))
+        self.stopped_in: tuple[int, int] | None = None
+        """The last segment moved from, and the next ordinal in it."""
+
+    @property
+    def moved(self) -> int:
+        """Events added so far."""
+        return sum(target.added for target in self._targets)
+
+    @property
+    def epoch(self) -> int:
+        """The source's epoch at the watermark."""
+        return self._place.epoch
+
+    @property
+    def after(self) -> int:
+        """Every transaction up to this commit_lsn was moved before."""
+        return self._place.after
+
+    @property
+    def newest(self) -> tuple[str, int]:
+        """Events table and seq of the last event."""
+        return str(self._newest.table), self._newest.seq - 1
+
+    def move(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> None:
+        """Move rows of the segment from `ordinal` on whose commit_lsn is at most `upto`; they get the next seqs.
+
+        With `last`, none beyond that ordinal; else `ordinal` must be the first one after the watermark.
+        """
+        values = self._values(ordinal, upto, last)
+        if not self._targets.routes:
+            whole = last is None and upto >= segment.last_lsn
+            rows = segment.first_ordinal + segment.row_count - ordinal
+            if not whole:
+                self._send()
+                rows = _count(self._batch, segment, values)
+            moved = self._move_all(self._targets.default, segment, values, rows)
+        else:
+            shares = self.shares(segment, ordinal, upto, last)
+            if len(shares) == 1:
+                moved = self._move_all(shares[0].target, segment, values, shares[0].rows)
+            else:
+                moved = self._move_shares(shares, segment, values)
+        self.stopped_in = segment.id, ordinal + moved
+
+    def shares(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> list[Share]:
+        """The rows that `move` with these arguments would add to each target."""
+        self._send()
+        values = self._values(ordinal, upto, last)
+        return self._targets.shares(segment, _between(values), values)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A savepoint. When a statement inside of it fails, all since its start is undone, and the error is raised."""
+        added = [(target, target.added) for target in self._targets]
+        newest, stopped_in = self._newest, self.stopped_in
+        try:
+            with self._connection.transaction():
+                yield
+        except psycopg.Error:
+            for target, before in added:
+                target.back_to(before)
+            self._newest, self.stopped_in = newest, stopped_in
+            raise
+
+    def finish(self, upto: int, drained: Sequence[int]) -> None:
+        """End the transfer: everything up to the transaction `upto` is moved, and these segments are drained."""
+        self._send()
+        if segments.mark_drained(self._connection, drained) != len(drained):
+            raise Fenced("segments were given up by a new replication worker while they were moved")
+        if upto > self.after:
+            self._set_watermark(upto)
+
+    def _values(self, ordinal: int, upto: int, last: int | None) -> dict[str, Any]:
+        return {
+            "source": self._source,
+            "epoch": self.epoch,
+            "after": self.after,
+            "upto": upto,
+            "first": ordinal,
+            "last": last,
+        }
+
+    def _move_all(self, target: Target, segment: Segment, values: Mapping[str, Any], expected: int) -> int:
+        """Move all rows, `expected` of them, to this target, in the order of ordinals; returns their number."""
+        rows = self._select.format(segment=segment.rows, bounds=_between(values))
+        piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
+        self._reserve(target, expected)
+        added = self._insert_rows(piece, again=not segment.full)
+        if added != expected:
+            added += self._filler.fill([piece])
+        require_all(target.table, added, expected)
+        self._added(target, added)
+        return added
+
+    def _move_shares(self, shares: Sequence[Share], segment: Segment, values: Mapping[str, Any]) -> int:
+        lacking, added = [], 0
+        for share in shares:
+            rows = self._select_share.format(segment=segment.rows, bounds=_between(values))
+            pairs = {"relations": share.relations, "actions": share.actions, "prefixes": share.prefixes}
+            mine = {**pairs, "offset": share.target.seq}
+            piece = Piece(share.target.table, rows, {**values, **mine})
+            self._reserve(share.target, share.rows)
+            written = self._insert_rows(piece, again=not segment.full)
+            if written != share.rows:
+                lacking.append(piece)
+            added += written
+            self._added(share.target, share.rows)
+        added += self._filler.fill(lacking)  # a row's last event may be in any of these tables
+        expected = sum(share.rows for share in shares)
+        require_all(", ".join(str(piece.table) for piece in lacking), added, expected)
+        return expected
+
+    def _reserve(self, target: Target, rows: int) -> None:
+        """Make sure that partitions exist for so many more rows."""
+        if not target.has_room(rows):
+            self._send()
+            target.reserve(rows)
+
+    def _added(self, target: Target, rows: int) -> None:
+        target.add(rows)
+        if rows:
+            self._newest = target
+
+    def _insert_rows(self, piece: Piece, *, again: bool) -> int:
+        """Insert the rows that lack no values; returns their number. `again`: more of the segment will follow."""
+        query = self._insert.format(events=piece.table.identifier, rows=piece.rows)
+        if again:
+            answer = self._batch.add_prepared("move_segment", query, piece.values)
+        else:
+            answer = self._batch.add(query, piece.values)
+        # After the insert: its lock on the table keeps new rules from being made.
+        look, table = sql.SQL(statement("log.shuffling", "insert_rules")), {"table": piece.table.identifier.as_string()}
+        if self._targets.routes:  # making a partition of one table would deallocate what was prepared for another
+            rules = self._batch.add(look, table)
+        else:
+            rules = self._batch.add_prepared("insert_rules", look, table)
+        self._send()
+        require_no_rule(piece.table, rules.rows)
+        return answer.count
+
+    def _lock_watermark(self) -> Answer:
+        values = {
+            "source": self._source,
+            "epoch": self.epoch,
+            "watermark": self.after,
+            "sequence": self._targets.default.table.sequence.as_string(self._connection),
+        }
+        return self._batch.add_prepared("lock_watermark", sql.SQL(statement("log.shuffling", "lock_watermark")), values)
+
+    def _send(self) -> None:
+        """Execute what waits, and check once that the watermark and the seq are as planned."""
+        self._batch.send()
+        if self._before is not None:
+            return
+        if not self._locked.rows:
+            raise WatermarkMoved(
+                f"the watermark of source {self._source} has left {self.after}: another shuffler has run"
+            )
+        self._before, taken = self._locked.rows[0]
+        if self._guessed is not None and taken != self._guessed - 1:
+            raise SeqTaken
+
+    def _set_watermark(self, commit_lsn: int) -> None:
+        default, newest = self._targets.default, self._newest
+        written = [target for target in self._targets if target.added]
+        query = sql.SQL(statement("log.shuffling", "advance_watermark")).format(newest=newest.table.identifier)
+        values = {
+            "source": self._source,
+            "commit_lsn": commit_lsn,
+            "newest_seq": newest.seq - 1 if newest.added else None,
+            "last_seq": default.seq - 1 if default.added else None,
+            "default": str(default.table),
+            "names": [str(target.table) for target in written],
+            "sequences": [target.table.sequence.as_string(self._connection) for target in written],
+            "seqs": [target.seq - 1 for target in written],
+            "added": [target.added for target in written],
+            "events": self.moved,
+        }
+        self._batch.add_prepared("advance_watermark", query, values)
+        for target in written:
+            target.finish()
+            # After the commit: one with a NOTIFY makes all others with one, staging's too, wait until it is on disk.
+            self._batch.later("select pg_notify(%s, %s)", log.notification(target.table, target.seq - 1))
+
+
+def wake_readers(connection: Connection, source: uuid.UUID) -> None:
+    """Notify readers of each table's newest seq: a shuffler may have been killed between a commit and its NOTIFY."""
+    connection.execute(statement("log.shuffling", "wake_readers"), {"source": source, "channel": log.CHANNEL})
+
+
+def _count(batch: StatementBatch, segment: Segment, values: Mapping[str, Any]) -> int:
+    query = sql.SQL(statement("log.shuffling", "count_staged")).format(segment=segment.rows, bounds=_between(values))
+    return int(batch.ask(query, values).rows[0][0])
+
+
+def require_all(table: object, added: int, expected: int) -> None:
+    """Rows that vanish without an error are poison too. Raises a psycopg.Error, as if the server had refused them."""
+    if added != expected:
+        raise psycopg.errors.TriggeredDataChangeViolation(
+            f"{expected - added} of {expected} events did not arrive in {table}: a trigger of it drops them"
+        )
+
+
+def require_no_rule(table: object, rules: Sequence[object]) -> None:
+    """The same for a rule that does something else instead of the insert."""
+    if rules:
+        raise psycopg.errors.TriggeredDataChangeViolation(
+            f"a rule of {table} does something else instead of an insert; drop it, or make a trigger of it"
+        )
+
+
+def _between(values: Mapping[str, Any]) -> sql.Composable:
+    return sql.SQL("") if values["last"] is None else _BETWEEN

@@ -1,0 +1,90 @@
+"""Writes the rows of a range that is read to a segment of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from pipeline.log.staging import rows, segments
+from pipeline.log.staging.ranges import Read, Taken
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+WORKER = -1
+"""The worker of their segments: no worker of the stream claims or drains these."""
+_COLUMNS = ", ".join(rows.COLUMNS)
+
+
+class RangeWriter:
+    """The rows of one range, while they are read: a transaction that `store` commits, durably.
+
+    A context manager; without `store` nothing is left of it.
+    """
+
+    def __init__(self, connection: Connection, source: uuid.UUID, taken: Taken) -> None:
+        self._connection = connection
+        self._source = source
+        self._taken = taken
+        self._segment = 0
+        self.rows = 0
+        """Rows added so far."""
+
+    def __enter__(self) -> RangeWriter:
+        self._make_room()
+        self._connection.execute("begin")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._connection.closed:
+            self._connection.execute("rollback")
+
+    def add(self, staged: Sequence[bytes]) -> None:
+        """Add rows, as pipeline.log.staging.rows.row packs them."""
+        if not self._segment:
+            self._segment = self._take_segment()
+        copy = sql.SQL("copy {} ({}) from stdin (format binary)").format(
+            segments.table(self._segment), sql.SQL(_COLUMNS)
+        )
+        with self._connection.cursor() as cursor, cursor.copy(copy) as target:
+            target.write(b"".join((rows.HEADER, *staged, rows.TRAILER)))
+        self.rows += len(staged)
+
+    def store(self, read: Read) -> bool:
+        """Commit; False, with nothing stored, when the range is no longer this session's."""
+        values = {
+            "id": self._taken.id,
+            "token": self._taken.token,
+            "segment": self._segment or None,
+            "rows": read.rows,
+            "snapshot": read.snapshot,
+            "since_seqs": Jsonb(dict(read.since_seqs)),
+            "version": Jsonb(dict(read.version)),
+            "by_key": read.by_key,
+            "marker_xid": read.marker_xid,
+            "departed": None if read.departed is None else Jsonb(dict(read.departed)),
+        }
+        if not queries.value(self._connection, statement("log.staging", "store_range"), values):
+            return False
+        self._connection.execute("commit")
+        return True
+
+    def _make_room(self) -> None:
+        """Make a segment if none is free, in a transaction of its own: that locks wal_events against other new ones."""
+        if queries.value(self._connection, statement("log.staging", "has_free_segment")):
+            return
+        with self._connection.transaction():
+            made = int(queries.value(self._connection, statement("log.staging", "add_free_segment")))
+            self._connection.execute(segments.create(made))
+
+    def _take_segment(self) -> int:
+        who = {"source": self._source, "worker": WORKER}
+        found: int | None = queries.value(self._connection, statement("log.staging", "take_segment"), who)
+        if found is not None:
+            return found
+        made = int(queries.value(self._connection, statement("log.staging", "add_segment"), who))
+        self._connection.execute(segments.create(made))
+        return made

@@ -1,0 +1,122 @@
+"""The end of the log, as the replication worker knows it when it writes there: looked at once, then counted on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import AsyncClientCursor, AsyncConnection
+from psycopg.rows import TupleRow
+
+from pipeline.log.staging.choose_path import Reason
+from pipeline.log.table import EventsTable
+from pipeline.log.writing import event_rows
+from pipeline.postgres.pipelined_copy import roll_back
+from pipeline.postgres.queries import statement
+
+LOCK_TIMEOUT_MS = "200ms"
+LOCK_TIMEOUT = f"set local lock_timeout = '{LOCK_TIMEOUT_MS}'"
+"""A session that locks the log, or tables beside it, holds up the log, as ever, and not the reading of the source."""
+AHEAD_EVERY = 1.0
+"""Seconds between two batches that are moved so that the shuffler makes the next partition."""
+
+
+@dataclass
+class Head:
+    """Every transaction up to `after` is in the log, whose newest event has `seq`, and nothing is staged after it."""
+
+    epoch: int
+    after: int
+    routes: int
+    table: EventsTable
+    oid: int
+    seq: int
+
+
+class Room:
+    """The partition that is written to, behind which the shuffler makes the next one from its middle on."""
+
+    def __init__(self) -> None:
+        self._lower = self._upper = self._ahead_at = 0.0
+        self._has_next = False
+        self.partition = 0
+        """Its oid."""
+
+    def lacks(self, upto: int) -> bool:
+        """Whether this seq has no partition, or now and then, when the next one should be made."""
+        if upto >= self._upper:
+            return True
+        if not self._wants_next(upto) or time.monotonic() < self._ahead_at:
+            return False
+        self._ahead_at = time.monotonic() + AHEAD_EVERY
+        return True
+
+    async def look(self, connection: AsyncConnection[TupleRow], table: EventsTable, seq: int) -> bool:
+        """Look for the partition that the next seq is in; whether there is one."""
+        if self._lower <= seq + 1 < self._upper and not self._wants_next(seq):
+            return True
+        found: list[TupleRow] = []
+        with suppress(psycopg.errors.LockNotAvailable):
+            values = {"table": table.identifier.as_string(connection)}
+            found = await ask(connection, statement("log", "list_partitions"), values)
+        for oid, _, _, lower, upper in found:
+            if lower <= seq + 1 < upper:
+                self.partition, self._lower, self._upper = oid, lower, upper
+                self._has_next = found[-1][4] > upper
+                return True
+        return False
+
+    def _wants_next(self, seq: int) -> bool:
+        return not self._has_next and seq >= (self._lower + self._upper) / 2
+
+    def forget(self) -> None:
+        """It may have been dropped."""
+        self._lower = self._upper = 0.0
+
+
+async def look(
+    connection: AsyncConnection[TupleRow], look_at_head: str, default: EventsTable, room: Room
+) -> Head | Reason:
+    """The log's end, or why nothing can be written there at once. `default`: the events table of the settings.
+
+    `look_at_head`: that statement, prepared.
+    """
+    found = await ask(connection, look_at_head)
+    if not found or found[0][3] != str(default) or not found[0][4]:
+        return Reason.ROUTES
+    epoch, after, routes, _, _, has_staged, last_seq = found[0]
+    if has_staged:
+        return Reason.STAGED
+    values = {
+        "table": default.identifier.as_string(connection),
+        "sequence": default.sequence.as_string(connection),
+        "columns": json.dumps(event_rows.COLUMNS),
+    }
+    table = await (await connection.execute(statement("log.writing", "look_at_table"), values)).fetchone()
+    if table is None or not table[2] or table[1] < last_seq:
+        return Reason.TABLE
+    if not await room.look(connection, default, table[1]):
+        return Reason.PARTITION
+    return Head(epoch, after, routes, default, table[0], table[1])
+
+
+async def ask(
+    connection: AsyncConnection[TupleRow], query: str, values: Mapping[str, Any] | None = None
+) -> list[TupleRow]:
+    """The rows of one statement, which waits for locks no longer than LOCK_TIMEOUT says; after that it raises."""
+    cursor = AsyncClientCursor(connection)
+    text = cursor.mogrify(query, values)
+    try:
+        await cursor.execute(f"BEGIN; {LOCK_TIMEOUT}; {text}\n; COMMIT".encode())
+    except psycopg.Error:
+        with suppress(psycopg.Error):  # the connection itself may be broken
+            await roll_back(connection)
+        raise
+    cursor.nextset()
+    cursor.nextset()
+    return await cursor.fetchall() if cursor.description else []

@@ -1,0 +1,192 @@
+"""Which batches of a worker become partitions of the events table, and where segments of them begin and end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from pipeline.log.staging import batch as batch_parts
+from pipeline.log.table import EventsTable
+from pipeline.log.writing import event_rows
+from pipeline.log.writing.partitioned import run as runs
+from pipeline.log.writing.partitioned.run import Run
+from pipeline.log.writing.partitioned.segment import Segment
+from pipeline.log.writing.partitioned.segment_writer import SegmentWriter
+from pipeline.log.writing.partitioned.sizes import SETTLE_AFTER, Sizes
+from pipeline.log.writing.staged import Batch, Writer
+from pipeline.postgres.open_copy import OpenCopy
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+_PACKAGE = "log.writing.partitioned"
+
+
+class BacklogWriter(SegmentWriter):
+    """Takes batches of a backlog, in runs.
+
+    `behind`: bytes of WAL that the source is ahead of the worker, None where that is not known. `clock`: the source's,
+    microseconds since 1970: no run begins above the seq that a jump would take.
+    """
+
+    def __init__(
+        self,
+        connection: AsyncConnection[TupleRow],
+        writer: Writer,
+        table: EventsTable,
+        sizes: Sizes,
+        behind: Callable[[], int | None],
+        clock: Callable[[], int],
+    ) -> None:
+        super().__init__(connection, writer, table, sizes)
+        self._behind, self._clock = behind, clock
+        self._not_before: int | None = None
+        self._pause = self._pause_until = 0.0
+
+    async def settle(self) -> None:
+        """End the segment if the backlog has ended: the source is hardly ahead, or nothing came for a while."""
+        inside = self._segment is not None and self._segment.is_inside
+        if self._run is None or inside:
+            return
+        if self._is_near() or time.monotonic() - self._taken_at >= SETTLE_AFTER:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """End the segment at its last whole transaction: of what comes after that nothing is stored."""
+        async with self._refusing():
+            if self._segment is not None:
+                await self._segment.back()
+                await self._store(self._segment)
+            await self._leave_run()
+
+    async def _take(self, batch: Batch) -> Batch | None:
+        rest = await self._take_into_run(batch)
+        if rest is not None:
+            await self._leave_run()
+        return rest
+
+    async def _take_into_run(self, batch: Batch) -> Batch | None:
+        if self._segment is not None and not self._segment.is_inside and self._is_near():
+            await self._store(self._segment)
+            return batch
+        if (begun := await self._run_of(batch)) is None:
+            return batch
+        run, events = begun
+        if batch.places_range or len(events) < len(batch.rows):
+            return await self._take_before(run, batch, events)
+        for part in batch_parts.split(batch):
+            if not await self._add(run, part, events[: len(part.rows)]):
+                return part
+            events = events[len(part.rows) :]
+        return None
+
+    async def _take_before(self, run: Run, batch: Batch, events: list[bytes]) -> Batch:
+        """Take the whole transactions of these events, behind which one is for the shuffler only, and end the segment.
+
+        Returns the rest.
+        """
+        rest = batch
+        if events and (found := batch_parts.before(batch, len(events))) is not None:
+            whole = found[0]
+            if await self._add(run, whole, events[: len(whole.rows)]):
+                rest = found[1]
+        if self._segment is not None:
+            await self._store_before(self._segment, rest.first_lsn)
+        return rest
+
+    async def _add(self, run: Run, part: Batch, events: list[bytes]) -> bool:
+        """Add a part of a batch; False when the run has come to its end before it."""
+        if not run.goes_on:
+            return False
+        segment = self._segment or await self._open(run, self._sizes.largest)
+        await segment.add(part, events)
+        if not segment.is_inside and segment.rows >= self._sizes.full(run.events):
+            await self._store(segment)
+        return True
+
+    async def _comes_next(self, segment: Segment) -> bool:
+        return True  # nobody else hands out seqs during its run
+
+    def _stored(self, segment: Segment, *, attaches: bool) -> None:
+        """The run ends with what was not worth a partition."""
+        segment.run.goes_on = segment.run.goes_on and attaches
+        self._pause = 0.0 if attaches else self._sizes.pause(self._pause)
+        self._pause_until = time.monotonic() + self._pause
+
+    async def _stage(self, until: int) -> None:
+        await self._leave_run(until)
+
+    async def _leave_run(self, not_before: int = 0) -> None:
+        if (ended := self._run) is None:
+            return
+        self._run, self._not_before = None, max(self._not_before or 0, not_before)
+        await runs.end(self._connection, ended, not_before)
+
+    async def _run_of(self, batch: Batch) -> tuple[Run, list[bytes]] | None:
+        """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""
+        if (segment := self._segment) is not None:
+            return segment.run, await self._events(batch, segment.next_seq, segment.session)
+        session = OpenCopy(self._connection)
+        if (run := self._run) is None:
+            return await self._begin(batch, session)
+        if not batch.rows or not run.goes_on or self._is_near():
+            return None
+        return run, await self._events(batch, run.next_seq, session)
+
+    async def _begin(self, batch: Batch, session: OpenCopy) -> tuple[Run, list[bytes]] | None:
+        """Begin a run with this batch; None where none may begin."""
+        behind, now = self._behind(), time.monotonic()
+        if behind is None or not self._sizes.is_backlog(behind) or now < self._pause_until or self._begun is not None:
+            return None
+        if not batch.rows or batch.ends_staged or batch.places_range:
+            return None
+        events = await self._events(batch, 0, session)
+        if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
+            return None
+        found = await runs.begin_drained(self._connection, self._writer, self._table, self._clock)
+        if not isinstance(found, Run):
+            self._pause = self._sizes.pause(self._pause)
+            self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
+            return None
+        self._run = found
+        told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": behind}
+        logger.info("a backlog becomes partitions of %s", self._table, extra=told)
+        return found, event_rows.numbered(events, found.next_seq)
+
+    async def _events(self, batch: Batch, seq: int, session: OpenCopy) -> list[bytes]:
+        return [] if batch.places_range else await self._maker.events(batch.rows, seq, session)
+
+    def _is_plain(self, batch: Batch, events: int) -> bool:
+        """Whether at least half of it can be taken, of which so many rows are plain."""
+        if events == len(batch.rows):
+            return True
+        found = batch_parts.before(batch, events)
+        return found is not None and 2 * len(found[0].rows) >= len(batch.rows)
+
+    async def _staged_until(self) -> int:
+        if self._not_before is None:
+            query = statement(_PACKAGE, "not_before")
+            found = await (await self._connection.execute(query, {"source": self._writer.source})).fetchone()
+            self._not_before = int(found[0]) if found else 0
+        return self._not_before
+
+    def _is_near(self) -> bool:
+        behind = self._behind()
+        return behind is not None and self._sizes.is_near(behind)
+
+
+def attach(
+    connection: AsyncConnection[TupleRow],
+    table: EventsTable,
+    threshold: int | None,
+    writer: Writer,
+    behind: Callable[[], int | None],
+    clock: Callable[[], int],
+) -> None:
+    """Let the writer of staging, on this connection, hand backlogs of so many bytes to one; None: never."""
+    if threshold is not None:
+        writer.backlog = BacklogWriter(connection, writer, table, Sizes(threshold), behind, clock)

@@ -1,0 +1,135 @@
+"""A run: segments, one after the other, with seqs that nobody else hands out. Before it all that is staged is moved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from pipeline.log.table import EventsTable
+from pipeline.log.table_shape import ADDED, REQUIRED
+from pipeline.log.writing.staged import Writer
+from pipeline.postgres.queries import statement
+
+DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 15.0
+"""Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
+waited for: the first where the shuffler does nothing, the second where it is at work, on a large transaction."""
+LOCK_TIMEOUT = "set local lock_timeout = '1s'"
+COLUMNS = json.dumps({**REQUIRED, **ADDED})
+"""What an events table of ours has, and no more."""
+
+
+@dataclass
+class Run:
+    """`next_seq`: of its next row; `events`: of the log when it began. `goes_on`: none of it was moved.
+
+    `number`: 0 as long as it is not begun; the names of its tables end with `tag`.
+    """
+
+    source: uuid.UUID
+    generation: int
+    number: int
+    next_seq: int
+    epoch: int
+    events: int
+    goes_on: bool = True
+    worker: int = 0
+
+    @property
+    def tag(self) -> str:
+        """Two runs have never the same."""
+        return f"{self.number}" if not self.worker else f"{self.generation}_{self.worker}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What `is_drained.sql` says: whether all is in the log, up to where it is, and whether more is being moved."""
+
+    is_drained: bool
+    moved_to: object
+    is_at_work: bool
+
+
+def values_of(writer: Writer, table: EventsTable) -> dict[str, Any]:
+    """What the statements are told that begin one."""
+    return {
+        "source": writer.source,
+        "worker": writer.worker,
+        "generation": writer.generation,
+        "name": str(table),
+        "table": table.identifier.as_string(),
+        "sequence": table.sequence.as_string(),
+        "columns": COLUMNS,
+    }
+
+
+async def begin(
+    connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, highest: int
+) -> Run | str | None:
+    """Begin one, and make durable all that is staged; None while something staged is not in the log,
+    or where its first seq would be above `highest`.
+
+    Or why tables cannot become partitions of this one.
+    """
+    source, values = writer.source, {**values_of(writer, table), "highest": highest}
+    try:
+        async with connection.transaction():
+            await connection.execute(LOCK_TIMEOUT)
+            await connection.execute("set local synchronous_commit = on")
+            cursor = await connection.execute(statement("log.staging", "adoptable"), values)
+            reason = await cursor.fetchone()
+            if reason != (None,):
+                return str(reason and reason[0])
+            await connection.execute(statement("log.staging", "hold_watermark"), {"source": source})
+            cursor = await connection.execute(statement("log.writing.partitioned", "begin_run"), values)
+            row = await cursor.fetchone()
+    except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
+        return None
+    return None if row is None else Run(source, writer.generation, row[0], row[1], row[2], row[3])
+
+
+async def begin_drained(
+    connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, clock: Callable[[], int]
+) -> Run | str | None:
+    """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
+    query, source = statement("log.writing.partitioned", "is_drained"), {"source": writer.source}
+
+    async def look() -> Progress | None:
+        found = await (await connection.execute(query, source)).fetchone()
+        return None if found is None else Progress(*found)
+
+    return await begin(connection, writer, table, clock()) if await drained(look) else None
+
+
+async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float | None = None) -> bool:
+    """Wait until all that is staged and comes next is in the log, as long as it is being moved; whether it is.
+
+    `look` gives None before the first shuffler has run. `longest`: seconds without a move, instead of DRAIN_LONGEST.
+    """
+    longest = DRAIN_LONGEST if longest is None else longest
+    moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
+    while time.monotonic() < min(stalled_at, moved_at + longest):
+        found, now = await look(), time.monotonic()
+        if found is not None:
+            if found.is_drained:
+                return True
+            if found.moved_to != moved:
+                moved, moved_at = found.moved_to, now
+            if found.is_at_work or moved_at == now:
+                stalled_at = now + DRAIN_STALLED
+        await asyncio.sleep(DRAIN_STEP)
+    return False
+
+
+async def end(connection: AsyncConnection[TupleRow], run: Run, not_before: int = 0) -> None:
+    """End it: others may hand out seqs again once all of it is in the log."""
+    values = {"source": run.source, "generation": run.generation, "not_before": not_before}
+    await connection.execute(statement("log.writing.partitioned", "end_run"), values)

@@ -1,0 +1,131 @@
+"""What a worker does with its segments, in whichever way it is behind: opens one, stores it, leaves it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from pipeline.errors import ReadAgain
+from pipeline.log.shuffling import poison
+from pipeline.log.table import EventsTable
+from pipeline.log.writing.event_maker import EventMaker
+from pipeline.log.writing.partitioned.run import Run
+from pipeline.log.writing.partitioned.segment import Segment
+from pipeline.log.writing.partitioned.sizes import Sizes
+from pipeline.log.writing.staged import Batch, Writer
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentWriter(ABC):
+    """Takes batches into segments, one after the other; the writer of staging asks it first, and stages the rest."""
+
+    def __init__(self, connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, sizes: Sizes) -> None:
+        self._connection, self._writer = connection, writer
+        self._table, self._sizes = table, sizes
+        self._maker = EventMaker(writer.source)
+        self._run: Run | None = None
+        self._segment: Segment | None = None
+        self._begun: int | None = None
+        """The transaction of which a part is staged as ever, and more is to come."""
+        self._taken_at, self._last_lsn = 0.0, 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
+        return self._segment is not None
+
+    async def takes(self, batch: Batch) -> Batch | None:
+        """Add the batch to a segment, perhaps a new one. Returns what of it is to be staged; no segment is open then.
+
+        Raises ReadAgain when what was taken has to be staged after all, and Fenced.
+        """
+        self._last_lsn = batch.last_lsn
+        async with self._refusing():
+            rest = await self._take(batch)
+        if rest is None:
+            self._taken_at = time.monotonic()
+        else:
+            self._begun = rest.open_lsn if rest.open_lsn in (rest.last_lsn, self._begun) else None
+        return rest
+
+    @abstractmethod
+    async def _take(self, batch: Batch) -> Batch | None:
+        """Returns what of the batch is to be staged."""
+
+    @abstractmethod
+    async def _comes_next(self, segment: Segment) -> bool:
+        """Whether a segment that is about to be stored, and has its indexes, has the next seqs; else it is moved."""
+
+    @abstractmethod
+    def _stored(self, segment: Segment, *, attaches: bool) -> None:
+        """A segment is stored."""
+
+    @abstractmethod
+    async def _stage(self, until: int) -> None:
+        """What is not stored will be read again: up to this LSN, or more, it is to be staged then."""
+
+    async def _open(self, run: Run, largest: int) -> Segment:
+        """Begin the next segment of the run, with tables of so many rows."""
+        segment = Segment(self._connection, self._table, run, largest)
+        await segment.begin()
+        self._segment = segment
+        return segment
+
+    async def _store(self, segment: Segment) -> None:
+        """Commit what it has, which ends with a transaction of the source. Raises Fenced."""
+        if not segment.rows:
+            await self._abandon()
+            return
+        attaches = self._sizes.is_worth(segment.rows, segment.run.events)
+        if attaches:
+            await segment.finish()  # before it is its turn: nobody waits for it meanwhile
+            attaches = await self._comes_next(segment)
+        position = await segment.commit(attaches=attaches)
+        self._segment = None
+        if position is None:
+            raise self._writer.fenced()
+        self._writer.position = max(self._writer.position, position)
+        run = segment.run
+        run.events += segment.rows
+        self._stored(segment, attaches=attaches)
+        told = {"rows": segment.rows, "run": run.number, "worker": run.worker, "attaches": attaches}
+        logger.debug("a segment is filled", extra={"action": "adoption.filled", **told})
+
+    async def _store_before(self, segment: Segment, lsn: int) -> None:
+        """The change that comes next, of the transaction `lsn`, is for the shuffler only: store what is whole."""
+        begun = segment.is_inside
+        await segment.back()
+        await self._store(segment)
+        if begun:
+            await self._stage(lsn)
+            raise ReadAgain("a transaction has changes that only the shuffler can write: it is read again and staged")
+
+    async def _abandon(self) -> None:
+        if (segment := self._segment) is not None:
+            self._segment = None
+            await segment.abandon()
+
+    @asynccontextmanager
+    async def _refusing(self) -> AsyncIterator[None]:
+        """Where the server refuses a row, what is not stored is read again, and staged: raises ReadAgain."""
+        try:
+            yield
+        except psycopg.Error as error:
+            lost = self._connection.info.transaction_status == TransactionStatus.UNKNOWN
+            if lost or not poison.is_poison(error):
+                raise
+            await self._abandon()
+            await self._stage(self._last_lsn)
+            cause = poison.cause_of(error)
+            raise ReadAgain(
+                f"a change cannot be written: {cause}; what came with it is read again and staged"
+            ) from error
