@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from pipeline.capture.content import source_rows
-from pipeline.capture.snapshot import captured_now, known_tables
+from pipeline.capture.snapshot import known_tables
 from pipeline.capture.snapshot.partitions import Leaf
+from pipeline.capture.source import captured_now
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.followers import connecting

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipeline.capture.schema_history import rewrites
-from pipeline.capture.snapshot import captured_now, known_tables, overview
-from pipeline.capture.snapshot.captured_now import Captured
-from pipeline.capture.source import publication_ledger, published_relations
+from pipeline.capture.snapshot import known_tables, overview
+from pipeline.capture.source import captured_now, publication_ledger, published_relations
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config

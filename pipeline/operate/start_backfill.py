@@ -11,18 +11,10 @@ import psycopg
 from psycopg import sql
 
 from pipeline.capture.content import compared
-from pipeline.capture.snapshot import (
-    backfills,
-    captured_now,
-    condition,
-    condition_check,
-    partition_changes,
-    register,
-    to_read,
-)
-from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.snapshot import backfills, condition, condition_check, partition_changes, register, to_read
 from pipeline.capture.snapshot.condition import Condition, Term
-from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.source import captured_now, publication_ledger, sources
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused

@@ -11,9 +11,8 @@ from typing import Literal
 
 import psycopg
 
-from pipeline.capture.snapshot import captured_now
-from pipeline.capture.snapshot.captured_now import Captured
-from pipeline.capture.source import publication_ledger, published_relations, sources
+from pipeline.capture.source import captured_now, publication_ledger, published_relations, sources
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, NotComparable, TableRefused

@@ -92,12 +92,12 @@ def _wait_at_blocked_transaction(role: Role, error: Undecodable) -> None:
 
 
 async def _replicate(role: Role) -> None:
+    from pipeline.capture.catchup import catch_up
     from pipeline.capture.catchup.coordinator import Coordinator
     from pipeline.capture.catchup.other_ways import OtherWays
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream, application_name
     from pipeline.log.writing.staged import connect_writer
-    from pipeline.server import catch_up
 
     config, connection, stop = role.config, role.connection, role.stop
     with connections.connect(config.source, "source", name="pipeline catalog") as source:
@@ -231,7 +231,7 @@ def _run_followers(role: Role) -> None:
 
 
 def _help_to_catch_up() -> int:
-    from pipeline.server import catch_up
+    from pipeline.capture.catchup import catch_up
 
     return catch_up.main()
 
@@ -288,7 +288,7 @@ NEEDS = {
         "concurrent.futures.thread",
         "pipeline.capture.catchup.coordinator",
         "pipeline.capture.replication.undecodable",
-        "pipeline.server.catch_up",
+        "pipeline.capture.catchup.catch_up",
     ),
     "snapshot": ("pipeline.capture.snapshot.role", "pipeline.capture.snapshot.worker"),
     "shuffle": ("pipeline.log.shuffling.shuffler",),

@@ -72,9 +72,8 @@ OWNERS = {
         },
     ),
     "pipeline.snapshot_tables": Owner(
-        "pipeline/capture/snapshot",
+        "pipeline/capture",
         {
-            "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
             "pipeline/log/shuffling": "an update may leave out what only the epoch before its table was compared has",
         },

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.replay import Replay
-from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import versions
 from pipeline.capture.schema_history.continuity import first_version, next_version
+from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.own_tables import OwnTables

@@ -10,8 +10,8 @@ from pipeline.capture.content import row_text
 from pipeline.capture.content.partition_bounds import Part
 from pipeline.capture.schema_history import continuity, introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
-from pipeline.capture.snapshot import captured_now, selection
-from pipeline.capture.source import publication_ledger, published_relations
+from pipeline.capture.snapshot import selection
+from pipeline.capture.source import captured_now, publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable

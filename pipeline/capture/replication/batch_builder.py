@@ -7,7 +7,7 @@ from struct import error as StructError
 from orjson import dumps
 
 from pipeline.capture.replication.confirm_rule import ConfirmRule
-from pipeline.capture.replication.staged_relation import StagedRelation
+from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
 from pipeline.log.staging.rows import LONGEST, change_head, lsn_of, row, too_long, transaction_head, without_values
 from pipeline.log.writing.staged import Batch

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pipeline.capture.replication import still_published
 from pipeline.capture.replication.composite_types import CompositeTypes
 from pipeline.capture.replication.replay import Replay
-from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import baselines, introspection, rewrites, versions
 from pipeline.capture.schema_history.continuity import Rewrite, altered_before, first_version, next_version
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.introspection import Description
+from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.own_tables import OwnTables

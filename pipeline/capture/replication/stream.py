@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from psycopg import OperationalError, pq
 
-from pipeline.capture.replication import source_errors, walsender
+from pipeline.capture.replication import source_errors
 from pipeline.capture.replication.socket_watch import SocketWatch
 from pipeline.capture.replication.stopwatch import Stopwatch
+from pipeline.capture.source import walsender
 from pipeline.errors import PublicationMissing
 from pipeline.postgres import connections, session_settings
 from pipeline.wal import lsn, pgoutput

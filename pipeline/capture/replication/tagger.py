@@ -7,7 +7,7 @@ from struct import Struct
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
-from pipeline.capture.replication.staged_relation import StagedRelation
+from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
 from pipeline.wal import encoding, pgoutput
 from pipeline.wal.markers import OURS, POSITION_MARKER

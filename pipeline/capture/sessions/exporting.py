@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pipeline.capture.replication import walsender
 from pipeline.capture.sessions.store import walsender_name
+from pipeline.capture.source import walsender
 from pipeline.errors import PipelineError, SessionRefused, SlotExists, SourceUnfit
 from pipeline.postgres import connections, session_settings, waits
 from pipeline.postgres.connections import Connection

@@ -11,8 +11,8 @@ import psycopg
 
 from pipeline.capture.content import compared
 from pipeline.capture.schema_history import versions
-from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.known_tables import Known
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
 from pipeline.postgres.connections import Connection

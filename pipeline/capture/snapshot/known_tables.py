@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.captured_tables import Joined
 from pipeline.capture.source.sources import Source
 from pipeline.postgres import queries

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pipeline.capture.content.partition_bounds import Line
 from pipeline.capture.snapshot import backfills, known_tables
 from pipeline.capture.snapshot.backfills import Backfill
-from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.log.staging import progress
 from pipeline.postgres import queries

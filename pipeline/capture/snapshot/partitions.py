@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.content.partition_bounds import Line
-from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.known_tables import Known
 from pipeline.capture.source import captured_tables
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.captured_tables import Joined
 from pipeline.capture.source.sources import Source
 from pipeline.postgres import queries

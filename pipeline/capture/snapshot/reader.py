@@ -14,11 +14,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.snapshot import captured_now, condition_check, selection
+from pipeline.capture.snapshot import condition_check, selection
 from pipeline.capture.snapshot.comparing import NOTHING
 from pipeline.capture.snapshot.departures import Departures
 from pipeline.capture.snapshot.samples import Samples
 from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable, without_key
+from pipeline.capture.source import captured_now
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
 from pipeline.log.staging import rows

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from pipeline.capture.content import source_rows
-from pipeline.capture.snapshot import backfills, captured_now, known_tables, partition_changes
-from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.snapshot import backfills, known_tables, partition_changes
 from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.inheritance import Inheritance
 from pipeline.capture.snapshot.known_tables import EMPTY, Known
 from pipeline.capture.snapshot.partition_truncates import PartitionTruncates
 from pipeline.capture.snapshot.partitions import Partitions
-from pipeline.capture.source import captured_tables, sources
+from pipeline.capture.source import captured_now, captured_tables, sources
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.captured_tables import Joined
 from pipeline.capture.source.seen_tables import SeenTables
 from pipeline.capture.source.sources import Source

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from pipeline import printable
-from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.introspection import Description
+from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.capture.snapshot import selection, to_read
 from pipeline.capture.source import publication_ledger, published_relations, sources

@@ -16,11 +16,11 @@ from pipeline.capture.content.differences import Difference
 from pipeline.capture.content.log_state import Key, Truncated
 from pipeline.capture.replication import still_published
 from pipeline.capture.schema_history import rewrites, versions
-from pipeline.capture.snapshot import captured_now, known_tables, overview, to_read
-from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.snapshot import known_tables, overview, to_read
 from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.overview import Whole
-from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.source import captured_now, publication_ledger, sources
+from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import NotComparable, PipelineError

@@ -26,7 +26,7 @@ ALLOWED = {
     "pipeline/postgres/connections.py",
     "pipeline/postgres/embedded.py",  # its own server, which nobody has altered yet
     "pipeline/postgres/pool.py",  # sets what `API` has
-    "pipeline/capture/replication/walsender.py",  # who calls it sets what `WALSENDER` has
+    "pipeline/capture/source/walsender.py",  # who calls it sets what `WALSENDER` has
     "spark/pyspark_sequin_events/catalog.py",
 }
 

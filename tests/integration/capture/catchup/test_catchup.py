@@ -9,13 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipeline.capture.catchup import store
+from pipeline.capture.catchup import catch_up, store
 from pipeline.capture.catchup.coordinator import Coordinator
 from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.replication.worker import ReplicationWorker
 from pipeline.log.writing.staged import Writer
 from pipeline.postgres import connections
-from pipeline.server import catch_up
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import stored
 from tests.fixtures.two_logs import BEHIND, CatchingUp, catching_up
@@ -30,7 +29,8 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[CatchingUp]:
 
 AS_FORKED = """
 import sys
-from pipeline.server import catch_up, roles
+from pipeline.capture.catchup import catch_up
+from pipeline.server import roles
 roles._load(["replication"])
 before = set(sys.modules)
 code = catch_up.main()

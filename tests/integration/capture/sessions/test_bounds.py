@@ -9,10 +9,9 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from pipeline.capture.replication import walsender
 from pipeline.capture.sessions import backends, bounds, store
 from pipeline.capture.sessions.snapshot import Exported
-from pipeline.capture.source import slots, sources
+from pipeline.capture.source import slots, sources, walsender
 from pipeline.errors import SlotInUse
 from pipeline.wal import lsn
 from tests.fixtures.postgres import unique

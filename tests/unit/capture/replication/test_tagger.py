@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from pipeline.capture.replication import batch_builder
-from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.replication.tagger import Tagger
+from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.errors import DecodeError
 from pipeline.wal import pgoutput

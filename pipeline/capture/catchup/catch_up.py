@@ -10,7 +10,7 @@ from pipeline.config.settings import Config
 from pipeline.log.table import EventsTable
 from pipeline.log.writing.partitioned import part
 
-COMMAND = (sys.executable, "-m", "pipeline.server.catch_up")
+COMMAND = (sys.executable, "-m", "pipeline.capture.catchup.catch_up")
 """To start it where there is no fork server."""
 
 

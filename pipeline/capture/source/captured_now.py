@@ -71,7 +71,7 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
 def void_upto(pipeline: Connection, stored: Source, table_oid: int) -> tuple[int, int] | None:
     """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
     values = {"source": stored.id, "oid": table_oid}
-    row: tuple[int, int] | None = pipeline.execute(statement("capture.snapshot", "void_upto"), values).fetchone()
+    row: tuple[int, int] | None = pipeline.execute(statement("capture.source", "void_upto"), values).fetchone()
     return row
 
 
@@ -90,7 +90,7 @@ def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Sourc
     more after that. `relation`: itself, or the partition in question.
     """
     values = {"source": stored.id, "oid": table}
-    row = pipeline.execute(statement("capture.snapshot", "updates_captured"), values).fetchone()
+    row = pipeline.execute(statement("capture.source", "updates_captured"), values).fetchone()
     if not stored.publications or row is None or row[0]:
         return False
     found = publishable_tables.read(source, next(iter(stored.publications)), by_publisher=True)
