@@ -33,10 +33,10 @@ from pipeline.cli.commands import (
     status,
     verify,
 )
-from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
 from pipeline.errors import PipelineError
 from pipeline.printable import say
+from pipeline.terminal.command import Json, load, output
 
 app = typer.Typer(
     name="pipeline",

@@ -11,8 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.operate import formatting
 from pipeline.operate.watch_followers import Counted, Look, Watched
+from pipeline.terminal import drawing
 
 _PLAIN_EVERY = 2.0
 _STYLES = {"following": "green", "copying": "cyan", "waiting": "yellow", "stopped": "bold red"}
@@ -83,7 +83,7 @@ def _states(now: Look) -> Table:
             each.name,
             Text(state, _STYLES.get(state, "")),
             f"{each.lag_seqs:,}" if each.state else "",
-            formatting.lasted(each.lag_seconds) if each.state else "",
+            drawing.lasted(each.lag_seconds) if each.state else "",
             "" if each.rate is None else f"{each.rate:,.0f}",
         )
     return table

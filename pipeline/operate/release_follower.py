@@ -21,10 +21,11 @@ from pipeline.followers.copying.checks import UnvalidatedCheck
 from pipeline.followers.registry import Follower
 from pipeline.followers.sequences import Moved, Sequences
 from pipeline.log.staging import progress
-from pipeline.operate import followers, formatting, wait_for_followers
+from pipeline.operate import followers, wait_for_followers
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
 LOG_SECONDS = 30.0
@@ -164,6 +165,6 @@ def _large_objects(source: Connection) -> Iterator[str]:
     found = int(queries.value(source, "select count(*) from pg_catalog.pg_largeobject_metadata"))
     if found:
         yield (
-            f"the source has {formatting.count(found, 'large object')}, which the log does not carry: they are not in "
+            f"the source has {drawing.count(found, 'large object')}, which the log does not carry: they are not in "
             "the follower; copy them with `pg_dump --large-objects` and pg_restore before it is written"
         )

@@ -12,8 +12,8 @@ from pipeline.capture.sessions.store import Session, walsender_name
 from pipeline.capture.source.slots import Slot
 from pipeline.config import wires
 from pipeline.config.settings import Config
-from pipeline.operate import formatting
 from pipeline.postgres.connections import Connection
+from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
 State = Literal["making", "snapshot", "streamed", "idle", "lost", "unknown"]
@@ -157,11 +157,11 @@ def _ends(limits: Sessions, session: SessionStatus, now: datetime, next_to_go: b
         return "if its server ends before it is made"
     if session.state == "lost":
         return "in seconds: its slot is gone, or has lost its WAL"
-    most = formatting.size(limits.wal_limit_bytes)
-    left = "" if session.left_bytes is None else f", {formatting.size(session.left_bytes)} more"
+    most = drawing.size(limits.wal_limit_bytes)
+    left = "" if session.left_bytes is None else f", {drawing.size(session.left_bytes)} more"
     parts = [f"if it holds back {most}{left}"]
     if session.ends_at is not None:
-        parts.insert(0, f"if it is not used within {formatting.ago((session.ends_at - now).total_seconds())}")
+        parts.insert(0, f"if it is not used within {drawing.ago((session.ends_at - now).total_seconds())}")
     if next_to_go:
         parts.append("at once if another one is asked for")
     return "; ".join(parts)

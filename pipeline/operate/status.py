@@ -35,7 +35,6 @@ from pipeline.operate import (
 from pipeline.operate.adoption import Adoption
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.followers import Shown as Follower
-from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import facts, stages
 from pipeline.operate.lag.facts import Look, Moved
 from pipeline.operate.lag.model import Lag, Limit, is_late
@@ -52,6 +51,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.readers import consumer_status
 from pipeline.readers.consumer_status import ConsumerStatus
+from pipeline.terminal.json_values import as_json
 from pipeline.wal import lsn
 
 IDLE_BYTES = 1_000_000

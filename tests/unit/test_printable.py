@@ -14,15 +14,22 @@ import pytest
 from rich.console import Group
 
 from pipeline import logs, printable
-from pipeline.cli.render.bars import TextColumn
 from pipeline.demo import screen
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Console, Text
+from pipeline.terminal import drawing
+from pipeline.terminal.bars import TextColumn
+from pipeline.terminal.drawing import Console, Text
 
 FORGED = 'orders"\n12:00:00.000 error   shuffle     all is lost\r\x1b[2J\u202e\u2066\u2028\u2029\x85\x9b1m\x7f\ud800'
 ESCAPED = 'orders"\\n12:00:00.000 error   shuffle     all is lost\\r\\x1b[2J\\u202e\\u2066\\u2028\\u2029\\x85\\x9b1m\\x7f\\ud800'  # noqa: E501
 ROOT = Path(__file__).parents[2]
-CLI = sorted((ROOT / "pipeline" / "cli").glob("**/*.py"))
+DRAWING = ROOT / "pipeline" / "terminal" / "drawing.py"
+CLI = [
+    path
+    for path in sorted((ROOT / "pipeline").glob("**/*.py"))
+    if path != DRAWING
+    and "demo" not in path.parts
+    and ("cli" in path.parts or "terminal" in path.parts or "from pipeline.terminal" in path.read_text())
+]
 
 
 ALL = "".join(map(chr, [*range(0x3100), *range(0xD7F0, 0xE010), *range(0xFE00, 0x10100), *range(0xE0000, 0xE0100)]))
@@ -85,7 +92,7 @@ class TestTerminal:
         return console.file.getvalue()
 
     def test_a_name_stays_in_its_line_and_cell(self) -> None:
-        table = formatting.table(("table", ""), [(FORGED, Text(FORGED, "bold")), ("next", formatting.dim(FORGED))])
+        table = drawing.table(("table", ""), [(FORGED, Text(FORGED, "bold")), ("next", drawing.dim(FORGED))])
         for part in (FORGED, Text(FORGED), Text("x").line(FORGED), Group(FORGED), table):
             lines = self.shown(part).removesuffix("\n").split("\n")
             assert all(line.isprintable() for line in lines), lines
@@ -117,7 +124,7 @@ class TestTerminal:
         assert found == []
 
     def test_nothing_that_is_printed_is_read_as_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
-        for console in (screen.console(), formatting.console()):
+        for console in (screen.console(), drawing.console()):
             console.print("With pip install '.[demo]' in /data/[bold]x[/] :smile:")
         assert capsys.readouterr().out == 2 * "With pip install '.[demo]' in /data/[bold]x[/] :smile:\n"
         marked = re.compile(
@@ -126,7 +133,7 @@ class TestTerminal:
         sources = {path: path.read_text("utf-8") for path in (ROOT / "pipeline").glob("**/*.py")}
         rich = [path for path, text in sources.items() if "rich." in text and path not in CLI]
         assert [(path.name, *marked.findall(sources[path])) for path in rich if marked.search(sources[path])] == [
-            ("formatting.py", "Console()", "Console(width=_PIPE_WIDTH)")
+            ("drawing.py", "Console()", "Console(width=_PIPE_WIDTH)")
         ]
 
 

@@ -17,9 +17,9 @@ from pipeline.api.problems import documented
 from pipeline.config.settings import Config
 from pipeline.errors import Unavailable
 from pipeline.operate import followers
-from pipeline.operate.json_values import as_json
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
+from pipeline.terminal.json_values import as_json
 
 router = APIRouter(
     prefix="/v1/followers", tags=["followers"], responses=documented(422), dependencies=[Depends(refuse_unknown)]

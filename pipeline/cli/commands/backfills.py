@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.commands.context import Json, connected, load, output
-from pipeline.operate import json_values
 from pipeline.printable import say
+from pipeline.terminal import json_values
+from pipeline.terminal.command import Json, connected, load, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

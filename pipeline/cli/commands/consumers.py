@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, LiteralString
 
 import typer
 
-from pipeline.cli.commands.context import Json, connected, output
 from pipeline.printable import in_json, say
+from pipeline.terminal.command import Json, connected, output
 
 if TYPE_CHECKING:
     from pipeline.errors import PipelineError

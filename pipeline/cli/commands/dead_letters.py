@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.commands.context import Json, connected, output
 from pipeline.printable import say
+from pipeline.terminal.command import Json, connected, output
 
 app = typer.Typer(help="Changes that could not be written to the log, kept with their cause.", no_args_is_help=True)
 
@@ -50,13 +50,13 @@ def dead_letters_discard(
     context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False
 ) -> int:
     """Give them up. They stay in pipeline.dead_letters for the record, and so do the events in their place."""
-    from pipeline.operate import formatting
     from pipeline.operate.repair import retry_dead_letters
+    from pipeline.terminal import drawing
 
     wanted = _wanted(ids, everything)
     with connected(context, "dead-letters") as (_, connection):
         done = retry_dead_letters.discard(connection, wanted)
-    output({"discarded": done}, as_json, lambda: say(f"{formatting.count(done, 'dead letter')} discarded"))
+    output({"discarded": done}, as_json, lambda: say(f"{drawing.count(done, 'dead letter')} discarded"))
     return 0
 
 

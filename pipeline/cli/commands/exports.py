@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.cli.commands.context import Json, connected, load, output
-from pipeline.operate import json_values
+from pipeline.terminal import json_values
+from pipeline.terminal.command import Json, connected, load, output
 
 app = typer.Typer(help="The lake: the log as Parquet files, written by Spark.", no_args_is_help=True)
 

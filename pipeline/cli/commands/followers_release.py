@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.commands.context import Json, output
 from pipeline.cli.commands.followers import PROGRAM, Name, with_source
 from pipeline.printable import say
+from pipeline.terminal.command import Json, output
 
 WithSequences = Annotated[
     bool, typer.Option("--sequences", help="Set sequences of its tables past the source's, where they are behind.")

@@ -7,7 +7,7 @@ import time
 
 import typer
 
-from pipeline.cli.commands.context import Json, load
+from pipeline.terminal.command import Json, load
 
 EVERY = 1.0
 """Seconds between two looks."""
@@ -18,11 +18,11 @@ def watch(context: typer.Context, as_json: Json = False) -> int:
 
     Rows are counted up to 100,000; ~ marks what Postgres estimates beyond that. With --json each look is one line.
     """
-    from pipeline.cli.render import watching
     from pipeline.cli.render.watched_followers import sections
-    from pipeline.operate.json_values import as_json as to_json
     from pipeline.operate.watch_followers import Watch
     from pipeline.postgres import databases
+    from pipeline.terminal import watching
+    from pipeline.terminal.json_values import as_json as to_json
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
     config = load(context, "followers")

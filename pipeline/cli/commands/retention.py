@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.commands import confirm
-from pipeline.cli.commands.confirm import Yes
-from pipeline.cli.commands.context import Json, connected, output
-from pipeline.operate import json_values
 from pipeline.printable import say
+from pipeline.terminal import confirm, json_values
+from pipeline.terminal.command import Json, connected, output
+from pipeline.terminal.confirm import Yes
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would be dropped.")]
 Release = Annotated[Path | None, typer.Option("--release-lake", help="No longer wait for exports to this folder.")]

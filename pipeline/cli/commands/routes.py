@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pipeline.cli.commands.context import Json, connected, output
+from pipeline.terminal.command import Json, connected, output
 
 app = typer.Typer(help="Which changes go to which events table.", no_args_is_help=True)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.commands import confirm
-from pipeline.cli.commands.confirm import Yes
-from pipeline.cli.commands.context import Json, load, output
 from pipeline.printable import say
+from pipeline.terminal import confirm
+from pipeline.terminal.command import Json, load, output
+from pipeline.terminal.confirm import Yes
 
 if TYPE_CHECKING:
     from pipeline.config.settings import Config

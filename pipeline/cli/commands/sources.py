@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.commands import confirm
-from pipeline.cli.commands.confirm import Yes
-from pipeline.cli.commands.context import Json, connected, load, output
 from pipeline.printable import say
+from pipeline.terminal import confirm
+from pipeline.terminal.command import Json, connected, load, output
+from pipeline.terminal.confirm import Yes
 
 app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_help=True)
 

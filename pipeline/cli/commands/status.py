@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import psycopg
 import typer
 
-from pipeline.cli.commands.context import Json, load, output
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.terminal.command import Json, load, output
 
 if TYPE_CHECKING:
     from pipeline.config.settings import Config
@@ -58,9 +58,9 @@ def _with_warnings(config: Config, now: Status, known: list[str] | None = None) 
 
 
 def _watch(config: Config, as_json: bool, seconds: float) -> int:
-    from pipeline.cli.render import watching
     from pipeline.cli.render.status import sections
     from pipeline.operate.status import Status
+    from pipeline.terminal import watching
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
     with watching.shown(seconds, as_json, sections, Status.to_json) as show:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.commands.context import Json, load, output
 from pipeline.errors import ConfigError
-from pipeline.operate import json_values
+from pipeline.terminal import json_values
+from pipeline.terminal.command import Json, load, output
 from pipeline.wal import lsn
 
 if TYPE_CHECKING:

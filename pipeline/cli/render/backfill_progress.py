@@ -12,10 +12,10 @@ from rich.progress import BarColumn
 from rich.progress import Progress as Bar
 
 from pipeline.cli.render import backfills
-from pipeline.cli.render.bars import TextColumn
-from pipeline.operate import formatting
 from pipeline.operate.backfills import NO_SERVER, Shown
-from pipeline.operate.formatting import Console
+from pipeline.terminal import drawing
+from pipeline.terminal.bars import TextColumn
+from pipeline.terminal.drawing import Console
 
 _PLAIN_EVERY = 2.0
 _RATE_SECONDS = 10.0
@@ -46,7 +46,7 @@ class Pace:
 @contextmanager
 def shown(as_json: Callable[[Shown], None] | None = None) -> Iterator[Tell]:
     """Yields a function that prints the progress; `as_json` prints each look that differs from the last instead."""
-    console = formatting.console()
+    console = drawing.console()
     if as_json or not console.is_terminal:
         yield _json(as_json) if as_json else _plain(console)
         return
@@ -80,7 +80,7 @@ def measures(now: Shown, rate: float | None) -> Iterator[str]:
     """How far it is, and how fast."""
     if now.ranges_all:
         yield f"ranges {backfills.ranges(now)}"
-        yield formatting.count(now.rows_read, "row")
+        yield drawing.count(now.rows_read, "row")
     if (found := rate or now.rows_per_second) and not now.ended:
         yield f"{backfills.rate(found)} rows/s"
     if now.seconds_left:

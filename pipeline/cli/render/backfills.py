@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from pipeline.capture.snapshot.partition_changes import PartitionNote
-from pipeline.operate import formatting
 from pipeline.operate.backfills import NO_SERVER, Shown
-from pipeline.operate.formatting import Text
 from pipeline.operate.partitions_kept import Kept
 from pipeline.operate.snapshot_status import SnapshotStatus
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 _STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}
 
@@ -28,7 +28,7 @@ def line(found: Shown) -> str:
     if found.reason:
         said += f": {found.reason}"
     if found.state == "complete":
-        said += f": {formatting.count(found.rows_read, 'row')} read, {formatting.count(found.rows, 'event')}"
+        said += f": {drawing.count(found.rows_read, 'row')} read, {drawing.count(found.rows, 'event')}"
         newer = (
             "the log had the others so" if found.kind == "differences" else "the log had something newer of the others"
         )
@@ -55,7 +55,7 @@ def left(found: Shown) -> str:
 def summary(found: Sequence[Shown]) -> Table:
     """For `status` and `list`: one line for each."""
     columns = ("backfill", "table", "kind", "state", "ranges", "rows", "rows/s", "time left", "reason")
-    return formatting.table(columns, map(_line, found))
+    return drawing.table(columns, map(_line, found))
 
 
 def sections(now: SnapshotStatus | None) -> Iterator[Table]:
@@ -66,7 +66,7 @@ def sections(now: SnapshotStatus | None) -> Iterator[Table]:
         yield summary(now.backfills)
     yield from incomplete(now)
     if now.partitions:
-        yield formatting.table(("partitioned table", "partitions"), map(_note, now.partitions))
+        yield drawing.table(("partitioned table", "partitions"), map(_note, now.partitions))
 
 
 def incomplete(now: SnapshotStatus) -> Iterator[Table]:
@@ -74,8 +74,8 @@ def incomplete(now: SnapshotStatus) -> Iterator[Table]:
     if now.unread:
         rows: list[tuple[object, ...]] = [(Text(each.table, "yellow"), each.state, each.reason) for each in now.unread]
         if more := now.unread_count - len(now.unread):
-            rows.append((formatting.dim(f"and {more:,} more"), "", ""))
-        yield formatting.table(("not whole in the log", "state", "why"), rows)
+            rows.append((drawing.dim(f"and {more:,} more"), "", ""))
+        yield drawing.table(("not whole in the log", "state", "why"), rows)
 
 
 def _note(each: PartitionNote) -> tuple[str, str]:
@@ -85,13 +85,13 @@ def _note(each: PartitionNote) -> tuple[str, str]:
     if each.always:
         said.append("the log keeps rows of partitions that leave")
     elif each.kept:
-        said.append(f"the log stays as it is after {formatting.count(each.kept, 'change')} of partitions")
+        said.append(f"the log stays as it is after {drawing.count(each.kept, 'change')} of partitions")
     return each.table, "; ".join(said)
 
 
 def kept(found: Kept) -> str:
     """What `settle --keep` has done."""
-    said = f"the log of {found.table} stays as it is: {formatting.count(found.changes, 'change')} of partitions settled"
+    said = f"the log of {found.table} stays as it is: {drawing.count(found.changes, 'change')} of partitions settled"
     return f"{said}; later ones are settled at once" if found.always else said
 
 
@@ -102,7 +102,7 @@ def _line(each: Shown) -> list[object]:
         each.kind,
         Text(each.state, _STYLES.get(each.state, "bold red")),
         ranges(each),
-        formatting.whole(each.rows),
+        drawing.whole(each.rows),
         rate(each.rows_per_second),
         time_left(each),
         each.reason or "",
@@ -121,25 +121,25 @@ def rate(number: float | None) -> str:
 
 def time_left(each: Shown) -> str:
     """About how long it still takes."""
-    return "-" if each.seconds_left is None else f"about {formatting.ago(max(each.seconds_left, 1))}"
+    return "-" if each.seconds_left is None else f"about {drawing.ago(max(each.seconds_left, 1))}"
 
 
 def show_backfills(found: Sequence[Shown], now: SnapshotStatus | None) -> None:
     """Print them, the newest first, and what nobody reads."""
     none = "there are no backfills; begin one: `pipeline backfill start TABLE`"
-    formatting.show(summary(found) if found else none, *(incomplete(now) if now else ()))
+    drawing.show(summary(found) if found else none, *(incomplete(now) if now else ()))
 
 
 def show_backfill(found: Shown) -> None:
     """Print one with all that is known of it."""
-    formatting.show(
+    drawing.show(
         summary([found]),
-        formatting.table(("", ""), ((formatting.dim(label), value) for label, value in _facts(found))),
+        drawing.table(("", ""), ((drawing.dim(label), value) for label, value in _facts(found))),
     )
 
 
 def _facts(found: Shown) -> Iterator[tuple[str, object]]:
-    yield "rows read", formatting.whole(found.rows_read)
+    yield "rows read", drawing.whole(found.rows_read)
     yield "of about", None if found.rows_estimated is None else f"{found.rows_estimated:,} rows of the whole table"
     yield "condition", found.condition or "none: all rows"
     yield "events", None if found.first_seq is None else f"seq {found.first_seq} to {found.last_seq}"

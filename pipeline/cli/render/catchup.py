@@ -8,8 +8,8 @@ from rich.table import Table
 
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.source import slots
-from pipeline.operate import formatting
 from pipeline.operate.lag.slot_lag import SlotLag
+from pipeline.terminal import drawing
 
 
 def summary(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -> Table:
@@ -17,7 +17,7 @@ def summary(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -> Tabl
     by_name = {lag.name: lag for lag in lags}
     columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
     names = [slots.part_name(anchor, part.worker) if part.worker else anchor for part in parts]
-    return formatting.table(
+    return drawing.table(
         columns, (_line(name, part, by_name.get(name)) for name, part in zip(names, parts, strict=True))
     )
 
@@ -25,12 +25,12 @@ def summary(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -> Tabl
 def _line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
     return [
         name,
-        formatting.position(part.from_lsn),
-        "no end" if part.until_lsn is None else formatting.position(part.until_lsn),
-        formatting.position(part.position),
-        formatting.size(part.left_bytes),
-        formatting.size(lag.lag_bytes if lag else None),
-        formatting.dim(_state(part, lag)),
+        drawing.position(part.from_lsn),
+        "no end" if part.until_lsn is None else drawing.position(part.until_lsn),
+        drawing.position(part.position),
+        drawing.size(part.left_bytes),
+        drawing.size(lag.lag_bytes if lag else None),
+        drawing.dim(_state(part, lag)),
     ]
 
 

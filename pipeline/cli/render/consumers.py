@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.readers.consumer_status import ConsumerStatus
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 _STYLES = {"active": "green", "paused": "yellow"}
 _MOST = 100_000
@@ -20,13 +20,13 @@ def summary(found: Sequence[ConsumerStatus]) -> Table:
     """For `status` and `list`: one line for each consumer."""
     columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "behind", "reader")
     if not any(each.events_table for each in found):
-        return formatting.table(columns, map(_line, found))
-    return formatting.table((*columns, "events table"), ([*_line(each), _reads(each)] for each in found))
+        return drawing.table(columns, map(_line, found))
+    return drawing.table((*columns, "events table"), ([*_line(each), _reads(each)] for each in found))
 
 
 def _reads(each: ConsumerStatus) -> Text:
     if each.events_table is None:
-        return formatting.dim("default")
+        return drawing.dim("default")
     if each.routed:
         return Text(each.events_table)
     return Text(f"{each.events_table}: no route sends changes there", "yellow")
@@ -40,16 +40,16 @@ def _line(each: ConsumerStatus) -> list[object]:
         _count(each.pending),
         _count(each.in_flight),
         Text(_count(each.dead), "bold red" if each.dead else ""),
-        None if each.oldest_pending_seconds is None else formatting.ago(each.oldest_pending_seconds),
+        None if each.oldest_pending_seconds is None else drawing.ago(each.oldest_pending_seconds),
         each.position,
-        formatting.count(each.lag, "seq"),
+        drawing.count(each.lag, "seq"),
         each.reader or None,
     ]
 
 
 def show_consumers(found: Sequence[ConsumerStatus]) -> None:
     """Print all consumers."""
-    formatting.show(summary(found) if found else "there are no consumers; create one: `pipeline consumers create NAME`")
+    drawing.show(summary(found) if found else "there are no consumers; create one: `pipeline consumers create NAME`")
 
 
 def show_consumer(found: ConsumerStatus) -> None:
@@ -61,13 +61,11 @@ def show_consumer(found: ConsumerStatus) -> None:
         ("group by", ", ".join(found.group_by or ()) or "the key"),
         ("items", "each row, with its last change" if found.collapse else "each change"),
         ("visibility", f"{found.visibility:g} s"),
-        ("max deliveries", formatting.whole(found.max_deliveries)),
-        ("max unacknowledged", formatting.whole(found.max_unacknowledged)),
+        ("max deliveries", drawing.whole(found.max_deliveries)),
+        ("max unacknowledged", drawing.whole(found.max_unacknowledged)),
         ("created", found.created_at),
     )
-    formatting.show(
-        summary([found]), formatting.table(("", ""), ((formatting.dim(label), value) for label, value in settings))
-    )
+    drawing.show(summary([found]), drawing.table(("", ""), ((drawing.dim(label), value) for label, value in settings)))
 
 
 def show_dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
@@ -84,8 +82,8 @@ def show_dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
         )
         for letter in found
     )
-    formatting.show(formatting.table(columns, rows) if found else f"{name} has no dead letters")
+    drawing.show(drawing.table(columns, rows) if found else f"{name} has no dead letters")
 
 
 def _count(number: int | None) -> str:
-    return f"{_MOST:,} or more" if number is not None and number >= _MOST else formatting.whole(number)
+    return f"{_MOST:,} or more" if number is not None and number >= _MOST else drawing.whole(number)

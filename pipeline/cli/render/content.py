@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from rich.table import Table
 
 from pipeline.capture.content.differences import Difference, Value
-from pipeline.cli.render import bars
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.verify.content import Compared, Content
 from pipeline.operate.verify.verifications import Verification
+from pipeline.terminal import bars, drawing
+from pipeline.terminal.drawing import Text
 from pipeline.wal import lsn
 
 _LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
@@ -35,8 +34,8 @@ def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
 
 def show_content(found: Content, *, values: bool) -> None:
     """A line for each table, the rows that differ below; then the verdict. `values`: also what they hold."""
-    formatting.show(
-        formatting.table(("", "table", "rows", "through", ""), map(_line, found.tables)),
+    drawing.show(
+        drawing.table(("", "table", "rows", "through", ""), map(_line, found.tables)),
         *(_differing(table, values=values) for table in found.tables if table.differences),
         *_verdict(found),
     )
@@ -46,38 +45,38 @@ def sections(last: Verification | None) -> Iterator[Table]:
     """For `status`: what the last verification found; nothing before the first."""
     if last is None:
         return
-    found = "no differences" if not last.differing else formatting.count(last.differing, "difference")
+    found = "no differences" if not last.differing else drawing.count(last.differing, "difference")
     style = "bold red" if last.differing else ""
-    where = f"{formatting.count(last.rows, 'row')} of {formatting.count(last.tables_compared, 'table')}"
+    where = f"{drawing.count(last.rows, 'row')} of {drawing.count(last.tables_compared, 'table')}"
     through = "" if last.verified_through is None else f", through {lsn.show(last.verified_through)}"
-    when = f"by {last.asked_by}, {formatting.since(last.finished_at)} ago"
+    when = f"by {last.asked_by}, {drawing.since(last.finished_at)} ago"
     rows: list[tuple[object, ...]] = [("verified", Text(found, style), f"{where}{through}", when)]
     if last.differs:
         rows.append(("", "in", Text(", ".join(last.differs), "bold red"), "`pipeline verify --content` names the rows"))
-    yield formatting.table(("", "", "", ""), rows)
+    yield drawing.table(("", "", "", ""), rows)
 
 
 def _line(table: Compared) -> tuple[object, ...]:
     through = None if table.verified_through is None else lsn.show(table.verified_through)
     return (
-        Text(_STATES[table.state], formatting.LEVEL_STYLES[_LEVELS[table.state]]),
+        Text(_STATES[table.state], drawing.LEVEL_STYLES[_LEVELS[table.state]]),
         table.table,
         None if table.state == "refused" else f"{table.rows:,}",
         through,
-        formatting.dim(table.reason or "; ".join(_notes(table))),
+        drawing.dim(table.reason or "; ".join(_notes(table))),
     )
 
 
 def _notes(table: Compared) -> Iterator[str]:
     if table.differing:
-        yield f"{formatting.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
+        yield f"{drawing.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
     if table.unknown:
-        yield f"of {formatting.count(table.unknown, 'row')} the log cannot say everything"
+        yield f"of {drawing.count(table.unknown, 'row')} the log cannot say everything"
 
 
 def _differing(table: Compared, *, values: bool) -> Table:
     columns = (table.table, "what", "event", "column", *(("source", "log") if values else ()))
-    shown = formatting.table(columns, (row for each in table.differences for row in _rows(each, values=values)))
+    shown = drawing.table(columns, (row for each in table.differences for row in _rows(each, values=values)))
     if table.differing > len(table.differences):
         shown.add_row(Text(f"and {table.differing - len(table.differences):,} more", "bold"))
     return shown
@@ -93,12 +92,12 @@ def _rows(difference: Difference, *, values: bool) -> Iterator[list[object]]:
 
 
 def _both(value: Value) -> tuple[object, object]:
-    return _text(value.source), formatting.dim("absent") if value.absent else _text(value.log)
+    return _text(value.source), drawing.dim("absent") if value.absent else _text(value.log)
 
 
 def _text(text: str | None) -> object:
     if text is None:
-        return formatting.dim("null")
+        return drawing.dim("null")
     return repr(text if len(text) <= SHOWN_VALUE else f"{text[:SHOWN_VALUE]}…")
 
 
@@ -106,8 +105,8 @@ def _verdict(found: Content) -> Iterator[Text]:
     if not found.compared:
         yield Text("nothing was compared", "bold")
         return
-    what = "no differences" if not found.differing else formatting.count(found.differing, "difference")
+    what = "no differences" if not found.differing else drawing.count(found.differing, "difference")
     of = "" if found.share == 1 else f", a sample of {found.share:.0%}"
     through = lsn.show(found.verified_through or 0)
-    tables = formatting.count(len(found.compared), "table")
-    yield Text(f"{formatting.count(found.rows, 'row')} of {tables}{of}: {what}, through {through}", "bold")
+    tables = drawing.count(len(found.compared), "table")
+    yield Text(f"{drawing.count(found.rows, 'row')} of {tables}{of}: {what}, through {through}", "bold")

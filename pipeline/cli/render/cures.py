@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from pipeline.findings import Finding
-from pipeline.operate import formatting
 from pipeline.printable import say, sql
+from pipeline.terminal import drawing
 
 _PLACES = {"source": "the source", "pipeline": "the pipeline database"}
 
@@ -39,7 +39,7 @@ def show(found: Sequence[Finding], at: str | None) -> int:
         say("these are for two databases: print each with --at source, and --at pipeline", file=sys.stderr)
     left = [each for each in found if each.level == "error" and not each.cure]
     if left:
-        say(f"{formatting.count(len(left), 'error')} that no SQL cures:", file=sys.stderr)
+        say(f"{drawing.count(len(left), 'error')} that no SQL cures:", file=sys.stderr)
     for each in left:
         say(f"  {each.name}: {each.text}" + (f"; {each.remedy}" if each.remedy else ""), file=sys.stderr)
     return 1 if left else 0

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from pipeline.log.dead_letters import DeadLetter
-from pipeline.operate import formatting
 from pipeline.operate.repair.retry_dead_letters import Outcome
+from pipeline.terminal import drawing
 
 
 def show_dead_letters(found: Sequence[DeadLetter]) -> None:
     """Print each with its place, cause and state."""
     columns = ("id", "state", "table", "action", "key", "place", "attempts", "cause")
-    formatting.show(formatting.table(columns, map(_line, found)) if found else "no dead letters")
+    drawing.show(drawing.table(columns, map(_line, found)) if found else "no dead letters")
 
 
 def _line(each: DeadLetter) -> list[object]:
@@ -24,7 +24,7 @@ def _line(each: DeadLetter) -> list[object]:
         each.table,
         each.action,
         each.record_pk or None,
-        f"({formatting.position(each.commit_lsn)}, {each.commit_idx})",
+        f"({drawing.position(each.commit_lsn)}, {each.commit_idx})",
         each.attempts,
         f"{each.cause} ({each.sqlstate})",
     ]
@@ -32,14 +32,14 @@ def _line(each: DeadLetter) -> list[object]:
 
 def show_retried(outcome: Outcome) -> None:
     """Print the result of a retry, or what will do it."""
-    console = formatting.console()
+    console = drawing.console()
     done = len(outcome.letters) - outcome.waiting - outcome.failed
     if not outcome.letters:
         console.print("no dead letters are parked")
     if done:
-        console.print(f"{formatting.count(done, 'dead letter')} written at the head of the log")
+        console.print(f"{drawing.count(done, 'dead letter')} written at the head of the log")
     if outcome.failed:
-        console.print(f"{formatting.count(outcome.failed, 'dead letter')} failed again and stay parked")
+        console.print(f"{drawing.count(outcome.failed, 'dead letter')} failed again and stay parked")
         show_dead_letters([each for each in outcome.letters if each.state == "parked"])
     if outcome.waiting:
         who = (
@@ -47,10 +47,10 @@ def show_retried(outcome: Outcome) -> None:
             if outcome.server
             else "the next `pipeline serve` will write them"
         )
-        console.print(f"{formatting.count(outcome.waiting, 'dead letter')} noted: {who}")
+        console.print(f"{drawing.count(outcome.waiting, 'dead letter')} noted: {who}")
 
 
 def summary(counts: Mapping[str, int]) -> Table:
     """One line of `status`."""
     shown = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
-    return formatting.table(("", "", ""), [("dead letters", shown, "`pipeline dead-letters list` shows them")])
+    return drawing.table(("", "", ""), [("dead letters", shown, "`pipeline dead-letters list` shows them")])

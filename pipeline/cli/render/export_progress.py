@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from pipeline.cli.render.bars import TextColumn
 from pipeline.config.bucket import LakeAt
 from pipeline.exports.child import Event, OnEvent
 from pipeline.exports.compaction import Compacted
 from pipeline.exports.job import Outcome
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Console
 from pipeline.printable import say
+from pipeline.terminal import drawing
+from pipeline.terminal.bars import TextColumn
+from pipeline.terminal.drawing import Console
 
 _PLAIN_EVERY = 2.0
 _NOT_SHOWN = frozenset({"event", "reason"})
@@ -58,9 +58,9 @@ class Progress:
         """The progress in one line."""
         parts = [self.doing]
         if self.rows and not self._folding:
-            parts += [formatting.count(self.rows, "row"), f"{self.rate:,.0f} rows/s"]
+            parts += [drawing.count(self.rows, "row"), f"{self.rate:,.0f} rows/s"]
         if self.remaining is not None and self.part < 1.0:
-            parts.append(f"{formatting.lasted(self.remaining)} left")
+            parts.append(f"{drawing.lasted(self.remaining)} left")
         return ", ".join(parts)
 
     def _on_waiting(self, event: Event) -> None:
@@ -72,7 +72,7 @@ class Progress:
             self.headline = f"writing {event['dataset']} as of seq {event['seq']} to {event['output']}"
             return
         self.doing = "starting Spark"
-        ranges = formatting.count(event["ranges"], "range")
+        ranges = drawing.count(event["ranges"], "range")
         self.headline = f"exporting seq {event['after_seq'] + 1} to {event['upto_seq']} in {ranges}"
         if not event["ranges"]:
             self.headline = f"updating current states to what is exported, up to seq {event['after_seq']}"
@@ -93,14 +93,14 @@ class Progress:
 
     def _on_state(self, event: Event) -> None:
         self._folding = True
-        made = f"{formatting.count(event['rows'], 'row')}, {event['rewritten']} of {event['buckets']} buckets rewritten"
+        made = f"{drawing.count(event['rows'], 'row')}, {event['rewritten']} of {event['buckets']} buckets rewritten"
         self.doing = f"{event['dataset']} as of seq {event['seq']}: {made}"
 
     def _on_compacted(self, event: Event) -> None:
-        self.doing = f"{formatting.count(event['files_before'], 'file')} became {event['files_after']}"
+        self.doing = f"{drawing.count(event['files_before'], 'file')} became {event['files_after']}"
 
     def _on_set_aside(self, event: Event) -> None:
-        files = formatting.count(event["files"], "file")
+        files = drawing.count(event["files"], "file")
         self.doing = self.headline = f"moved {files} that the log lost when it was restored to {event['folder']}"
 
     def _on_waits(self, event: Event) -> None:
@@ -119,7 +119,7 @@ class Progress:
 @contextmanager
 def shown() -> Iterator[OnEvent]:
     """Yields a function that takes each event and prints the progress."""
-    console = formatting.console()
+    console = drawing.console()
     progress = Progress()
     if not console.is_terminal:
         yield _plain(console, progress)
@@ -132,7 +132,7 @@ def shown() -> Iterator[OnEvent]:
             progress.take(event)
             if event["event"] in ("begins", "set_aside"):
                 console.print(progress.headline)
-            pace = f"{formatting.count(progress.rows, 'row')}, {progress.rate:,.0f} rows/s" if progress.rows else ""
+            pace = f"{drawing.count(progress.rows, 'row')}, {progress.rate:,.0f} rows/s" if progress.rows else ""
             bar.update(task, description=progress.doing, completed=progress.part, pace=pace)
 
         yield tell
@@ -143,7 +143,7 @@ def outcome(found: Outcome, lake: LakeAt) -> None:
     if found.run is None:
         say(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")
         return
-    moved = f"{formatting.count(found.rows, 'event')} in {formatting.lasted(found.seconds)}"
+    moved = f"{drawing.count(found.rows, 'event')} in {drawing.lasted(found.seconds)}"
     say(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake {lake}")
 
 
@@ -153,12 +153,12 @@ def compacted(made: Sequence[Compacted]) -> None:
         say("nothing is to be merged: no file is small, or none has waited for long enough")
     for each in made:
         if each.files_before:
-            say(f"{formatting.count(each.files_before, 'file')} became {each.files_after} in the lake {each.lake}")
+            say(f"{drawing.count(each.files_before, 'file')} became {each.files_after} in the lake {each.lake}")
 
 
 def state(table: str, last: Event) -> None:
     """Print the result of `export state`."""
-    rows = formatting.count(int(last.get("rows", 0)), "row")
+    rows = drawing.count(int(last.get("rows", 0)), "row")
     say(f"{table} as of seq {last.get('seq', '-')}: {rows} in {last.get('output', '-')}")
 
 

@@ -10,17 +10,17 @@ from rich.table import Table
 
 from pipeline.cli.render import backfills
 from pipeline.exports.ledger import Export, File, Run, UnexchangedFolder
-from pipeline.operate import formatting
 from pipeline.operate.export_status import ExportStatus
-from pipeline.operate.formatting import Text
 from pipeline.operate.snapshot_status import SnapshotStatus
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing": "yellow", "publishing": "yellow"}
 
 
 def summary(now: ExportStatus) -> Table:
     """For `status`: a few lines, none of which looks like an error while exports are off."""
-    return formatting.facts(_facts(now))
+    return drawing.facts(_facts(now))
 
 
 def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
@@ -28,13 +28,13 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
     if now.problem:
         yield "", Text("cannot run", "bold red"), Text(now.problem)
     if now.exported_seq is not None:
-        behind = f"{formatting.count(now.behind_seqs, 'seq')} behind" if now.behind_seqs else "nothing is new"
+        behind = f"{drawing.count(now.behind_seqs, 'seq')} behind" if now.behind_seqs else "nothing is new"
         yield "lake", f"seq {now.exported_seq}, {behind}", now.directory
     if now.last_run:
         yield "last run", _state(now.last_run.state), _last_run(now.last_run)
     if now.waiting and now.waiting_since:
-        tables = f"{formatting.count(now.waiting, 'large table')} without the newest changes"
-        since = f"the oldest for {formatting.since(now.waiting_since)}, as of seq {now.waiting_seq}"
+        tables = f"{drawing.count(now.waiting, 'large table')} without the newest changes"
+        since = f"the oldest for {drawing.since(now.waiting_since)}, as of seq {now.waiting_seq}"
         yield "current states", tables, f"{since}; see PIPELINE_EXPORT_LATEST_AGE"
     if now.without_state and not now.off:
         yield "no current state", ", ".join(now.without_state), "changes only: without a key rows cannot be told apart"
@@ -51,11 +51,11 @@ def show_exports(
     """Print ranges, then runs, the newest first, of which tables the lake lacks something as the log does, and folders
     that the file system does not exchange."""
     if not found and not runs:
-        formatting.show("nothing was exported yet")
+        drawing.show("nothing was exported yet")
         return
     lacking = backfills.incomplete(now) if now else ()
     stay = map(_unexchanged, unexchanged)
-    formatting.show(_ranges(found) if found else None, _runs(runs) if runs else None, *lacking, *stay)
+    drawing.show(_ranges(found) if found else None, _runs(runs) if runs else None, *lacking, *stay)
 
 
 def _unexchanged(each: UnexchangedFolder) -> Text:
@@ -67,20 +67,20 @@ def _unexchanged(each: UnexchangedFolder) -> Text:
 
 def show_export(found: Export, files: Sequence[File]) -> None:
     """Print one range and its files."""
-    where = formatting.dim(f"in {found.directory}, by {found.holder}")
-    formatting.show(Group(_ranges([found]), where), _files(files) if files else None)
+    where = drawing.dim(f"in {found.directory}, by {found.holder}")
+    drawing.show(Group(_ranges([found]), where), _files(files) if files else None)
 
 
 def _files(found: Sequence[File]) -> Table:
-    return formatting.table(
+    return drawing.table(
         ("file", "rows", "size", "seqs", "sha256"),
         (
             (
                 file.path,
-                formatting.whole(file.rows),
-                formatting.size(file.bytes),
+                drawing.whole(file.rows),
+                drawing.size(file.bytes),
                 f"{file.first_seq} to {file.last_seq}",
-                formatting.dim(file.sha256),
+                drawing.dim(file.sha256),
             )
             for file in found
         ),
@@ -89,7 +89,7 @@ def _files(found: Sequence[File]) -> Table:
 
 def _ranges(found: Sequence[Export]) -> Table:
     columns = ("export", "seqs", "state", "rows", "files", "size", "took", "begun", "run", "reason")
-    return formatting.table(columns, map(_range, found))
+    return drawing.table(columns, map(_range, found))
 
 
 def _range(each: Export) -> list[object]:
@@ -97,10 +97,10 @@ def _range(each: Export) -> list[object]:
         each.id,
         f"{each.after_seq + 1} to {each.upto_seq}",
         _state(each.state),
-        formatting.whole(each.rows),
+        drawing.whole(each.rows),
         each.files,
-        formatting.size(each.bytes),
-        formatting.lasted(each.seconds),
+        drawing.size(each.bytes),
+        drawing.lasted(each.seconds),
         each.started_at,
         each.run_id,
         each.reason or "",
@@ -108,14 +108,14 @@ def _range(each: Export) -> list[object]:
 
 
 def _runs(found: Sequence[Run]) -> Table:
-    return formatting.table(
+    return drawing.table(
         ("run", "by", "state", "took", "begun", "log", "reason"),
         (
             (
                 run.id,
                 run.trigger,
                 _state(run.state),
-                formatting.lasted(run.seconds),
+                drawing.lasted(run.seconds),
                 run.started_at,
                 run.log,
                 run.reason or "",
@@ -126,8 +126,8 @@ def _runs(found: Sequence[Run]) -> Table:
 
 
 def _last_run(run: Run) -> Text:
-    when = f"run {run.id} by {run.trigger}, {formatting.since(run.started_at)} ago"
-    text = formatting.dim(when + ("" if run.seconds is None else f", {formatting.lasted(run.seconds)}"))
+    when = f"run {run.id} by {run.trigger}, {drawing.since(run.started_at)} ago"
+    text = drawing.dim(when + ("" if run.seconds is None else f", {drawing.lasted(run.seconds)}"))
     return text.line(run.reason, "not dim") if run.reason else text
 
 
@@ -137,7 +137,7 @@ def _state(state: str) -> Text:
 
 def _next(when: datetime | None) -> str:
     return (
-        f"next run in {formatting.ago((when - datetime.now(UTC)).total_seconds())}"
+        f"next run in {drawing.ago((when - datetime.now(UTC)).total_seconds())}"
         if when
         else "no server runs its schedule"
     )

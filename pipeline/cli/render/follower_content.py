@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
-from pipeline.cli.render import bars
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.verify_follower import Compared, Verified
+from pipeline.terminal import bars, drawing
+from pipeline.terminal.drawing import Text
 from pipeline.wal import lsn
 
 _LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
@@ -32,8 +31,8 @@ def progress_bar() -> Iterator[Callable[[str, int], None]]:
 
 def show_verified(found: Verified) -> None:
     """A line for each table, the rows that differ below; then the verdict."""
-    formatting.show(
-        formatting.table(("", "table", "rows", ""), map(_line, found.tables)),
+    drawing.show(
+        drawing.table(("", "table", "rows", ""), map(_line, found.tables)),
         *(_differing(table) for table in found.tables if table.differences),
         *_verdict(found),
     )
@@ -41,10 +40,10 @@ def show_verified(found: Verified) -> None:
 
 def _line(table: Compared) -> tuple[object, ...]:
     return (
-        Text(_STATES[table.state], formatting.LEVEL_STYLES[_LEVELS[table.state]]),
+        Text(_STATES[table.state], drawing.LEVEL_STYLES[_LEVELS[table.state]]),
         table.table,
         None if table.state == "refused" else f"{table.rows:,}",
-        formatting.dim(table.reason or "; ".join(_notes(table))),
+        drawing.dim(table.reason or "; ".join(_notes(table))),
     )
 
 
@@ -54,9 +53,9 @@ def _notes(table: Compared) -> Iterator[str]:
     if table.altered:
         yield table.altered
     if table.differing:
-        yield f"{formatting.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
+        yield f"{drawing.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
     if table.unsettled:
-        yield f"{formatting.count(table.unsettled, 'row')} written all the while, and not compared to the end"
+        yield f"{drawing.count(table.unsettled, 'row')} written all the while, and not compared to the end"
 
 
 def _differing(table: Compared) -> Table:
@@ -64,7 +63,7 @@ def _differing(table: Compared) -> Table:
         (", ".join(each.key) if each.key else "all rows", Text(each.kind, "bold red"), ", ".join(each.columns))
         for each in table.differences
     )
-    shown = formatting.table((table.table, "in the follower", "columns"), rows)
+    shown = drawing.table((table.table, "in the follower", "columns"), rows)
     if table.differing > len(table.differences):
         shown.add_row(Text(f"and {table.differing - len(table.differences):,} more", "bold"))
     return shown
@@ -75,9 +74,9 @@ def _verdict(found: Verified) -> Iterator[Text]:
     if not compared:
         yield Text("nothing was compared", "bold")
         return
-    what = "no differences" if not found.differing else formatting.count(found.differing, "difference")
-    tables = formatting.count(len(compared), "table")
+    what = "no differences" if not found.differing else drawing.count(found.differing, "difference")
+    tables = drawing.count(len(compared), "table")
     through = f"through {lsn.show(found.verified_through)}, seq {found.seq}"
-    yield Text(f"{formatting.count(found.rows, 'row')} of {tables}: {what}, {through}", "bold")
+    yield Text(f"{drawing.count(found.rows, 'row')} of {tables}: {what}, {through}", "bold")
     if differing := [shlex.quote(table.table) for table in compared if table.differing]:
         yield Text(f"made equal by `pipeline followers resync {found.follower} {' '.join(differing)}`")

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from pipeline.operate import formatting
 from pipeline.operate.followers import Shown, ShownTable
-from pipeline.operate.formatting import Text
 from pipeline.operate.release_follower import Released
 from pipeline.operate.resync_follower import Resync
 from pipeline.operate.skip_transaction import Skipped
 from pipeline.operate.wait_for_followers import Waited
 from pipeline.printable import say
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 from pipeline.wal import lsn
 
 _STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "paused": "yellow"}
@@ -23,7 +23,7 @@ _STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "pause
 def summary(found: Sequence[Shown]) -> Table:
     """For `status` and `list`: one line for each follower."""
     columns = ("follower", "state", "tables", "seq", "behind", "lag", "reason")
-    return formatting.table(columns, map(_line, found))
+    return drawing.table(columns, map(_line, found))
 
 
 def _line(each: Shown) -> list[object]:
@@ -32,8 +32,8 @@ def _line(each: Shown) -> list[object]:
         styled(each.state),
         _counted(each.tables),
         each.seq,
-        formatting.count(each.lag_seqs, "seq"),
-        formatting.lasted(each.lag_seconds),
+        drawing.count(each.lag_seqs, "seq"),
+        drawing.lasted(each.lag_seconds),
         why(each.reason, each.remedy),
     ]
 
@@ -41,17 +41,17 @@ def _line(each: Shown) -> list[object]:
 def show_followers(found: Sequence[Shown]) -> None:
     """Print all followers."""
     none = "there are no followers; add one: `pipeline followers add --dsn DSN`"
-    formatting.show(summary(found) if found else none)
+    drawing.show(summary(found) if found else none)
 
 
 def show_follower(found: Shown) -> None:
     """Print one with its settings and its tables."""
     columns = ("table", "state", "reason")
     tables = ((each.table, styled(each.state), why(each.reason, each.remedy)) for each in found.tables)
-    formatting.show(
+    drawing.show(
         summary([found]),
-        formatting.table(("", ""), ((formatting.dim(label), value) for label, value in _facts(found))),
-        formatting.table(columns, tables) if found.tables else None,
+        drawing.table(("", ""), ((drawing.dim(label), value) for label, value in _facts(found))),
+        drawing.table(columns, tables) if found.tables else None,
     )
 
 
@@ -93,7 +93,7 @@ def show_released(found: Released) -> None:
     say(f'follower "{found.follower}" is released: it has everything up to seq {found.seq}{where}')
     if found.sequences:
         rows = ([each.sequence, each.before, each.after] for each in found.sequences)
-        formatting.show(formatting.table(("sequence", "gave next", "gives next"), rows))
+        drawing.show(drawing.table(("sequence", "gave next", "gives next"), rows))
 
 
 def _facts(found: Shown) -> Iterator[tuple[str, object]]:
@@ -103,7 +103,7 @@ def _facts(found: Shown) -> Iterator[tuple[str, object]]:
     yield "schema", found.schema
     yield "ddl", found.ddl
     yield "on rewrite", found.on_rewrite
-    yield "last commit", formatting.position(found.commit_lsn)
+    yield "last commit", drawing.position(found.commit_lsn)
     yield "committed", found.committed_at
     yield "added", found.made_at
     yield "reported", found.reported_at

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from pipeline.capture.source.captured_tables import Gap
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 FEW = 5
 """Gaps that the status shows of each kind; `pipeline sources list` shows them all."""
@@ -21,14 +21,14 @@ def table(found: Sequence[Gap], most: int | None = None) -> Table:
         of_kind = [gap for gap in found if gap.what == kind]
         rows += [(Text(gap.table, "yellow"), _missing(gap)) for gap in of_kind[:most]]
         if most is not None and len(of_kind) > most:
-            more = formatting.count(len(of_kind) - most, "more table")
+            more = drawing.count(len(of_kind) - most, "more table")
             rows.append((Text(f"and {more}", "yellow"), "`pipeline sources list` shows them"))
-    return formatting.table(("not in the log", "what"), rows)
+    return drawing.table(("not in the log", "what"), rows)
 
 
 def _missing(gap: Gap) -> str:
-    until = f"{formatting.position(gap.until_lsn)} ({formatting.cell(gap.until)})"
+    until = f"{drawing.position(gap.until_lsn)} ({drawing.cell(gap.until)})"
     if gap.what == "rows":
         return f"rows from before {until}, when it was published: it had some, or that could not be read"
-    since = f"changes after {formatting.position(gap.from_lsn)} ({formatting.cell(gap.since)})"
+    since = f"changes after {drawing.position(gap.from_lsn)} ({drawing.cell(gap.since)})"
     return f"{since}, when it was taken out of the publication" + ("" if gap.until is None else f", up to {until}")

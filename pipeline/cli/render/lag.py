@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.lag.model import Lag, Limit
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 _BY_NAME = ("consumed", "followed")
 """Stages of which the reader that lags most is named."""
@@ -17,19 +17,19 @@ _BY_NAME = ("consumed", "followed")
 def tables(found: Lag) -> Iterator[Table]:
     """For `status`: the stages, then the limits."""
     if found.stages:
-        yield formatting.table(("stage", "position", "behind", "lag", "behind here", "lag here"), _stages(found))
+        yield drawing.table(("stage", "position", "behind", "lag", "behind here", "lag here"), _stages(found))
     limits = enumerate(found.limits)
-    yield formatting.table(
-        ("", ""), ((formatting.dim("also" if place else "limited by"), _text(limit)) for place, limit in limits)
+    yield drawing.table(
+        ("", ""), ((drawing.dim("also" if place else "limited by"), _text(limit)) for place, limit in limits)
     )
 
 
 def _stages(found: Lag) -> Iterator[tuple[str, ...]]:
-    yield "written", formatting.position(found.written_lsn), "", "", "", ""
+    yield "written", drawing.position(found.written_lsn), "", "", "", ""
     for stage in found.stages:
         yield (
             stage.stage + (f" by {stage.reader}" if stage.reader and stage.stage in _BY_NAME else ""),
-            formatting.position(stage.lsn),
+            drawing.position(stage.lsn),
             *_amount(stage.behind_bytes, stage.behind_seconds),
             *_amount(stage.own_bytes, stage.own_seconds),
         )
@@ -38,7 +38,7 @@ def _stages(found: Lag) -> Iterator[tuple[str, ...]]:
 def _amount(size: int, seconds: float | None) -> tuple[str, str]:
     if not size and not seconds:
         return "-", ""
-    return formatting.size(size), "?" if seconds is None else formatting.lasted(seconds)
+    return drawing.size(size), "?" if seconds is None else drawing.lasted(seconds)
 
 
 def _text(limit: Limit) -> Text:

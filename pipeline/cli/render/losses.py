@@ -8,8 +8,8 @@ from datetime import datetime
 from pipeline.capture.sessions.store import Session
 from pipeline.capture.source.slots import Slot
 from pipeline.log.readers import LaggingReader
-from pipeline.operate import formatting
 from pipeline.operate.repair.gap import Gap
+from pipeline.terminal import drawing
 
 _SOME = 5
 """How many tables a line names."""
@@ -23,10 +23,10 @@ def slot(found: Slot, ours: bool) -> Iterator[str]:
         return
     since = ""
     if found.inactive_since:
-        since = f", last read {formatting.moment(datetime.fromisoformat(found.inactive_since))}"
+        since = f", last read {drawing.moment(datetime.fromisoformat(found.inactive_since))}"
     yield (
-        f"{name} holds back {formatting.size(found.retained_bytes)} of WAL{since}: its reader gets no change any more "
-        f"that was committed after {formatting.position(found.confirmed_lsn)}"
+        f"{name} holds back {drawing.size(found.retained_bytes)} of WAL{since}: its reader gets no change any more "
+        f"that was committed after {drawing.position(found.confirmed_lsn)}"
     )
     if ours:
         yield "a server whose log does not have them all stops, until `pipeline sources adopt` accepts the gap"
@@ -37,17 +37,17 @@ def session(found: Session, slot: Slot | None) -> Iterator[str]:
     read = f", which {found.reader} streams" if slot and slot.active_pid is not None and found.reader else ""
     yield (
         f'slot "{found.slot}" is of a session of {found.wire}{read}: its client is cut off, and gets no change any '
-        f"more that was committed after {formatting.position(found.position)}"
+        f"more that was committed after {drawing.position(found.position)}"
     )
     if slot is not None:
-        yield f"it holds back {formatting.size(slot.retained_bytes)} of WAL; our slot and other sessions stay"
+        yield f"it holds back {drawing.size(slot.retained_bytes)} of WAL; our slot and other sessions stay"
 
 
 def lake(found: LaggingReader) -> str:
     """By retention that no longer waits for exports to a folder."""
     return (
-        f"{found.name} lacks {formatting.count(found.seqs, 'seq')}, from a commit of "
-        f"{formatting.moment(found.committed_at)} on: what retention drops of them it never gets"
+        f"{found.name} lacks {drawing.count(found.seqs, 'seq')}, from a commit of "
+        f"{drawing.moment(found.committed_at)} on: what retention drops of them it never gets"
     )
 
 
@@ -55,17 +55,17 @@ def gap(found: Gap, *, reread: bool = False) -> Iterator[str]:
     """By going on at the source as it is now. `reread`: its tables are compared with the log then."""
     yield from found.reasons
     if found.begins:
-        yield f"this log begins at {formatting.position(found.staged)}: what the slot sent before never comes again"
+        yield f"this log begins at {drawing.position(found.staged)}: what the slot sent before never comes again"
         yield "the other pipeline database, if there is one, gets no change any more that this one receives"
         if reread:
             yield "there is no log to compare tables with: nothing is reread, `pipeline backfill start` reads a table"
         return
-    newest = f", and its newest event was committed {formatting.moment(found.newest)}" if found.newest else ""
-    yield f"the log has what was staged up to {formatting.position(found.staged)}{newest}"
+    newest = f", and its newest event was committed {drawing.moment(found.newest)}" if found.newest else ""
+    yield f"the log has what was staged up to {drawing.position(found.staged)}{newest}"
     if found.bytes is None:
         yield f"{found.database} has another history: what the log lacks of the one before never comes"
     else:
-        yield f"of {formatting.size(found.bytes)} of WAL that was written since, what the slot cannot send never comes"
+        yield f"of {drawing.size(found.bytes)} of WAL that was written since, what the slot cannot send never comes"
     if found.sessions:
         yield (
             f"sessions of clients end, with their slots ({', '.join(found.sessions)}): their positions are of the"

@@ -8,14 +8,14 @@ from rich.console import Group
 from rich.table import Table
 
 from pipeline.config import durations
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.retention import Outcome, Retention
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 
 def summary(now: Retention) -> Table:
     """For `status`, and for a dry run."""
-    return formatting.facts(_facts(now))
+    return drawing.facts(_facts(now))
 
 
 def _facts(now: Retention) -> Iterator[tuple[object, object, object]]:
@@ -26,12 +26,12 @@ def _facts(now: Retention) -> Iterator[tuple[object, object, object]]:
         yield (
             "kept",
             f"from seq {now.first_seq}",
-            f"{formatting.since(now.oldest_at)} old, {formatting.size(now.bytes)}",
+            f"{drawing.since(now.oldest_at)} old, {drawing.size(now.bytes)}",
         )
     yield from _held(now, "by")
     for other in now.beside:
         kept = "nothing" if other.first_seq is None else f"from seq {other.first_seq}"
-        yield "kept", kept, f"{other.events_table}, {formatting.size(other.bytes)}"
+        yield "kept", kept, f"{other.events_table}, {drawing.size(other.bytes)}"
         yield from _held(other, other.events_table)
 
 
@@ -45,22 +45,20 @@ def show_dry_run(now: Retention) -> None:
     would = [
         line for each in (now, *now.beside) for line in _would_drop(each, f" of {each.events_table}" * bool(now.beside))
     ]
-    due = [f"the next events are old enough at {formatting.moment(now.due)}"] if now.due else []
-    formatting.show(summary(now), Group(*(would or ["nothing would be dropped now"]), *due))
+    due = [f"the next events are old enough at {drawing.moment(now.due)}"] if now.due else []
+    drawing.show(summary(now), Group(*(would or ["nothing would be dropped now"]), *due))
 
 
 def _would_drop(now: Retention, of: str) -> Iterator[str]:
     if now.droppable:
-        yield f"would drop {formatting.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}"
+        yield f"would drop {drawing.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}"
     if now.trim_from is not None:
         yield f"would delete events{of} older than {now.keep} row by row, from seq {now.trim_from} on"
 
 
 def show_outcome(found: Outcome, now: Retention) -> None:
     """Print what a run has dropped, and the status."""
-    console = formatting.console()
-    dropped = (
-        f"{formatting.count(found.partitions, 'partition')}, {formatting.count(found.rows, 'row')} of others dropped"
-    )
+    console = drawing.console()
+    dropped = f"{drawing.count(found.partitions, 'partition')}, {drawing.count(found.rows, 'row')} of others dropped"
     console.print(dropped if found.partitions or found.rows else "nothing was dropped")
     console.print(summary(now))

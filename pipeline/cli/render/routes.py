@@ -8,30 +8,30 @@ from typing import Any
 from rich.table import Table
 
 from pipeline.log.tables import KnownTable
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.routes import Routes, Routing
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 
 def show_routing(now: Routing) -> None:
     """Print the routes in force, the events tables, and the routes before."""
     if now.in_force is None:
-        formatting.show("nothing was replicated yet: routes apply from the first start on")
+        drawing.show("nothing was replicated yet: routes apply from the first start on")
         return
     others = "the settings of this command differ: they apply from the next start on"
-    formatting.show(
-        formatting.table(("", "tables", "actions", "events table"), _in_force(now.in_force)),
+    drawing.show(
+        drawing.table(("", "tables", "actions", "events table"), _in_force(now.in_force)),
         summary(now.tables),
-        formatting.table(("since", "epoch", "after", "routes", "default", "first seqs"), map(_change, now.history)),
+        drawing.table(("since", "epoch", "after", "routes", "default", "first seqs"), map(_change, now.history)),
         Text(others, "yellow") if now.pending else None,
     )
 
 
 def summary(found: Sequence[KnownTable]) -> Table:
     """Every events table, for `status` too."""
-    return formatting.table(
+    return drawing.table(
         ("events table", "newest seq", "events", "written"),
-        ((each.name, formatting.whole(each.last_seq), f"{each.events:,}", _written(each)) for each in found),
+        ((each.name, drawing.whole(each.last_seq), f"{each.events:,}", _written(each)) for each in found),
     )
 
 
@@ -39,14 +39,14 @@ def _written(table: KnownTable) -> Text:
     if not table.present:
         return Text("no longer exists", "bold red")
     if table.last_seq is None or table.updated_at is None:
-        return formatting.dim("never")
-    return formatting.dim(f"{formatting.since(table.updated_at)} ago")
+        return drawing.dim("never")
+    return drawing.dim(f"{drawing.since(table.updated_at)} ago")
 
 
 def _in_force(held: Routes) -> Iterator[tuple[object, ...]]:
     for number, route in enumerate(held.routes, 1):
-        yield formatting.dim(f"route {number}"), _all(route["tables"]), _all(route["actions"]), route["events_table"]
-    yield formatting.dim("default"), "all others" if held.routes else "all", "", held.events_table
+        yield drawing.dim(f"route {number}"), _all(route["tables"]), _all(route["actions"]), route["events_table"]
+    yield drawing.dim("default"), "all others" if held.routes else "all", "", held.events_table
 
 
 def _change(held: Routes) -> list[object]:
@@ -54,10 +54,10 @@ def _change(held: Routes) -> list[object]:
     return [
         held.since,
         held.epoch,
-        formatting.position(held.after_lsn),
-        formatting.count(len(held.routes), "route"),
+        drawing.position(held.after_lsn),
+        drawing.count(len(held.routes), "route"),
         held.events_table,
-        formatting.dim(first),
+        drawing.dim(first),
     ]
 
 

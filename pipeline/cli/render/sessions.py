@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.session_status import Sessions, SessionStatus, State
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 _STYLES: dict[State, str] = {"streamed": "green", "lost": "bold red"}
 _SAID: dict[State, str] = {
@@ -26,10 +26,10 @@ def sections(found: Sessions | None) -> Iterator[Table]:
     if found and found.live:
         now = datetime.now(UTC)
         columns = (f"sessions ({len(found.live)} of {found.most})", "wire", "now", "for", "holds back", "is dropped")
-        yield formatting.table(columns, (_line(each, now) for each in found.live))
+        yield drawing.table(columns, (_line(each, now) for each in found.live))
     if found and found.ended:
-        lines = ((each.slot, each.wire, f"{formatting.since(each.ended_at)} ago", each.reason) for each in found.ended)
-        yield formatting.table(("ended sessions", "wire", "when", "why"), lines)
+        lines = ((each.slot, each.wire, f"{drawing.since(each.ended_at)} ago", each.reason) for each in found.ended)
+        yield drawing.table(("ended sessions", "wire", "when", "why"), lines)
 
 
 def _line(session: SessionStatus, now: datetime) -> list[object]:
@@ -37,9 +37,9 @@ def _line(session: SessionStatus, now: datetime) -> list[object]:
         session.slot,
         session.wire,
         Text(said(session), _STYLES.get(session.state, "")),
-        formatting.ago((now - session.since).total_seconds()),
-        formatting.size(session.retained_bytes),
-        formatting.dim(session.ends),
+        drawing.ago((now - session.since).total_seconds()),
+        drawing.size(session.retained_bytes),
+        drawing.dim(session.ends),
     ]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.capture.source.slots import Slot
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.slot_owners import OwnedSlot, Owner
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 _SAID: dict[Owner, str] = {
     "ours": "ours",
@@ -19,7 +19,7 @@ _SAID: dict[Owner, str] = {
 def show(found: Sequence[Slot], none: str) -> None:
     """Print a line for each slot; the text `none` when there is none."""
     columns = ("slot", "whose", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
-    formatting.show(formatting.table(columns, map(_line, found)) if found else none)
+    drawing.show(drawing.table(columns, map(_line, found)) if found else none)
 
 
 def _line(slot: Slot) -> list[object]:
@@ -30,8 +30,8 @@ def _line(slot: Slot) -> list[object]:
         slot.database,
         slot.plugin + (", two-phase" if slot.two_phase else "") + (", temporary" if slot.temporary else ""),
         reader,
-        formatting.position(slot.confirmed_lsn),
-        formatting.size(slot.retained_bytes),
+        drawing.position(slot.confirmed_lsn),
+        drawing.size(slot.retained_bytes),
         Text(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
     ]
 

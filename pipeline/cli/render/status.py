@@ -24,20 +24,20 @@ from pipeline.cli.render import (
     walstream,
 )
 from pipeline.findings import Finding
-from pipeline.operate import formatting
 from pipeline.operate.adoption import Adoption
-from pipeline.operate.formatting import Text
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
 from pipeline.operate.ways import WayCount
 from pipeline.postgres.role_locks import RoleState
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
 
 
 def show_status(now: Status) -> None:
     """Print whether it replicates, and if not, why; positions, lag, rates, roles, tables that are not captured."""
-    formatting.show(*sections(now))
+    drawing.show(*sections(now))
 
 
 def sections(now: Status) -> Iterator[RenderableType]:
@@ -45,7 +45,7 @@ def sections(now: Status) -> Iterator[RenderableType]:
     yield _headline(now)
     yield from (Text(f"warning: {each}", "yellow") for each in now.warnings)
     if now.revision is not None:
-        yield formatting.facts(_facts(now))
+        yield drawing.facts(_facts(now))
         yield from _of_the_log(now)
 
 
@@ -63,7 +63,7 @@ def _of_the_log(now: Status) -> Iterator[Table]:
     yield from sessions.sections(now.sessions)
     yield from walstream.sections(now.walstream)
     if now.roles:
-        yield formatting.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))
+        yield drawing.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))
     yield from _problems(now)
 
 
@@ -73,7 +73,7 @@ def _problems(now: Status) -> Iterator[Table]:
         yield failed_schedules(now.failed_schedules)
     if now.not_captured:
         tables = sorted(now.not_captured.items())
-        yield formatting.table(("not captured", "why"), ((Text(name, "yellow"), reason) for name, reason in tables))
+        yield drawing.table(("not captured", "why"), ((Text(name, "yellow"), reason) for name, reason in tables))
     if now.rewritten:
         yield _rewritten(now.rewritten)
     if now.gaps:
@@ -95,7 +95,7 @@ def _of_readers(now: Status) -> Iterator[Table]:
 
 def failed_schedules(found: Mapping[str, str]) -> Table:
     """Which schedules failed when they last ran, and why."""
-    return formatting.table(("failed schedule", "why"), ((Text(name, "bold red"), why) for name, why in found.items()))
+    return drawing.table(("failed schedule", "why"), ((Text(name, "bold red"), why) for name, why in found.items()))
 
 
 def show_findings(found: Sequence[Finding]) -> None:
@@ -103,22 +103,22 @@ def show_findings(found: Sequence[Finding]) -> None:
     errors = sum(finding.level == "error" for finding in found)
     warnings = sum(finding.level == "warning" for finding in found)
     verdict = "ready for `pipeline serve`" if not errors else "not ready for `pipeline serve`"
-    verdict = f"{verdict}: {formatting.count(errors, 'error')}, {formatting.count(warnings, 'warning')}"
-    formatting.show(Group(formatting.table(("", "", ""), map(_finding, found)), Text(verdict, "bold")))
+    verdict = f"{verdict}: {drawing.count(errors, 'error')}, {drawing.count(warnings, 'warning')}"
+    drawing.show(Group(drawing.table(("", "", ""), map(_finding, found)), Text(verdict, "bold")))
 
 
 def _finding(finding: Finding) -> tuple[Text, str, Text]:
     text = Text(finding.text)
     if finding.remedy:
         text.line(f"→ {finding.remedy}", "bold" if finding.level == "error" else "")
-    return Text(finding.level, formatting.LEVEL_STYLES[finding.level]), finding.name, text
+    return Text(finding.level, drawing.LEVEL_STYLES[finding.level]), finding.name, text
 
 
 def show_sources(found: Sequence[KnownSource]) -> None:
     """Print each source with its epoch and position."""
     columns = ("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
-    formatting.show(
-        formatting.table(columns, map(_source, found)) if found else "no source has been replicated from yet",
+    drawing.show(
+        drawing.table(columns, map(_source, found)) if found else "no source has been replicated from yet",
         *(gaps.table(each.gaps) for each in found if each.gaps),
     )
 
@@ -132,20 +132,20 @@ def _source(source: KnownSource) -> list[object]:
         source.timeline,
         source.slot,
         ", ".join(source.publications),
-        formatting.position(source.position),
+        drawing.position(source.position),
         source.since,
     ]
 
 
 def show_rewrites(found: Sequence[Rewritten]) -> None:
     """Print each rewritten table with its columns and the remedy."""
-    formatting.show(_rewritten(found) if found else "no table was rewritten without events, or all are settled")
+    drawing.show(_rewritten(found) if found else "no table was rewritten without events, or all are settled")
 
 
 def _rewritten(found: Sequence[Rewritten]) -> Table:
     columns = ("rewritten without events", "columns", "after", "what to do")
-    lines = ((Text(each.table, "yellow"), each.why, formatting.position(each.from_lsn), each.remedy) for each in found)
-    return formatting.table(columns, lines)
+    lines = ((Text(each.table, "yellow"), each.why, drawing.position(each.from_lsn), each.remedy) for each in found)
+    return drawing.table(columns, lines)
 
 
 def _headline(now: Status) -> Text:
@@ -160,17 +160,17 @@ def _headline(now: Status) -> Text:
 def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
     progress = now.progress
     yield "source", now.database or None, f"slot {now.slot}" + _held_back(now)
-    yield "written", formatting.position(now.source_lsn), "the source has written up to here"
-    yield "confirmed", formatting.position(now.confirmed_lsn), "the source may remove WAL before this" + _behind(now)
+    yield "written", drawing.position(now.source_lsn), "the source has written up to here"
+    yield "confirmed", drawing.position(now.confirmed_lsn), "the source may remove WAL before this" + _behind(now)
     if not (now.lag and now.lag.stages):  # else the table of stages says how far it is
-        yield "stored", formatting.position(progress.staged_lsn), "the changes before this are staged"
+        yield "stored", drawing.position(progress.staged_lsn), "the changes before this are staged"
     yield "changes", "", _staged(progress)
     yield "events", "", _events(progress)
     if now.ways:
         yield "ways", "", _ways(now.ways)
     if now.adoption:
         yield "backlog", "", _adoption(now.adoption)
-    yield "lag", _lag(now), "" if now.lag_bytes is None else f"the log is {formatting.size(now.lag_bytes)} behind"
+    yield "lag", _lag(now), "" if now.lag_bytes is None else f"the log is {drawing.size(now.lag_bytes)} behind"
     events, changes = progress.events_per_second, progress.changes_per_second
     yield "rates", _rate(events, "event"), _rate(changes, "change") + " staged"
 
@@ -182,7 +182,7 @@ def _role(role: RoleState) -> list[object]:
         styled,
         role.server,
         role.pid,
-        formatting.since(role.since),
+        drawing.since(role.since),
         "" if role.state == "running" else role.reason or "",
     ]
 
@@ -194,7 +194,7 @@ _UNMARKED = (
 
 def _held_back(now: Status) -> str:
     return (
-        f" holds back {formatting.size(now.retained_bytes)} of WAL"
+        f" holds back {drawing.size(now.retained_bytes)} of WAL"
         if now.retained_bytes is not None
         else " does not exist"
     ) + ("" if now.slot_marked is not False else f"; {_UNMARKED}")
@@ -202,23 +202,23 @@ def _held_back(now: Status) -> str:
 
 def _behind(now: Status) -> str:
     behind = [slot.lag_bytes for slot in now.slots if slot.name == now.slot]
-    return f"; the slot is {formatting.size(behind[0])} behind" if behind and behind[0] is not None else ""
+    return f"; the slot is {drawing.size(behind[0])} behind" if behind and behind[0] is not None else ""
 
 
 def _staged(progress: Progress) -> str:
-    transactions = formatting.count(progress.staged_transactions, "transaction")
-    text = f"{formatting.count(progress.staged_changes, 'change')} in {transactions}"
+    transactions = drawing.count(progress.staged_transactions, "transaction")
+    text = f"{drawing.count(progress.staged_changes, 'change')} in {transactions}"
     if progress.open_changes:
         text += f", and {progress.open_changes:,} of one that is still open"
     return f"{text} staged"
 
 
 def _events(progress: Progress) -> str:
-    text = f"{formatting.count(progress.events, 'event')} in the log"
+    text = f"{drawing.count(progress.events, 'event')} in the log"
     if progress.last_seq:
         text += f", newest seq {progress.last_seq}"
     if progress.shuffled_lsn:
-        text += f", last commit at {formatting.position(progress.shuffled_lsn)}"
+        text += f", last commit at {drawing.position(progress.shuffled_lsn)}"
     return text
 
 
@@ -234,7 +234,7 @@ def _ways(found: Sequence[WayCount]) -> str:
 
 def _adoption(found: Adoption) -> str:
     """What waits, and for whom."""
-    text = f"{found.tables:,} tables with {formatting.count(found.events, 'event')} wait to become partitions"
+    text = f"{found.tables:,} tables with {drawing.count(found.events, 'event')} wait to become partitions"
     if found.from_seq is not None:
         text += f"; more are filled, seq {found.from_seq} was the first"
     return f"{text}; {found.held_by} holds them up" if found.held_by else text

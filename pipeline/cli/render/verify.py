@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from rich.console import Group
 from rich.table import Table
 
-from pipeline.cli.render import bars
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.verify.violations import Check, Verification, Violation
+from pipeline.terminal import bars, drawing
+from pipeline.terminal.drawing import Text
 
 
 @contextmanager
@@ -29,25 +28,23 @@ def progress_bar() -> Iterator[Callable[[int, int, int], None]]:
 def show_verification(found: Verification) -> None:
     """Print one line for each check, the rows that violate it below; then the verdict."""
     if not found.checks:
-        formatting.show("nothing to verify: no source has been replicated yet")
+        drawing.show("nothing to verify: no source has been replicated yet")
         return
-    checks = formatting.table(("", "", "", ""), map(_checked, found.checks))
-    formatting.show(checks, *(_violations(check) for check in found.checks if check.faults), Group(*_verdict(found)))
+    checks = drawing.table(("", "", "", ""), map(_checked, found.checks))
+    drawing.show(checks, *(_violations(check) for check in found.checks if check.faults), Group(*_verdict(found)))
 
 
 def _verdict(found: Verification) -> Iterator[Text]:
     rate = found.rows / found.seconds if found.seconds else 0
-    verdict = (
-        "no violations" if found.ok else formatting.count(sum(check.broken for check in found.checks), "violation")
-    )
-    read = f"{formatting.count(found.rows, 'row')} in {formatting.count(found.transactions, 'transaction')}"
+    verdict = "no violations" if found.ok else drawing.count(sum(check.broken for check in found.checks), "violation")
+    read = f"{drawing.count(found.rows, 'row')} in {drawing.count(found.transactions, 'transaction')}"
     where = f"from seq {found.first_seq} to {found.last_seq}" if found.rows else "without rows"
     yield Text(f"{found.events_table} {where}: {verdict}", "bold")
-    yield formatting.dim(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s")
+    yield drawing.dim(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s")
     if found.tables:
         yield Text(f"with all events tables that were ever written: {', '.join(found.tables)}")
     if found.unplaced:
-        yield Text(f"{formatting.count(found.unplaced, 'legacy row')} without a position left out")
+        yield Text(f"{drawing.count(found.unplaced, 'legacy row')} without a position left out")
 
 
 def _checked(check: Check) -> tuple[Text, str, str, Text]:
@@ -58,16 +55,16 @@ def _checked(check: Check) -> tuple[Text, str, str, Text]:
         level, state = "warning", "not checked"
     note = check.rule + (f"; not checked: {check.not_checked}" if check.not_checked else "")
     return (
-        Text(state, formatting.LEVEL_STYLES[level]),
+        Text(state, drawing.LEVEL_STYLES[level]),
         check.name,
-        formatting.count(check.checked, check.noun),
-        formatting.dim(note),
+        drawing.count(check.checked, check.noun),
+        drawing.dim(note),
     )
 
 
 def _violations(check: Check) -> Table:
     columns = (check.name, "epoch", "commit_lsn", "idx", "table", "wrong", "expected")
-    table = formatting.table(columns, map(_violation, check.faults))
+    table = drawing.table(columns, map(_violation, check.faults))
     if check.broken > len(check.faults):
         table.add_row(Text(f"and {check.broken - len(check.faults):,} more", "bold"))
     return table

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from pipeline.cli.render.followers import styled, why
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
 from pipeline.operate.watch_followers import Counted, Look, Watched
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 UNKNOWN = "?"
 
@@ -20,10 +20,10 @@ def sections(now: Look) -> Iterator[RenderableType]:
         yield Text(now.reason, "yellow")
         return
     columns = ("database", "state", "seq", "behind", "lag", "changes/s", "reason")
-    yield formatting.table(columns, map(_line, now.databases))
+    yield drawing.table(columns, map(_line, now.databases))
     names = dict.fromkeys(each.table for database in now.databases for each in database.tables)
     if names:
-        yield formatting.table(
+        yield drawing.table(
             ("rows", *(each.name for each in now.databases)),
             ([name, *(_rows(name, each) for each in now.databases)] for name in names),
         )
@@ -35,8 +35,8 @@ def _line(each: Watched) -> list[object]:
         each.name,
         "" if each.state is None else styled(each.state),
         each.seq,
-        "" if of_source else formatting.count(each.lag_seqs, "change"),
-        "" if of_source else formatting.lasted(each.lag_seconds),
+        "" if of_source else drawing.count(each.lag_seqs, "change"),
+        "" if of_source else drawing.lasted(each.lag_seconds),
         None if each.rate is None else f"{each.rate:,.0f}",
         "; ".join(part for part in (why(each.reason, each.remedy), each.rows_reason) if part),
     ]

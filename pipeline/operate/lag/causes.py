@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pipeline.operate import formatting
 from pipeline.operate.lag import model, reader_causes
 from pipeline.operate.lag.facts import Facts, Session
 from pipeline.operate.lag.model import Limit, Part, Stage
+from pipeline.terminal import drawing
 
 _FRESH = 5.0
 """For how many seconds the worker's last report of its load is valid."""
@@ -63,7 +63,7 @@ def _silent(facts: Facts, part: Part, name: str) -> Limit | None:
     what = "replication worker" if name == "worker" else "shuffler"
     return Limit(
         part,
-        f"the {what} has been silent for {formatting.ago(session.silent)}: its process is stopped, or gets no CPU",
+        f"the {what} has been silent for {drawing.ago(session.silent)}: its process is stopped, or gets no CPU",
         "check its machine; a running server kills such a process and starts another",
     )
 
@@ -79,9 +79,7 @@ def _locked(facts: Facts, part: Part, name: str) -> Limit | None:
     if session is None or session.blocker is None:
         return None
     since = (
-        ""
-        if session.blocker_seconds is None
-        else f", whose transaction is {formatting.ago(session.blocker_seconds)} old"
+        "" if session.blocker_seconds is None else f", whose transaction is {drawing.ago(session.blocker_seconds)} old"
     )
     who = f"pid {session.blocker} ({session.blocked_by or 'unnamed'})"
     return Limit(
@@ -155,7 +153,7 @@ def _decoding(facts: Facts) -> Limit:
         return Limit(
             "decoding",
             f"decoding: the walsender (pid {pid}) is behind, with transactions so large that it spilled "
-            f"{formatting.size(facts.spilled)} of them to the source's disk in the last minute",
+            f"{drawing.size(facts.spilled)} of them to the source's disk in the last minute",
             "raise logical_decoding_work_mem at the source, or write less in one transaction",
         )
     return Limit(

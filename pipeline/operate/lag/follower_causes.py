@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.followers.applier_session import Applier
-from pipeline.operate import formatting
 from pipeline.operate.followers import Shown
 from pipeline.operate.lag.facts import Facts
 from pipeline.operate.lag.model import Limit, Stage, is_late
+from pipeline.terminal import drawing
 
 STAGE = "followed"
 _SEE = "see `pipeline followers show {}`"
@@ -25,7 +25,7 @@ def limit(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     if not found:
         return None
     first = found[0]
-    behind, age = formatting.count(first.lag_seqs, "seq"), formatting.lasted(first.lag_seconds)
+    behind, age = drawing.count(first.lag_seqs, "seq"), drawing.lasted(first.lag_seconds)
     others = len({each.name for each in found}) - 1
     why, remedy = _why(first, facts.applier)
     text = f'follower "{first.name}" is farthest behind: the first of {behind} is {age} old; {why}'
@@ -40,7 +40,7 @@ def _why(late: Shown, seen: Applier | None) -> tuple[str, str]:
     match seen.doing:
         case "lock":
             seconds = seen.blocker_seconds
-            since = "" if seconds is None else f", whose transaction is {formatting.ago(seconds)} old"
+            since = "" if seconds is None else f", whose transaction is {drawing.ago(seconds)} old"
             return (
                 f"it waits for a lock that {seen.text} holds there{since}",
                 f"end that transaction there: select pg_terminate_backend({seen.blocker})",

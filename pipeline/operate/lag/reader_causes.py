@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from pipeline.exports import window
 from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader
-from pipeline.operate import formatting
 from pipeline.operate.lag import follower_causes, lsn_times
 from pipeline.operate.lag.facts import AtSource, Facts, Holder
 from pipeline.operate.lag.model import Limit, Stage, is_late
+from pipeline.terminal import drawing
 
 HELD_BYTES = 16_000_000
 """A slot always keeps about so much WAL: the source removes whole segments, and not at every commit."""
@@ -46,8 +46,8 @@ def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     if not waiting:
         return None
     first = min(waiting, key=lambda each: each.committed_at)
-    age = formatting.lasted((facts.at.read_at - first.committed_at).total_seconds())
-    behind = formatting.count(first.seqs, "seq")
+    age = drawing.lasted((facts.at.read_at - first.committed_at).total_seconds())
+    behind = drawing.count(first.seqs, "seq")
     text = f'{first.kind} "{first.name}" lags most: the first of {behind} is {age} old'
     others = f"; {len(waiting) - 1} more lag" if len(waiting) > 1 else ""
     return Limit("consumer", text + _state(first) + others, _remedy(first))
@@ -74,7 +74,7 @@ def _export(facts: Facts, stage: Stage | None) -> Limit | None:
     failed = exports.last_run is not None and exports.last_run.state == "failed"
     if not failed and stage.own_seconds < 2 * _between_runs(exports.schedule):
         return None
-    text = f"exports: the first event that the lake lacks is {formatting.lasted(stage.behind_seconds)} old"
+    text = f"exports: the first event that the lake lacks is {drawing.lasted(stage.behind_seconds)} old"
     why = exports.problem or (exports.last_run.reason if failed and exports.last_run else None)
     return Limit(
         "export", text + (f"; {why}" if why else ""), "see `pipeline export list`, and the log of the last run"
@@ -98,7 +98,7 @@ def _transaction(facts: Facts) -> Limit | None:
     written = lsn_times.written_at(facts.around.get(beyond[0]), at.written, at.read_at, sampled=at.sampled)
     if written is not None and holder.began > written:  # it began later: the slot has just not advanced yet
         return None
-    kept = formatting.size((at.confirmed or 0) - (at.restart or 0))
+    kept = drawing.size((at.confirmed or 0) - (at.restart or 0))
     return Limit(
         "transaction",
         f"{_who(holder)}: nothing is late because of it, but the source keeps {kept} of WAL for the slot until it ends",
@@ -107,7 +107,7 @@ def _transaction(facts: Facts) -> Limit | None:
 
 
 def _who(holder: Holder) -> str:
-    age = formatting.ago(holder.seconds)
+    age = drawing.ago(holder.seconds)
     if holder.prepared is not None:
         return f'transaction "{holder.prepared}" of {holder.username} in {holder.database} was prepared {age} ago'
     state = "" if holder.state in (None, "active") else f", {holder.state}"

@@ -6,8 +6,8 @@ from pipeline.capture.source import blocked_transactions, sources
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings
 from pipeline.log import dead_letters
-from pipeline.operate import formatting
 from pipeline.postgres.connections import Connection
+from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
 
@@ -24,5 +24,5 @@ def findings(config: Config, connection: Connection) -> Findings:
         yield Finding("error", "source stops", text, remedy, waits=True)
     parked = dead_letters.counts(connection)["parked"]
     if parked:
-        text = f"{formatting.count(parked, 'change')} could not be written to the log"
+        text = f"{drawing.count(parked, 'change')} could not be written to the log"
         yield Finding("warning", "dead letters", text, "see `pipeline dead-letters list`, then retry or discard them")

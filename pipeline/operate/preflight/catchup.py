@@ -9,8 +9,8 @@ from pipeline.capture.catchup import limits
 from pipeline.capture.source import slots
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings
-from pipeline.operate import formatting
 from pipeline.postgres.connections import Connection
+from pipeline.terminal import drawing
 
 NAME = "catch-up"
 
@@ -27,12 +27,10 @@ def run(config: Config, source: Connection, sessions: Sequence[str] = ()) -> Fin
     found = limits.allowed(room(config, source, sessions), config.slot, setting, cores)
     if found.held_by is None or limits.wanted(setting, cores) == 1:
         readers = "one slot" if found.slots == 1 else f"{found.slots} slots at once"
-        yield Finding("ok", NAME, f"a backlog of more than {formatting.size(threshold)} is read by {readers}")
+        yield Finding("ok", NAME, f"a backlog of more than {drawing.size(threshold)} is read by {readers}")
     else:
         why, _, remedy = found.held_by.partition("; ")
-        yield Finding(
-            "warning", NAME, f"a backlog can be read by {formatting.count(found.slots, 'slot')}: {why}", remedy
-        )
+        yield Finding("warning", NAME, f"a backlog can be read by {drawing.count(found.slots, 'slot')}: {why}", remedy)
     if (beyond := limits.beyond_cores(setting, cores)) is not None:
         text, _, remedy = beyond.partition("; ")
         yield Finding("warning", NAME, text, remedy)

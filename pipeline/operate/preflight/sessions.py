@@ -11,11 +11,12 @@ from pipeline.capture.source import slots, synchronous_standbys
 from pipeline.config import wires
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings
-from pipeline.operate import formatting, session_status
+from pipeline.operate import session_status
 from pipeline.operate.preflight import catchup
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.terminal import drawing
 
 NAME, OPEN = "sessions", "open_wires"
 LEFT_FREE = 1
@@ -46,12 +47,12 @@ def run(config: Config, source: Connection, known: Mapping[str, Session]) -> Fin
         text += ": users' commits would wait for a client, so no session is made"
         yield Finding("warning", NAME, text, "list the standbys by name there")
     if limits.wal_bytes is not None and limits.wal_bytes < config.sessions_wal_bytes:
-        text = f"PIPELINE_SESSIONS_WAL is {formatting.size(config.sessions_wal_bytes)}, but the source takes its WAL"
-        text += f" from a slot that holds back {formatting.size(limits.wal_bytes)} (max_slot_wal_keep_size)"
+        text = f"PIPELINE_SESSIONS_WAL is {drawing.size(config.sessions_wal_bytes)}, but the source takes its WAL"
+        text += f" from a slot that holds back {drawing.size(limits.wal_bytes)} (max_slot_wal_keep_size)"
         yield Finding("warning", NAME, text, "set PIPELINE_SESSIONS_WAL below that")
     if limits.idle_after is not None and (seconds := limits.idle_after.total_seconds()) < config.sessions_idle_seconds:
-        text = f"PIPELINE_SESSIONS_IDLE is {formatting.ago(config.sessions_idle_seconds)}, but the source takes its WAL"
-        text += f" from a slot that nobody reads for {formatting.ago(seconds)}"
+        text = f"PIPELINE_SESSIONS_IDLE is {drawing.ago(config.sessions_idle_seconds)}, but the source takes its WAL"
+        text += f" from a slot that nobody reads for {drawing.ago(seconds)}"
         yield Finding("warning", NAME, text, "raise idle_replication_slot_timeout at the source")
 
 
@@ -67,8 +68,8 @@ def _room(config: Config, source: Connection, known: Mapping[str, Session]) -> F
     fewest, name, in_all = min(found)
     possible, wanted = max(0, fewest - LEFT_FREE), config.sessions_max
     if possible >= wanted:
-        return Finding("ok", NAME, f"there is room for {formatting.count(wanted, 'session')}")
-    text = f"there is room for {possible} of {formatting.count(wanted, 'session')} (PIPELINE_SESSIONS_MAX): the source"
+        return Finding("ok", NAME, f"there is room for {drawing.count(wanted, 'session')}")
+    text = f"there is room for {possible} of {drawing.count(wanted, 'session')} (PIPELINE_SESSIONS_MAX): the source"
     text += f" has {max(0, fewest)} of its {name} = {in_all} for them, and one of these stays free for the worker"
     remedy = f"raise {name} at the source" + (f", or set PIPELINE_SESSIONS_MAX={possible}" if possible else "")
     return Finding("warning", NAME, text, remedy)

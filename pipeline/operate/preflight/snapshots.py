@@ -15,10 +15,11 @@ from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, first_names
-from pipeline.operate import formatting, reading_rights
+from pipeline.operate import reading_rights
 from pipeline.operate.preflight import table_checks
 from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
+from pipeline.terminal import drawing
 
 NAME, RIGHTS = "snapshot", "snapshot rights"
 ROWS_PER_SECOND = 50_000
@@ -92,19 +93,19 @@ def _known(pipeline: Connection | None, stored: Source | None) -> set[int]:
 def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
     unread = {each.table_oid for each in found if each.lacking}
     if len(unread) == len(joining):
-        return f"none of {formatting.count(len(joining), 'table')} can be read: see {RIGHTS}"
+        return f"none of {drawing.count(len(joining), 'table')} can be read: see {RIGHTS}"
     found = [each for each in found if each.table_oid not in unread]
     rows, size = sum(each.rows for each in found), sum(each.bytes for each in found)
-    tables = formatting.count(len(joining) - len(unread), "table")
+    tables = drawing.count(len(joining) - len(unread), "table")
     if unread:
         tables += f" of {len(joining)}"
     if not rows:
         return f"{tables} will be read, without rows so far"
-    disk = formatting.size(round(rows * EVENT_BYTES + size * GROWTH))
+    disk = drawing.size(round(rows * EVENT_BYTES + size * GROWTH))
     said = (
-        f"{tables} will be read: about {formatting.count(rows, 'row')},"
-        f" {formatting.size(size)}; at a rough {ROWS_PER_SECOND:,} rows/s that takes"
-        f" {formatting.ago(max(rows / ROWS_PER_SECOND, 1))}, and about {disk} of disk in the pipeline database"
+        f"{tables} will be read: about {drawing.count(rows, 'row')},"
+        f" {drawing.size(size)}; at a rough {ROWS_PER_SECOND:,} rows/s that takes"
+        f" {drawing.ago(max(rows / ROWS_PER_SECOND, 1))}, and about {disk} of disk in the pipeline database"
     )
     one = {each.table_oid for each in found if each.blocks and not each.identified}
     if keyless := [table for table in joining if table.oid in one]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.operate import formatting
+from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
 
@@ -49,9 +49,7 @@ class Adopted:
         else:
             shown.append(f"a new slot was created; changes from before {at} that the log lacks stay missing")
         if self.sessions:
-            shown.append(
-                f"{formatting.count(len(self.sessions), 'session')} of clients ended: {', '.join(self.sessions)}"
-            )
+            shown.append(f"{drawing.count(len(self.sessions), 'session')} of clients ended: {', '.join(self.sessions)}")
         if self.rereads:
             shown.append(
                 "the next `pipeline serve` compares all tables with the log, and appends what differs;"

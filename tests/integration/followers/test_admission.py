@@ -16,11 +16,11 @@ from pipeline.errors import FollowerError, SourceUnfit, Unavailable
 from pipeline.followers.applying import position
 from pipeline.followers.registry import Options
 from pipeline.operate import add_follower, followers
-from pipeline.operate.json_values import as_json
 from pipeline.operate.preflight import check
 from pipeline.postgres import connections, role_locks, session_settings
 from pipeline.postgres.embedded import Server
 from pipeline.server import serve
+from pipeline.terminal.json_values import as_json
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port, unique

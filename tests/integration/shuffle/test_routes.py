@@ -21,12 +21,13 @@ from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
 from pipeline.log.shuffling import routes as shuffle_routes
 from pipeline.log.table import CHANNEL, DEFAULT, EventsTable
-from pipeline.operate import json_values, retention
+from pipeline.operate import retention
 from pipeline.operate import routes as operate_routes
 from pipeline.operate.repair import reader_role
 from pipeline.operate.status import Status
 from pipeline.operate.verify import verify
 from pipeline.postgres import connections
+from pipeline.terminal import json_values
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import (

@@ -12,9 +12,10 @@ from pipeline.api.routes import metrics
 from pipeline.cli.render import followers as render
 from pipeline.cli.render import status as status_report
 from pipeline.followers.registry import Follower
-from pipeline.operate import followers, formatting
-from pipeline.operate.json_values import as_json
+from pipeline.operate import followers
 from pipeline.operate.status import Status
+from pipeline.terminal import drawing
+from pipeline.terminal.json_values import as_json
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 TABLES = [
@@ -86,7 +87,7 @@ def test_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "reports following 2: 1 following, 1 stopped 40 60 seqs 1.2 s" in shown
     assert "database host=db user=me dbname=shop tables public.* copy source, tables with rows are emptied" in shown
     assert "public.b stopped so; do" in shown
-    formatting.show(*status_report.sections(Status(revision="1", followers=[followers.shown(REPORTS, served=True)])))
+    drawing.show(*status_report.sections(Status(revision="1", followers=[followers.shown(REPORTS, served=True)])))
     assert "reports following 2: 1 following, 1 stopped" in " ".join(capsys.readouterr().out.split())
     render.show_followers([])
     assert "there are no followers; add one: `pipeline followers add --dsn DSN`" in capsys.readouterr().out

@@ -16,12 +16,12 @@ from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.capture.source.slots import Slot
 from pipeline.log.dead_letters import DeadLetter
 from pipeline.log.tables import KnownTable
-from pipeline.operate.json_values import as_json
 from pipeline.operate.lag.model import Lag, Limit, Stage
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.routes import Routes, Routing
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
+from pipeline.terminal.json_values import as_json
 
 AT = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 ISO = '"2026-03-04T05:06:07.000089+00:00"'

@@ -15,9 +15,10 @@ from pipeline.capture.sessions.store import Session
 from pipeline.capture.source.slots import Slot
 from pipeline.cli.render import sessions as shown
 from pipeline.config.settings import Config, load
-from pipeline.operate import formatting, session_status
-from pipeline.operate.json_values import as_json
+from pipeline.operate import session_status
 from pipeline.operate.session_status import AtSource, Sessions
+from pipeline.terminal import drawing
+from pipeline.terminal.json_values import as_json
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 READER = "127.0.0.1:50123 through server db1-4711"
@@ -142,7 +143,7 @@ def test_a_terminal_shows_them_and_those_that_have_ended(capsys: pytest.CaptureF
     over = session(
         "delta_pet1", "ended", ended_at=datetime.now(UTC) - timedelta(minutes=5), reason="it was idle for 1 h"
     )
-    formatting.show(*shown.sections(sessions([session(), over], at(slot()))))
+    drawing.show(*shown.sections(sessions([session(), over], at(slot()))))
     first, line, _, ended, why = (line.split("   ") for line in capsys.readouterr().out.splitlines())
     assert first[0] == "sessions (1 of 4)"
     assert line[0].strip() == "delta_few7" and "300.0 MB" in [cell.strip() for cell in line]

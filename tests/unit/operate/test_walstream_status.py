@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 
 from pipeline.api import walstream_metrics
 from pipeline.cli.render import walstream as shown
-from pipeline.operate import formatting
 from pipeline.operate.walstream_status import Walstream, WalstreamSession
+from pipeline.terminal import drawing
 
 SINCE = datetime.fromtimestamp(1000, UTC)
 THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", SINCE, 4711, 312, 4399, None, None, True)
@@ -51,7 +51,7 @@ def test_no_metrics_where_the_wire_is_not_served_and_no_session_is_left(found: W
 
 
 def test_status_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    formatting.show(*shown.sections(Walstream(True, 0, [THERE, gone()])))
+    drawing.show(*shown.sections(Walstream(True, 0, [THERE, gone()])))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][:3] == ["walstream", "sessions", "(2)"]
     assert (lines[1][0], lines[1][-2:]) == ("ipv4:127.0.0.1:1", ["4399", "312"])

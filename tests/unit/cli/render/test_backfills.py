@@ -12,9 +12,9 @@ from rich.console import Console
 from pipeline.capture.snapshot.overview import Incomplete
 from pipeline.cli.render import backfill_progress, backfills
 from pipeline.cli.render.backfill_progress import Pace
-from pipeline.operate import formatting
 from pipeline.operate.backfills import Shown
 from pipeline.operate.snapshot_status import SnapshotStatus
+from pipeline.terminal import drawing
 
 WHEN = datetime(2026, 3, 4, tzinfo=UTC)
 READING = Shown(
@@ -56,7 +56,7 @@ def test_status_is_short_where_all_is_complete(capsys: pytest.CaptureFixture[str
     assert list(backfills.sections(None)) == []
     assert list(backfills.sections(SnapshotStatus([], {"complete": 9}, []))) == []
     unread = [Incomplete("public.notes", "failed", "this user may not read it")]
-    formatting.show(*backfills.sections(SnapshotStatus([READING], {"complete": 9, "failed": 1, "not read": 2}, unread)))
+    drawing.show(*backfills.sections(SnapshotStatus([READING], {"complete": 9, "failed": 1, "not read": 2}, unread)))
     shown = capsys.readouterr().out
     assert "public.orders" in shown and "public.notes" in shown and "and 2 more" in shown
 
@@ -84,7 +84,7 @@ def test_progress_in_a_pipe_and_as_json(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(force_terminal=True, width=160, record=True)
-    monkeypatch.setattr(formatting, "console", lambda: console)
+    monkeypatch.setattr(drawing, "console", lambda: console)
     with backfill_progress.shown() as tell:
         tell(READING, served=True)
     text = console.export_text()

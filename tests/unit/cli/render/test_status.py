@@ -11,9 +11,9 @@ from rich.text import Text
 from pipeline.cli.render import status
 from pipeline.errors import PipelineError
 from pipeline.findings import Finding, of_error
-from pipeline.operate import formatting
 from pipeline.operate.lag.model import Lag, Limit, Stage
 from pipeline.operate.status import Progress, Status
+from pipeline.terminal import drawing
 from pipeline.wal import lsn
 
 
@@ -22,14 +22,14 @@ from pipeline.wal import lsn
     [(None, "-"), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (16_777_216, "16.8 MB"), (5 * 10**15, "5000.0 TB")],
 )
 def test_sizes(size: int | None, shown: str) -> None:
-    assert formatting.size(size) == shown
+    assert drawing.size(size) == shown
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(-1, "0 s"), (0.4, "0 s"), (61, "1 min 1 s"), (3600, "1 h"), (200_000, "2 d 7 h")]
 )
 def test_durations(seconds: float, shown: str) -> None:
-    assert formatting.ago(seconds) == shown
+    assert drawing.ago(seconds) == shown
 
 
 def test_a_database_that_was_never_migrated(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,12 +86,12 @@ def test_an_error_is_split_before_its_remedy() -> None:
     ],
 )
 def test_a_cell_of_a_table(value: object, shown: str | Text) -> None:
-    assert formatting.cell(value) == shown
+    assert drawing.cell(value) == shown
 
 
 def test_numbers_that_are_missing_are_dashes_and_positions_read_as_postgres_prints_them() -> None:
-    assert [formatting.whole(None), formatting.lasted(None), formatting.position(None)] == ["-", "-", "-"]
-    assert [formatting.whole(1234), formatting.lasted(3.14), formatting.position(2**33 + 171)] == [
+    assert [drawing.whole(None), drawing.lasted(None), drawing.position(None)] == ["-", "-", "-"]
+    assert [drawing.whole(1234), drawing.lasted(3.14), drawing.position(2**33 + 171)] == [
         "1,234",
         "3.1 s",
         "2/AB",
@@ -99,8 +99,6 @@ def test_numbers_that_are_missing_are_dashes_and_positions_read_as_postgres_prin
 
 
 def test_sections_that_there_are_stand_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    formatting.show(
-        None, formatting.table(("a", "b"), [(1, None)]), None, formatting.facts([("label", "value", "note")])
-    )
+    drawing.show(None, drawing.table(("a", "b"), [(1, None)]), None, drawing.facts([("label", "value", "note")]))
     shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert shown == ["a   b", "1   -", "", "label   value   note"]

@@ -13,9 +13,7 @@ from pipeline.api import lag_metrics
 from pipeline.cli.render import lag as lag_report
 from pipeline.exports.ledger import Run
 from pipeline.log.readers import LaggingReader
-from pipeline.operate import formatting
 from pipeline.operate.export_status import ExportStatus
-from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import causes, lsn_times
 from pipeline.operate.lag import stages as lag_stages
 from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session
@@ -23,6 +21,8 @@ from pipeline.operate.lag.lsn_times import Around
 from pipeline.operate.lag.model import LATE_SECONDS, PARTS, Lag, Limit, Stage
 from pipeline.operate.lag.reader_causes import HELD_BYTES
 from pipeline.operate.status import Status
+from pipeline.terminal import drawing
+from pipeline.terminal.json_values import as_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATE = LATE_SECONDS + 1
@@ -224,7 +224,7 @@ def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
         part: float(part == "decoding") for part in PARTS
     }
     for table in lag_report.tables(lag):
-        formatting.console().print(table)
+        drawing.console().print(table)
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == ["stage", "position", "behind", "lag", "behind", "here", "lag", "here"]
     assert shown[2].split() == ["decoded", "0/0", "1", "B", "5.0", "s", "1", "B", "5.0", "s"]

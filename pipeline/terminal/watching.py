@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from pipeline.operate import formatting
-from pipeline.operate.formatting import Text
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
 
 T = TypeVar("T")
 
@@ -27,10 +27,10 @@ def shown(
     """
 
     def dated(now: T) -> Group:
-        when = Text(f"{formatting.moment(datetime.now(UTC))}, every {seconds:g} s until Ctrl-C", "dim")
-        return formatting.stacked(when, *sections(now))
+        when = Text(f"{drawing.moment(datetime.now(UTC))}, every {seconds:g} s until Ctrl-C", "dim")
+        return drawing.stacked(when, *sections(now))
 
-    console = formatting.console()
+    console = drawing.console()
     if as_json:
         yield lambda now: print(json.dumps(to_json(now)), flush=True)
     elif console.is_terminal:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline import logs
-from pipeline.operate import json_values
+from pipeline.terminal import json_values
 
 if TYPE_CHECKING:
     from pipeline.config.settings import Config

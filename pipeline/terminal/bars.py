@@ -5,7 +5,7 @@ from __future__ import annotations
 import rich.progress
 from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TimeRemainingColumn
 
-from pipeline.operate.formatting import Console, Text
+from pipeline.terminal.drawing import Console, Text
 
 
 class TextColumn(rich.progress.TextColumn):
