@@ -20,16 +20,16 @@ from fastapi.routing import iter_route_contexts
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from uvicorn.config import STARTUP_FAILURE
 
-from pipeline.api import docs, http_protocol, problems, quiet_logs, websocket_protocol
+from pipeline.api import docs, events, http_protocol, problems, quiet_logs, websocket_protocol
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.routes import backfills, consumers, events, followers, metrics, stream
+from pipeline.api.routes import backfills, consumers, followers, metrics, stream
 from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.turns import Turns
+from pipeline.api.wire import Service, Surroundings
 from pipeline.api.wires import known
-from pipeline.api.wires.wire import Service, Surroundings
 from pipeline.config import certificates
 from pipeline.config.settings import Config
 from pipeline.log.wakeups import Wakeups

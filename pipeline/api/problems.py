@@ -21,7 +21,7 @@ from starlette.routing import compile_path
 
 from pipeline import refusals
 from pipeline.api import patterns
-from pipeline.api.wires.wire import At, Failure
+from pipeline.api.wire import At, Failure
 from pipeline.errors import PipelineError
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import asyncio
 from starlette.types import Receive, Scope
 
 from pipeline.api import http_protocol
-from pipeline.api.wires.wire import Failure
+from pipeline.api.wire import Failure
 
 MAX_BODY = 1_000_000
 """The most bytes of a request's body."""

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.api import auth, http_protocol, request_body
 from pipeline.api.problems import answer
-from pipeline.api.wires.wire import At, Failure, Served
+from pipeline.api.wire import At, Failure, Served
 from pipeline.config import access
 from pipeline.config.settings import Config
 

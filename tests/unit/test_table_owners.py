@@ -117,13 +117,18 @@ OWNERS = {
         {"pipeline/log/functions/readers.sql": REGISTRY},
     ),
     "pipeline.consumers": Owner(
-        "pipeline/readers",
+        "pipeline/readers/queue",
         {
+            "pipeline/api": "a client reads events by the name of a consumer",
             "pipeline/api/wires/sequin": "a client names a consumer by an id that is made of its name",
             "pipeline/log/functions/readers.sql": REGISTRY,
+            "pipeline/readers": "its room moves in a later commit",
             "pipeline/rpc/walstream": "a consumer is made only where there is none",
         },
-        {"spark/pyspark_sequin_events": JOB},
+        {
+            "pipeline/readers/cursor": "its room moves in a later commit",
+            "spark/pyspark_sequin_events": JOB,
+        },
     ),
     "pipeline.dead_letters": Owner(
         "pipeline/log",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.api.wire import Served
 from pipeline.api.wires import pgdeltastream, sequin
-from pipeline.api.wires.wire import Served
 from pipeline.config.settings import Config
 
 WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE, sequin.WIRE)}

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL
 
-from pipeline.api.routes.events import MAX_BYTES
+from pipeline.api.events import MAX_BYTES
 from pipeline.log import shapes
 from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
 from tests.fixtures.api import Api

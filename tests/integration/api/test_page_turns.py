@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 
-from pipeline.api.routes.events import PAGES_AT_ONCE
+from pipeline.api.events import PAGES_AT_ONCE
 from pipeline.postgres.pool import MAX_CONNECTIONS
 from tests.fixtures.api import Api
 from tests.fixtures.waiting import eventually

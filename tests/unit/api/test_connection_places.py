@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 from pipeline.api import connection_places, http_protocol, request_body
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.problems import answer
-from pipeline.api.wires.wire import Failure
+from pipeline.api.wire import Failure
 
 HALF = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nhalf"
 

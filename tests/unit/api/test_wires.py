@@ -14,7 +14,7 @@ from fastapi.responses import PlainTextResponse
 from pipeline.api import problems
 from pipeline.api.request_body import MAX_BODY
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.wires.wire import Failure, Place, Served, Surroundings, Wire
+from pipeline.api.wire import Failure, Place, Served, Surroundings, Wire
 from pipeline.config.settings import Config, load
 from pipeline.errors import Unavailable
 

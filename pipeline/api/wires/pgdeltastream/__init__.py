@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pipeline.api.wire import Place, Wire
 from pipeline.api.wires.pgdeltastream import answers
 from pipeline.api.wires.pgdeltastream.service import INIT, SNAPSHOT, STREAM, Service
-from pipeline.api.wires.wire import Place, Wire
 
 WIRE = Wire(
     name="pgdeltastream",

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from pipeline.api.wires.wire import Failure
+from pipeline.api.wire import Failure
 
 NO_SLOT = "no slotName provided"
 _HANDSHAKE = {"Sec-Websocket-Version": "13"}

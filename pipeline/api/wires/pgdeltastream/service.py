@@ -10,12 +10,12 @@ from psycopg_pool import PoolTimeout
 
 from pipeline.api.background import Background
 from pipeline.api.problems import explain
+from pipeline.api.wire import Surroundings
 from pipeline.api.wires.pgdeltastream import answers, slot_names
 from pipeline.api.wires.pgdeltastream.page_request import PageRequest, Refused
 from pipeline.api.wires.pgdeltastream.rows_response import RowsResponse
 from pipeline.api.wires.pgdeltastream.streams import Streams
 from pipeline.api.wires.sessions import Sessions
-from pipeline.api.wires.wire import Surroundings
 from pipeline.capture.sessions import creation, snapshot
 from pipeline.capture.sessions.page_query import Page
 from pipeline.capture.sessions.snapshot import Exported, Snapshots

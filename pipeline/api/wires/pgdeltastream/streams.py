@@ -14,9 +14,9 @@ from starlette.websockets import WebSocketDisconnect
 from pipeline import refusals
 from pipeline.api import auth
 from pipeline.api.problems import explain
+from pipeline.api.wire import Surroundings
 from pipeline.api.wires.pgdeltastream import answers
 from pipeline.api.wires.sessions import Sessions
-from pipeline.api.wires.wire import Surroundings
 from pipeline.capture.sessions.snapshot import Snapshots
 from pipeline.capture.sessions.stream import SessionStream
 from pipeline.errors import PipelineError, SessionGone, SessionHeld, SessionUnknown, Unavailable

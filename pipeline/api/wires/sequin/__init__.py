@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pipeline.api.wire import Place, Wire
 from pipeline.api.wires.sequin import answers
 from pipeline.api.wires.sequin.service import PATHS, Service
-from pipeline.api.wires.wire import Place, Wire
 
 WIRE = Wire(
     name="sequin",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastapi import Response
 from fastapi.responses import JSONResponse
 
-from pipeline.api.wires.wire import Failure
+from pipeline.api.wire import Failure
 
 NOT_FOUND = "Not found: No `consumer` found matching the provided ID or name"
 

@@ -13,11 +13,11 @@ from starlette.exceptions import HTTPException
 
 from pipeline.api.long_poll import Client, until_found
 from pipeline.api.patterns import NAME
+from pipeline.api.wire import Failure, Surroundings
 from pipeline.api.wires.sequin import answers, request_parameters
 from pipeline.api.wires.sequin.items import PACKAGE, Delivery, Items
 from pipeline.api.wires.sequin.message import Messages, consumer_id
 from pipeline.api.wires.sequin.request_parameters import Parameters, Receive, Refused
-from pipeline.api.wires.wire import Failure, Surroundings
 from pipeline.errors import UnknownConsumer
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import rows

@@ -7,10 +7,10 @@ import re
 import pytest
 from fastapi import Response
 
+from pipeline.api.wire import Failure
 from pipeline.api.wires.known import WIRES
 from pipeline.api.wires.pgdeltastream import WIRE, answers, slot_names
 from pipeline.api.wires.pgdeltastream.streams import Closed, acknowledged
-from pipeline.api.wires.wire import Failure
 from pipeline.config.wires import WIRES as NAMES
 from pipeline.rpc import known
 

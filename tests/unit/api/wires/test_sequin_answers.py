@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from pipeline.api.wire import Failure
 from pipeline.api.wires import sequin
 from pipeline.api.wires.sequin.answers import NOT_FOUND
-from pipeline.api.wires.wire import Failure
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def _pages(table: str, default: str) -> Pages[Entry]:
 
 async def _read_by(database: Pool, known: Sequence[str], asked: str | None, consumer: str) -> str:
     """The events table that a consumer reads, which may be one that no route names any more."""
-    found = await database.rows(statement("readers", "find_reader"), {"name": consumer})
+    found = await database.rows(statement("api", "find_reader"), {"name": consumer})
     table = str(found[0]["events_table"] or known[0]) if found else known[0]
     if asked not in (None, table):
         raise HTTPException(422, f'consumer "{consumer}" reads {table}; leave out events_table, or consumer')
@@ -150,7 +150,7 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
         if reading.after is None:
             reading.after = await _kept_from(reading.table).read_async(connection) - 1
         return True
-    readers = await rows(connection, statement("readers", "find_reader"), {"name": reading.consumer})
+    readers = await rows(connection, statement("api", "find_reader"), {"name": reading.consumer})
     if not readers:
         raise HTTPException(404, f'consumer "{reading.consumer}" does not exist; POST /v1/consumers creates one')
     found = readers[0]
