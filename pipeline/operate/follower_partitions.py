@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from pipeline.capture.content import source_rows
 from pipeline.capture.snapshot import known_tables
 from pipeline.capture.snapshot.partitions import Leaf
 from pipeline.capture.source import captured_now
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.followers import connecting
 from pipeline.followers.applying import position

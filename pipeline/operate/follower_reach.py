@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from pipeline.capture.content import comparison, source_rows
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import comparison, source_rows
 from pipeline.errors import FollowerError, Unavailable
 from pipeline.followers import connecting
 from pipeline.followers.applying import position

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pipeline.capture.content import source_rows
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import connecting, registry

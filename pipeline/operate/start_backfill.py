@@ -10,12 +10,12 @@ from typing import NoReturn
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.content import compared
 from pipeline.capture.snapshot import backfills, condition, condition_check, partition_changes, register, to_read
 from pipeline.capture.snapshot.condition import Condition, Term
 from pipeline.capture.source import captured_now, publication_ledger, sources
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import compared
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
 from pipeline.operate import backfills as shown_backfills

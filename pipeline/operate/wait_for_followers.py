@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.capture.content import source_rows
 from pipeline.capture.source import sources
+from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import registry

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.content.partition_bounds import Line
+from pipeline.comparing.partition_bounds import Line
 from pipeline.log.staging import ranges
 from pipeline.log.staging.ranges import Moved
 from pipeline.postgres import queries

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
 
-from pipeline.capture.content import differing
 from pipeline.capture.snapshot import backfills
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import differing
 from pipeline.log import tables as events_tables
 from pipeline.log.retention import policy
 from pipeline.log.staging import ranges

@@ -9,11 +9,11 @@ from collections import defaultdict
 
 import psycopg
 
-from pipeline.capture.content import compared
 from pipeline.capture.schema_history import versions
 from pipeline.capture.snapshot.known_tables import Known
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import compared
 from pipeline.errors import NotComparable
 from pipeline.postgres.connections import Connection
 

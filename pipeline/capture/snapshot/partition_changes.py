@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.capture.content.partition_bounds import Line
 from pipeline.capture.snapshot import backfills, known_tables
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
+from pipeline.comparing.partition_bounds import Line
 from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.content.partition_bounds import Line
 from pipeline.capture.snapshot.known_tables import Known
 from pipeline.capture.source import captured_tables
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.captured_tables import Joined
 from pipeline.capture.source.sources import Source
+from pipeline.comparing.partition_bounds import Line
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime
 
-from pipeline.capture.content import source_rows
 from pipeline.capture.snapshot import backfills, known_tables, partition_changes
 from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.inheritance import Inheritance
@@ -18,6 +17,7 @@ from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.captured_tables import Joined
 from pipeline.capture.source.seen_tables import SeenTables
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import source_rows
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.log.staging import progress

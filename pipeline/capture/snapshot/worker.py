@@ -13,13 +13,13 @@ import psycopg
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.capture.content.log_state import Truncated
-from pipeline.capture.content.source_rows import Altered
 from pipeline.capture.snapshot import backfills, comparing, pace, plan
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.reader import Held, RangeReader, TooSlow
 from pipeline.capture.snapshot.shapes import Changed, Unreadable
 from pipeline.capture.source import sources
+from pipeline.comparing.log_state import Truncated
+from pipeline.comparing.source_rows import Altered
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable

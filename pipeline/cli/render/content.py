@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
-from pipeline.capture.content.differences import Difference, Value
+from pipeline.comparing.differences import Difference, Value
 from pipeline.operate.verify.content import Compared, Content
 from pipeline.operate.verify.verifications import Verification
 from pipeline.terminal import bars, drawing

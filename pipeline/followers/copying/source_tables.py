@@ -163,7 +163,7 @@ class SourceTables:
 def mark(source: Connection) -> int:
     """Let the log come past this place soon, also where nobody writes; returns its LSN."""
     reading_session.begin(source, session_settings.COPY, synchronous_commit="local")
-    lsn: int = queries.value(source, statement("capture.replication", "mark_position"))
+    lsn: int = queries.value(source, statement("comparing", "mark_position"))
     source.execute("commit")
     return lsn
 

@@ -10,10 +10,6 @@ from typing import ClassVar, Literal
 
 import psycopg
 
-from pipeline.capture.content import compared, differences
-from pipeline.capture.content.comparison import Comparison
-from pipeline.capture.content.differences import Difference
-from pipeline.capture.content.log_state import Key, Truncated
 from pipeline.capture.replication import still_published
 from pipeline.capture.schema_history import rewrites, versions
 from pipeline.capture.snapshot import known_tables, overview, to_read
@@ -22,6 +18,10 @@ from pipeline.capture.snapshot.overview import Whole
 from pipeline.capture.source import captured_now, publication_ledger, sources
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import compared, differences
+from pipeline.comparing.comparison import Comparison
+from pipeline.comparing.differences import Difference
+from pipeline.comparing.log_state import Key, Truncated
 from pipeline.config.settings import Config
 from pipeline.errors import NotComparable, PipelineError
 from pipeline.log import tables

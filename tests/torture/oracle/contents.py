@@ -9,7 +9,7 @@ from unittest import mock
 
 import psycopg
 
-from pipeline.capture.content import comparison
+from pipeline.comparing import comparison
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate.verify import content

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from pipeline.capture.content import comparison
-from pipeline.capture.content.log_state import LogState
+from pipeline.comparing import comparison
+from pipeline.comparing.log_state import LogState
 from pipeline.errors import NotComparable
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.comparing_content import compare, comparing, differing, made

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.capture.content import comparison
 from pipeline.capture.snapshot import backfills, plan, worker
+from pipeline.comparing import comparison
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.operate import start_backfill

@@ -250,7 +250,7 @@ def test_a_comparison_that_dies_is_made_again(stage: Stage, reading: ReadingTabl
     number = reading.begin("stopped", "differences")
     with monkeypatch.context() as patched, ReadingTables(stage) as died:
         patched.setattr("pipeline.log.staging.ranges.compared", lambda *_: 1 / 0)
-        patched.setattr("pipeline.capture.content.differing.KEYS", 1)
+        patched.setattr("pipeline.comparing.differing.KEYS", 1)
         with pytest.raises(ZeroDivisionError):
             died.read()
         assert len(reading.ranges()) > 1

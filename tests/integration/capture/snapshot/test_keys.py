@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.capture.content import compared
-from pipeline.capture.content.comparison import Comparison
 from pipeline.capture.snapshot.former_keys import FormerKeys
+from pipeline.comparing import compared
+from pipeline.comparing.comparison import Comparison
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.operate import start_backfill
@@ -368,7 +368,7 @@ def test_a_table_that_cannot_be_compared_for_now_does_not_hold_up_the_others(
             monkeypatch.context() as patched,
         ):
             begun = start_backfill.start(config, source, reading.log, "t", differences=True)
-            patched.setattr("pipeline.capture.content.differing.keys", refused)
+            patched.setattr("pipeline.comparing.differing.keys", refused)
             eventually(lambda: tried(reading))
         assert list(reading.worker.held) == [begun.id]
         assert "division by zero" in (reading.row("t") or ())[1]

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.capture.content import compared, log_state, source_rows
 from pipeline.capture.snapshot import worker
 from pipeline.capture.source import sources
+from pipeline.comparing import compared, log_state, source_rows
 from pipeline.errors import BackfillError
 from pipeline.operate import partitions_kept, snapshot_status, start_backfill
 from tests.fixtures.postgres import Cluster

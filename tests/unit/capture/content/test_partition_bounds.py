@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from pipeline.capture.content import partition_bounds
 from pipeline.capture.schema_history.versions import Column
+from pipeline.comparing import partition_bounds
 
 ID = Column("id", 23, -1, "integer", 23, key=True)
 REGION = Column("region", 25, -1, "text", 25, key=True)

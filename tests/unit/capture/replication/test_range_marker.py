@@ -7,5 +7,5 @@ from pipeline.wal.markers import OURS, POSITION_MARKER
 
 
 def test_the_statement_writes_what_the_stream_looks_for() -> None:
-    assert f"'{POSITION_MARKER}'" in statement("capture.replication", "mark_position")
+    assert f"'{POSITION_MARKER}'" in statement("comparing", "mark_position")
     assert POSITION_MARKER in OURS

@@ -3,7 +3,7 @@
 Both sides are divided by the table's key into parts. Of each part the source adds up the checksums of its rows in a
 short transaction. Once the log has everything that this transaction's snapshot contains, its own sum is made as of that
 snapshot: of each row the newest event whose transaction is visible in it. Where the sums differ, keys and checksums are
-compared one by one. Keys that are found then *may* differ; `pipeline.capture.content.differences` says which do.
+compared one by one. Keys that are found then *may* differ; `pipeline.comparing.differences` says which do.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.capture.content import log_state, source_rows
-from pipeline.capture.content.compared import Compared
-from pipeline.capture.content.log_state import Key, LogState
-from pipeline.capture.content.source_rows import SourceRows
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import log_state, source_rows
+from pipeline.comparing.compared import Compared
+from pipeline.comparing.log_state import Key, LogState
+from pipeline.comparing.source_rows import SourceRows
 from pipeline.errors import Unavailable
 from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.content import key_text, partition_bounds, row_text
-from pipeline.capture.content.compared import Compared
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import key_text, partition_bounds, row_text
+from pipeline.comparing.compared import Compared
 from pipeline.errors import NotComparable
 from pipeline.log import planner_statistics, tables
 from pipeline.log.table import DEFAULT, EventsTable
@@ -127,7 +127,7 @@ class LogState:
             self._connection.execute(_DROP)
             self._connection.execute("set local work_mem = '64MB'")
             self._connection.execute(
-                sql.SQL(statement("capture.content", "make_state")).format(
+                sql.SQL(statement("comparing", "make_state")).format(
                     **self._parts_of_statement(nothing, self._read_upto),
                     rows_per_part=sql.Literal(self._rows_per_part),
                 )
@@ -141,7 +141,7 @@ class LogState:
                     " create temporary table content_keys as select {names} from content_bounds limit 0"
                 ).format(names=names)
             )
-            self._connection.execute(statement("capture.content", "make_changes"))
+            self._connection.execute(statement("comparing", "make_changes"))
             self._connection.execute("create index on content_changes (part)")
         found = self._connection.execute(
             sql.SQL("select {} from content_bounds order by part").format(self._key_texts("content_bounds"))
@@ -169,11 +169,11 @@ class LogState:
                 "upto": sql.Literal(upto.get(str(events), 0)),
             }
             values["counts"] = self._table.counts
-            changes.append(sql.SQL(statement("capture.content", "changes_of_table")).format(**values))
-            each = sql.SQL(statement("capture.content", "keys_given_up"))
+            changes.append(sql.SQL(statement("comparing", "changes_of_table")).format(**values))
+            each = sql.SQL(statement("comparing", "keys_given_up"))
             given_up.append(each.format(**values, key=key, key_columns=names))
-            truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
-            emptied.append(sql.SQL(statement("capture.content", "emptied")).format(**values))
+            truncated.append(sql.SQL(statement("comparing", "truncated")).format(**values))
+            emptied.append(sql.SQL(statement("comparing", "emptied")).format(**values))
         key_texts = key_text.in_log(self._table)
         kept = [sql.SQL("e.key_texts[{}]").format(place + 1) for place in range(len(key_texts))]
         return {
@@ -203,7 +203,7 @@ class LogState:
         if self._connection.execute(sql.SQL("{}").format(values["truncated"])).fetchone():
             raise Truncated("it was truncated meanwhile")
         self._connection.execute(
-            sql.SQL(statement("capture.content", "add_changes")).format(
+            sql.SQL(statement("comparing", "add_changes")).format(
                 **values,
                 key_names_of_change=self._key_names(of="k"),
                 key_names_of_bound=self._key_names(of="b"),
@@ -245,7 +245,7 @@ class LogState:
         """Of these rows what the log says of them as of a snapshot, where it has them; as `sums`."""
         pks = {self._record_pk(key): key for key in keys}
         self._connection.execute("create index if not exists content_state_key on pg_temp.content_state (record_pk)")
-        query = sql.SQL(statement("capture.content", "rows_by_key")).format(
+        query = sql.SQL(statement("comparing", "rows_by_key")).format(
             keys=sql.Literal(list(pks)), snapshot=sql.Literal(snapshot)
         )
         by_table: dict[int, dict[int, Key]] = {}
@@ -255,7 +255,7 @@ class LogState:
 
     def _read(self, events: EventsTable, seqs: Mapping[int, Key]) -> Iterator[tuple[Key, Row]]:
         columns, epoch = self._table.columns, self._table.epoch
-        query = sql.SQL(statement("capture.content", "values_of_events")).format(
+        query = sql.SQL(statement("comparing", "values_of_events")).format(
             texts=row_text.log_texts(columns, epoch),
             written=sql.SQL(", ").join(row_text.has_value(column, epoch) for column in columns),
             older=sql.SQL(", ").join(row_text.is_older(column, epoch) for column in columns),
@@ -272,7 +272,7 @@ class LogState:
         return self._encoder.key_of(row).decode()
 
     def _seen(self, snapshots: Mapping[int, str]) -> sql.Composable:
-        return sql.SQL(statement("capture.content", "seen_rows")).format(
+        return sql.SQL(statement("comparing", "seen_rows")).format(
             parts=sql.Literal(list(snapshots)),
             snapshots=sql.Literal(list(snapshots.values())),
             key_texts_of_change=self._key_texts("c"),

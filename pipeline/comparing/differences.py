@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pipeline.capture.content.comparison import Comparison
-from pipeline.capture.content.log_state import Key, LogState, Row
 from pipeline.capture.schema_history.versions import Column
+from pipeline.comparing.comparison import Comparison
+from pipeline.comparing.log_state import Key, LogState, Row
 
 KEYS_PER_LOOK = 500
 """Rows that are read at once, whole, at both sides."""

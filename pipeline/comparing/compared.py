@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from psycopg import sql
 
-from pipeline.capture.content import row_text
-from pipeline.capture.content.partition_bounds import Part
 from pipeline.capture.schema_history import continuity, introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.capture.snapshot import selection
 from pipeline.capture.source import captured_now, publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import row_text
+from pipeline.comparing.partition_bounds import Part
 from pipeline.errors import NotComparable
 from pipeline.postgres import key_comparison
 from pipeline.postgres.connections import Connection

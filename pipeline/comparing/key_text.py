@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
-from pipeline.capture.content import row_text
-from pipeline.capture.content.compared import Compared
 from pipeline.capture.schema_history.versions import Column
+from pipeline.comparing import row_text
+from pipeline.comparing.compared import Compared
 
 FIRST_OF_OURS = 16_384
 """Oids of types that every database has are smaller (FirstNormalObjectId in access/transam.h)."""

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import psycopg
 
-from pipeline.capture.content import compared, partition_bounds
-from pipeline.capture.content.compared import Compared
-from pipeline.capture.content.comparison import Comparison
-from pipeline.capture.content.partition_bounds import Line
 from pipeline.capture.source.sources import Source
+from pipeline.comparing import compared, partition_bounds
+from pipeline.comparing.compared import Compared
+from pipeline.comparing.comparison import Comparison
+from pipeline.comparing.partition_bounds import Line
 from pipeline.postgres import reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.session_settings import SNAPSHOT

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.content import compared, partition_bounds, row_text
-from pipeline.capture.content.compared import Compared
-from pipeline.capture.content.log_state import Key, Sum
 from pipeline.capture.snapshot import selection
+from pipeline.comparing import compared, partition_bounds, row_text
+from pipeline.comparing.compared import Compared
+from pipeline.comparing.log_state import Key, Sum
 from pipeline.errors import NotComparable
 from pipeline.postgres import connections, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
@@ -113,7 +113,7 @@ class SourceRows:
                     reading_session.lock(self._source, names, SNAPSHOT, LOCK_TIMEOUT)
                 except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
                     raise Altered(_ALTERED) from error
-            found = self._source.execute(statement("capture.content", "begin_look"), values).fetchone()
+            found = self._source.execute(statement("comparing", "begin_look"), values).fetchone()
             snapshot, unaltered = found or ("", False)
             if not unaltered:
                 raise Altered(_ALTERED)
@@ -139,7 +139,7 @@ class SourceRows:
 def running(source: Connection) -> list[int]:
     """The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
     with reading_session.transaction(source, SNAPSHOT):
-        return [xid for (xid,) in source.execute(statement("capture.content", "running_transactions")).fetchall()]
+        return [xid for (xid,) in source.execute(statement("comparing", "running_transactions")).fetchall()]
 
 
 def mark(source: Connection) -> int:
@@ -149,7 +149,7 @@ def mark(source: Connection) -> int:
     """
     with reading_session.transaction(source, SNAPSHOT, synchronous_commit="local"):
         if queries.value(source, "select pg_catalog.pg_is_in_recovery()"):
-            return int(queries.value(source, statement("capture.content", "replayed_position")))
-        marked = int(queries.value(source, statement("capture.replication", "mark_position")))
+            return int(queries.value(source, statement("comparing", "replayed_position")))
+        marked = int(queries.value(source, statement("comparing", "mark_position")))
         source.execute("commit")
         return marked
