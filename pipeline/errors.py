@@ -48,7 +48,7 @@ PipelineError                    exit 1
     │   ├── SlotTaken            the slot carries the mark of another pipeline database
     │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
     │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
-    ├── SessionError             a client's session at the source (pipeline/capture/sessions) cannot be streamed
+    ├── SessionError             a client's session at the source (pipeline/wires/pgdeltastream) cannot be streamed
     │   ├── SessionUnknown       no session of that name was made here
     │   ├── SessionHeld          another client streams it
     │   ├── SessionRefused       no session can be made now: the limit, the source's room, or a transaction that is open

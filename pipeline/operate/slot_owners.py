@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import psycopg
 
-from pipeline.capture.sessions import bounds, store
-from pipeline.capture.sessions.store import Session
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.slots import Slot
 from pipeline.postgres.connections import Connection
+from pipeline.wires.pgdeltastream.sessions import bounds, store
+from pipeline.wires.pgdeltastream.sessions.store import Session
 
 Owner = Literal["ours", "part", "session", "other"]
 

@@ -14,7 +14,6 @@ from pipeline.capture.catchup import plan_reader
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.schema_history import rewrites
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.capture.sessions import store as session_store
 from pipeline.capture.source import blocked_transactions, captured_tables, sources
 from pipeline.capture.source.captured_tables import Gap
 from pipeline.capture.source.timeline import ADOPT
@@ -22,16 +21,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import (
-    adoption,
-    export_status,
-    followers,
-    retention,
-    session_status,
-    snapshot_status,
-    walstream_status,
-    ways,
-)
+from pipeline.operate import adoption, export_status, followers, retention, snapshot_status, ways
 from pipeline.operate.adoption import Adoption
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.followers import Shown as Follower
@@ -40,11 +30,9 @@ from pipeline.operate.lag.facts import Look, Moved
 from pipeline.operate.lag.model import Lag, Limit, is_late
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
-from pipeline.operate.session_status import Sessions
 from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.verify import verifications
 from pipeline.operate.verify.verifications import Verification
-from pipeline.operate.walstream_status import Walstream
 from pipeline.operate.ways import WayCount
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
@@ -53,6 +41,11 @@ from pipeline.readers import consumer_status
 from pipeline.readers.consumer_status import ConsumerStatus
 from pipeline.terminal.json_values import as_json
 from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream import status
+from pipeline.wires.pgdeltastream.sessions import store as session_store
+from pipeline.wires.pgdeltastream.status import Sessions
+from pipeline.wires.walstream import status as walstream_status
+from pipeline.wires.walstream.status import Walstream
 
 IDLE_BYTES = 1_000_000
 """If the source is ahead of us by no more than this, and nothing staged waits, we count as caught up."""
@@ -220,7 +213,7 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         rewritten=rewrites.unsettled(connection),
         gaps=captured_tables.gaps(connection, stored.id) if stored else [],
         catchup=plan_reader.read(connection, stored.id) if stored else [],
-        sessions=session_status.of(config, known, look.sessions if isinstance(look, Look) else None, datetime.now(UTC)),
+        sessions=status.of(config, known, look.sessions if isinstance(look, Look) else None, datetime.now(UTC)),
         reasons=why_not(config, connection, held),
     )
     return _with_source(now, look, moved), look, moved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.rpc.event_log.service import EventLog
 from pipeline.rpc.service import Service, Surroundings
 from pipeline.rpc.tables import Tables
-from pipeline.rpc.walstream.service import PluginService
+from pipeline.wires.walstream.service import PluginService
 
 WIRES = {PluginService.name: "walstream"}
 """Services that other systems' clients speak, by their full names; the values are the names that settings have."""

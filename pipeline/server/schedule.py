@@ -14,7 +14,6 @@ from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.sessions import bounds
 from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, RetentionBusy
@@ -32,6 +31,7 @@ from pipeline.postgres.kept_sessions import KeptSessions
 from pipeline.process import supervised
 from pipeline.process.signals import Stop
 from pipeline.server.failed_jobs import FailedJobs
+from pipeline.wires.pgdeltastream.sessions import bounds
 
 logger = logging.getLogger(__name__)
 

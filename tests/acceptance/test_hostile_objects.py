@@ -15,13 +15,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pipeline.capture.sessions import snapshot
-from pipeline.capture.sessions.page_query import Page
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import TableRefused
 from pipeline.operate import start_backfill
 from pipeline.postgres import connections
+from pipeline.wires.pgdeltastream.sessions import snapshot
+from pipeline.wires.pgdeltastream.sessions.page_query import Page
 from tests.fixtures.hostile_objects import HARMLESS, OBJECTS, Hostile, HostileObject
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, run_command

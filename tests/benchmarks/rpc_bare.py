@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from pipeline.rpc.protos import plugin_pb2
-from pipeline.rpc.walstream.service import NAME
+from pipeline.wires.walstream.service import NAME
 
 
 def read(file: Path) -> list[bytes]:

@@ -60,7 +60,7 @@ OWNERS = {
             "pipeline/followers/running": GAPS,
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/operate": REPORT,
-            "pipeline/rpc/walstream": FIRST_ROWS,
+            "pipeline/wires/walstream": FIRST_ROWS,
             "spark/lake/tables": LAKE,
         },
     ),
@@ -120,10 +120,10 @@ OWNERS = {
         "pipeline/readers/queue",
         {
             "pipeline/api": "a client reads events by the name of a consumer",
-            "pipeline/api/wires/sequin": "a client names a consumer by an id that is made of its name",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/readers": "its room moves in a later commit",
-            "pipeline/rpc/walstream": "a consumer is made only where there is none",
+            "pipeline/wires/sequin": "a client names a consumer by an id that is made of its name",
+            "pipeline/wires/walstream": "a consumer is made only where there is none",
         },
         {
             "pipeline/readers/cursor": "its room moves in a later commit",
@@ -227,11 +227,11 @@ OWNERS = {
     "pipeline.relations": Owner(
         "pipeline/capture/schema_history",
         {
-            "pipeline/api/wires/sequin": VERSION,
             "pipeline/capture/snapshot": "a truncate of a partition is an event of the partition",
             "pipeline/exports": VERSION,
             "pipeline/operate/verify": PROOF,
             "pipeline/readers/queue": VERSION,
+            "pipeline/wires/sequin": VERSION,
             "spark/pyspark_sequin_events": JOB,
             "pipeline/followers": VERSION,
             "pipeline/log": VERSION,
@@ -289,7 +289,7 @@ OWNERS = {
         "pipeline/log",
         {"pipeline/exports": JUMPS, "spark/lake": JUMPS},
     ),
-    "pipeline.sessions": Owner("pipeline/capture/sessions"),
+    "pipeline.sessions": Owner("pipeline/wires/pgdeltastream/sessions"),
     "pipeline.shuffle_progress": Owner(
         "pipeline/log/shuffling",
         {
@@ -316,27 +316,24 @@ OWNERS = {
     "pipeline.sources": Owner(
         "pipeline/capture/source",
         {
-            "pipeline/api/wires/sequin": "a message names the database that its change comes from",
             "pipeline/capture/replication": "a sample is stored only under the epoch that holds",
             "pipeline/followers/copying": "a copy is of an epoch, and has what is published",
             "pipeline/followers/running": GAPS,
             "pipeline/operate": REPORT,
+            "pipeline/wires/sequin": "a message names the database that its change comes from",
             "spark/lake/tables": LAKE,
         },
     ),
     "pipeline.seen_tables": Owner(
         "pipeline/capture/source",
-        {"pipeline/capture/snapshot": NEW_PARTITIONS, "pipeline/rpc/walstream": FIRST_ROWS},
+        {"pipeline/capture/snapshot": NEW_PARTITIONS, "pipeline/wires/walstream": FIRST_ROWS},
     ),
     "pipeline.walstream_sessions": Owner(
-        "pipeline/rpc/walstream",
-        {"pipeline/operate": REPORT},
+        "pipeline/wires/walstream",
+        {},
         {"pipeline/readers/queue": NO_HOLDS},
     ),
-    "pipeline.wire_counters": Owner(
-        "pipeline/rpc/walstream",
-        {"pipeline/operate": REPORT},
-    ),
+    "pipeline.wire_counters": Owner("pipeline/wires/walstream"),
     "pipeline.wal_written": Owner(
         "pipeline/capture/replication",
         {"pipeline/log/shuffling": YIELDS_TO_LOG, "pipeline/operate/lag": REPORT},
@@ -346,11 +343,13 @@ OWNERS = {
         {"pipeline/operate": REPORT},
     ),
     "public.consumer_records": Owner(
-        "pipeline/readers",
+        "pipeline/readers/queue",
         {
             "pipeline/capture/source": "tables of ours in the source's database are not published",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/operate/repair/reader_role.py": "a role that may only read is granted what it needs, by name",
+            "pipeline/readers": "its room moves in a later commit",
+            "pipeline/wires/sequin": "an item that waits or failed keeps its event",
         },
     ),
     "public.wal_events": Owner(

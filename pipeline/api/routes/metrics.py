@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipeline.api import follower_metrics, lag_metrics, session_metrics, walstream_metrics
+from pipeline.api import follower_metrics, lag_metrics
 from pipeline.capture.catchup.plan import Part
 from pipeline.log.tables import KnownTable
 from pipeline.operate.export_status import ExportStatus
@@ -19,6 +19,8 @@ from pipeline.operate.status import Status
 from pipeline.operate.verify.verifications import Verification
 from pipeline.operate.ways import WayCount
 from pipeline.readers.consumer_status import ConsumerStatus
+from pipeline.wires.pgdeltastream import metrics
+from pipeline.wires.walstream import walstream_metrics
 
 _GAUGES: dict[str, tuple[str, str]] = {
     "source_lsn_bytes": ("source_lsn", "How far the source has written, in bytes of WAL."),
@@ -74,7 +76,7 @@ class _Snapshot(Collector):
         yield from _of_jobs(self._status)
         yield from _slots(self._status.slots)
         yield from _parts(self._status.catchup)
-        yield from session_metrics.collect(self._status.sessions)
+        yield from metrics.collect(self._status.sessions)
         yield from walstream_metrics.collect(self._status.walstream)
         yield from _tables(self._status.events_tables)
         yield from _consumers(self._status.consumers)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipeline.api.wire import Served
-from pipeline.api.wires import pgdeltastream, sequin
 from pipeline.config.settings import Config
+from pipeline.wires import pgdeltastream, sequin
 
 WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE, sequin.WIRE)}
 

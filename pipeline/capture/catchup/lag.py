@@ -7,12 +7,12 @@ import logging
 import psycopg
 
 from pipeline.capture.catchup import limits
-from pipeline.capture.sessions import store
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.wires.pgdeltastream.sessions import store
 
 logger = logging.getLogger(__name__)
 

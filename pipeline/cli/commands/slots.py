@@ -99,10 +99,10 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
 
 def _end_session(config: Config, source: Connection, pipeline: Connection, name: str, yes: bool) -> bool:
     """End the session that this slot is of, once that is agreed to; false where it is of none."""
-    from pipeline.capture.sessions import bounds
     from pipeline.capture.source import slots
     from pipeline.cli.render import losses
     from pipeline.operate import slot_owners
+    from pipeline.wires.pgdeltastream.sessions import bounds
 
     found = [slot for slot in slots.all_slots(source) if slot.name == name]
     session = slot_owners.sessions(source, pipeline, config.source_id, found).get(name)

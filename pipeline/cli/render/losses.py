@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from pipeline.capture.sessions.store import Session
 from pipeline.capture.source.slots import Slot
 from pipeline.log.readers import LaggingReader
 from pipeline.operate.repair.gap import Gap
 from pipeline.terminal import drawing
+from pipeline.wires.pgdeltastream.sessions.store import Session
 
 _SOME = 5
 """How many tables a line names."""

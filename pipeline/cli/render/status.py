@@ -20,8 +20,6 @@ from pipeline.cli.render import (
     lag,
     retention,
     routes,
-    sessions,
-    walstream,
 )
 from pipeline.findings import Finding
 from pipeline.operate.adoption import Adoption
@@ -31,6 +29,8 @@ from pipeline.operate.ways import WayCount
 from pipeline.postgres.role_locks import RoleState
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
+from pipeline.wires.pgdeltastream import render
+from pipeline.wires.walstream import render as walstream
 
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
 
@@ -60,7 +60,7 @@ def _of_the_log(now: Status) -> Iterator[Table]:
     if len(now.events_tables) > 1:
         yield routes.summary(now.events_tables)
     yield from _of_readers(now)
-    yield from sessions.sections(now.sessions)
+    yield from render.sections(now.sessions)
     yield from walstream.sections(now.walstream)
     if now.roles:
         yield drawing.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))

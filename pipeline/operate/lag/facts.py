@@ -12,13 +12,11 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pipeline.capture.replication import lag_sampler, prepare
-from pipeline.capture.sessions.store import Session as ClientSession
 from pipeline.capture.source import publication_form, slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.followers.applier_session import Applier
 from pipeline.log.readers import LaggingReader
-from pipeline.operate import session_status
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.followers import Shown
 from pipeline.operate.lag import slot_lag
@@ -27,6 +25,8 @@ from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.wires.pgdeltastream import status
+from pipeline.wires.pgdeltastream.sessions.store import Session as ClientSession
 
 T = TypeVar("T")
 SOURCE_SECONDS = 2.0
@@ -82,7 +82,7 @@ class Look:
     slots: list[SlotLag]
     not_captured: dict[str, str]
     marked: bool = True
-    sessions: session_status.AtSource | None = None
+    sessions: status.AtSource | None = None
     narrowed: str | None = None
 
 
@@ -149,7 +149,7 @@ def look(config: Config, connection: Connection, stored: Source | None, known: S
             holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
             marked = slot_mark.own(connection) in slot_mark.find(source, config.slot)
-            clients = session_status.look(source, known, found)
+            clients = status.look(source, known, found)
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
             with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL

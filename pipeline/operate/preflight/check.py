@@ -22,7 +22,6 @@ from pipeline.operate.preflight import (
     ports,
     restores,
     routes,
-    sessions,
     source_checks,
     source_roles,
 )
@@ -31,6 +30,7 @@ from pipeline.postgres import connections, databases, migrations, poolers, queri
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import identifier
+from pipeline.wires.pgdeltastream import preflight
 
 NEWEST = 18
 """The newest major version that is tested."""
@@ -71,7 +71,7 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
         away = pipeline is None and _dsn(config, "pipeline database") is not None
         found += guarded(ports.NAME, lambda: ports.run(config, pipeline, away=away))
     found += guarded("export", lambda: exports.run(config))
-    found += sessions.open_wires(config)
+    found += preflight.open_wires(config)
     return [_accept(finding, accepted) for finding in found]
 
 

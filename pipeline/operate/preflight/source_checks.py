@@ -10,19 +10,20 @@ from functools import partial
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream, application_name
-from pipeline.capture.sessions.store import Session
 from pipeline.capture.source import slot_mark, slots, synchronous_standbys
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, guarded
 from pipeline.operate import slot_owners
-from pipeline.operate.preflight import catchup, providers, sessions, snapshots, source_roles, table_checks
+from pipeline.operate.preflight import catchup, providers, snapshots, source_roles, table_checks
 from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream import preflight
+from pipeline.wires.pgdeltastream.sessions.store import Session
 
-_OF_PRIMARY = {"replication", "history", "slot", "limits", catchup.NAME, sessions.NAME}
+_OF_PRIMARY = {"replication", "history", "slot", "limits", catchup.NAME, preflight.NAME}
 """Parts that say nothing at a standby: its primary has other slots and positions, but the same tables and roles."""
 
 
@@ -45,7 +46,7 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
         "slot": lambda: _slot(config, source, pipeline, stored),
         "limits": lambda: _limits(config, source),
         catchup.NAME: lambda: catchup.run(config, source, list(known)),
-        sessions.NAME: lambda: sessions.run(config, source, known),
+        preflight.NAME: lambda: preflight.run(config, source, known),
         "tables": lambda: table_checks.run(config, source, pipeline, stored),
         snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
         source_roles.NAME: lambda: source_roles.run(config, source, pipeline),

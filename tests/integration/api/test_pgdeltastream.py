@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from pipeline.api import background
-from pipeline.api.wires.pgdeltastream import streams
+from pipeline.wires.pgdeltastream import streams
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.waiting import eventually

@@ -18,13 +18,13 @@ import pytest
 from psycopg.rows import args_row
 from psycopg.types.json import Jsonb
 
-from pipeline.api.wires.sequin import items
-from pipeline.api.wires.sequin.answers import NOT_FOUND
-from pipeline.api.wires.sequin.items import Item
 from pipeline.config.routes import Route
 from pipeline.log.table import EventsTable
 from pipeline.log.wakeups import Subscription, Wakeups
 from pipeline.postgres.queries import statement
+from pipeline.wires.sequin import items
+from pipeline.wires.sequin.answers import NOT_FOUND
+from pipeline.wires.sequin.items import Item
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
@@ -246,7 +246,7 @@ def test_an_event_that_the_statement_did_not_see_is_looked_up_again(staged: Stag
     async def look() -> tuple[list[Item], list[Item]]:
         async with await psycopg.AsyncConnection.connect(staged.dsn) as connection:
             cursor = connection.cursor(row_factory=args_row(Item))
-            query = statement("api.wires.sequin", "receive_items")
+            query = statement("wires.sequin", "receive_items")
             seen = await (await cursor.execute(query, {"name": "orders", "most": 10})).fetchall()
             unseen = [item._replace(table_key=None, event_action=None) for item in seen]
             return seen, await items._completed(connection, "orders", unseen)
@@ -472,7 +472,7 @@ def test_no_value_is_in_a_log(
     staged.moved(insert("t", id=1, v=SECRET))
     assert received(api)[0]["data"]["record"]["v"] == SECRET
     ask(api, "ack", ack_ids=[SECRET])
-    monkeypatch.setattr("pipeline.api.wires.sequin.message.idempotency_key", _broken)
+    monkeypatch.setattr("pipeline.wires.sequin.message.idempotency_key", _broken)
     client.expire()
     assert refusal(ask(api, "receive"))[0] == 500
     assert SECRET not in caplog.text

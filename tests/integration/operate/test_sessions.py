@@ -14,17 +14,18 @@ import pytest
 from psycopg import pq
 
 from pipeline.capture.catchup import limits
-from pipeline.capture.sessions import store
-from pipeline.capture.sessions.store import NAME_PREFIX, Session
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.sources import Source
 from pipeline.cli.render import losses
 from pipeline.config.settings import Config, load
-from pipeline.operate import session_status, slot_owners, status
+from pipeline.operate import slot_owners, status
 from pipeline.operate.repair.adopt import adopt
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
+from pipeline.wires.pgdeltastream import status as session_status
+from pipeline.wires.pgdeltastream.sessions import store
+from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, Session
 from tests.fixtures.postgres import unique
 from tests.fixtures.replicating import replicate_first
 from tests.fixtures.server import run_command
@@ -152,7 +153,7 @@ def test_those_that_have_ended_are_told_with_their_reasons(held: Held) -> None:
 def test_without_sessions_the_source_is_not_asked_and_the_database_once_by_an_index(held: Held) -> None:
     assert session_status.look(None, [], []) == session_status.AtSource({}, frozenset())  # type: ignore[arg-type]
     held.pipeline.execute("set enable_seqscan = off")
-    plan = held.pipeline.execute("explain " + statement("capture.sessions", "recent_sessions")).fetchall()
+    plan = held.pipeline.execute("explain " + statement("wires.pgdeltastream.sessions", "recent_sessions")).fetchall()
     assert sum("Index Scan" in line for (line,) in plan) == 2, plan
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from pipeline.operate import walstream_status
 from pipeline.operate.preflight import ports
-from pipeline.operate.walstream_status import Walstream
+from pipeline.wires.walstream import status
+from pipeline.wires.walstream.status import Walstream
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc
 from tests.fixtures.small_log import add_inserts, small_log
@@ -34,7 +34,7 @@ def test_sessions_with_what_they_owe_and_those_that_are_waited_for(log: psycopg.
     with Rpc(dsn, wires="walstream") as rpc:
 
         def now() -> Walstream:
-            return walstream_status.read(rpc.config, log)
+            return status.read(rpc.config, log)
 
         assert now() == Walstream(served=True)
         eventually(lambda: [each for each in ports.run(rpc.config, log, away=False) if "gRPC" in each.text] == [])
@@ -57,5 +57,5 @@ def test_sessions_with_what_they_owe_and_those_that_are_waited_for(log: psycopg.
 def test_a_session_of_a_process_that_has_died_is_not_connected(log: psycopg.Connection, dsn: str) -> None:
     log.execute("insert into pipeline.walstream_sessions (claim, server, peer) values ('dead:1', 'dead:1', 'ipv4:x')")
     with Rpc(dsn) as rpc:
-        (session,) = walstream_status.read(rpc.config, log).sessions
+        (session,) = status.read(rpc.config, log).sessions
         assert (session.server, session.ended_at, session.connected) == ("dead:1", None, False)

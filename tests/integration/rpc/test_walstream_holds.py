@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pipeline.readers.cursor import claims
-from pipeline.rpc.walstream import holds
+from pipeline.wires.walstream import holds
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, position, released
 from tests.fixtures.small_log import small_log

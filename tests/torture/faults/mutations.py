@@ -44,7 +44,7 @@ JUMPS = "tests/integration/shuffle/test_seq_jumps.py"
 PARTS = "tests/integration/shuffle/test_adopted_parts.py"
 ROUTED = "tests/integration/shuffle/test_adoption_routes.py"
 MIGRATION = "alembic/versions/0031_adoption.py"
-SESSIONS = "pipeline/capture/sessions"
+SESSIONS = "pipeline/wires/pgdeltastream/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
 
 
@@ -582,7 +582,7 @@ MUTATIONS = (
                 "            return self._exported.get(slot)\n",
                 "            return next(reversed(self._exported.values()), None)\n",
             ),
-            Edit("pipeline/api/wires/pgdeltastream/service.py", " or exported.session.id != session.id", ""),
+            Edit("pipeline/wires/pgdeltastream/service.py", " or exported.session.id != session.id", ""),
         ),
         (),
         (),

@@ -11,8 +11,8 @@ from pipeline.config import settings
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 from pipeline.rpc import server
-from pipeline.rpc.walstream import holds, store
-from pipeline.rpc.walstream.ledger import Ledger
+from pipeline.wires.walstream import holds, store
+from pipeline.wires.walstream.ledger import Ledger
 
 
 def _last_of_any() -> None:

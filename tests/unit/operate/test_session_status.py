@@ -10,15 +10,15 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from pipeline.api import session_metrics
-from pipeline.capture.sessions.store import Session
 from pipeline.capture.source.slots import Slot
-from pipeline.cli.render import sessions as shown
 from pipeline.config.settings import Config, load
-from pipeline.operate import session_status
-from pipeline.operate.session_status import AtSource, Sessions
 from pipeline.terminal import drawing
 from pipeline.terminal.json_values import as_json
+from pipeline.wires.pgdeltastream import metrics as session_metrics
+from pipeline.wires.pgdeltastream import render as shown
+from pipeline.wires.pgdeltastream import status
+from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.status import AtSource, Sessions
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 READER = "127.0.0.1:50123 through server db1-4711"
@@ -47,7 +47,7 @@ def at(*found: Slot, exporting: str | None = None) -> AtSource:
 
 def sessions(known: list[Session], there: AtSource | None, **settings: Any) -> Sessions:
     config: Config = load(**LIMITED | settings)
-    return session_status.of(config, known, there, NOW)
+    return status.of(config, known, there, NOW)
 
 
 @pytest.mark.parametrize(

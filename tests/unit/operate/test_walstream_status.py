@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from pipeline.api import walstream_metrics
-from pipeline.cli.render import walstream as shown
-from pipeline.operate.walstream_status import Walstream, WalstreamSession
 from pipeline.terminal import drawing
+from pipeline.wires.walstream import render as shown
+from pipeline.wires.walstream import walstream_metrics
+from pipeline.wires.walstream.status import Walstream, WalstreamSession
 
 SINCE = datetime.fromtimestamp(1000, UTC)
 THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", SINCE, 4711, 312, 4399, None, None, True)

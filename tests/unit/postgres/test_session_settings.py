@@ -19,7 +19,7 @@ WITH_OWN_PATH = {
     "pipeline/log/writing/staged.py",
     "pipeline/capture/replication/lag_sampler.py",  # has one at the source too, with `SOURCE`
     # A session's walsender, which prints names as wal2json does, and runs nothing but the query for all settings.
-    "pipeline/capture/sessions/opening.py",
+    "pipeline/wires/pgdeltastream/sessions/opening.py",
 }
 """Files that open sessions with the database's own search_path."""
 ALLOWED = {

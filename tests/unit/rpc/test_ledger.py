@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.rpc.walstream import ledger
-from pipeline.rpc.walstream.ledger import Ledger
+from pipeline.wires.walstream import ledger
+from pipeline.wires.walstream.ledger import Ledger
 
 BEGIN = 10
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.rpc.walstream import payload
-from pipeline.rpc.walstream.payload import Payload
+from pipeline.wires.walstream import payload
+from pipeline.wires.walstream.payload import Payload
 
 SCALARS = st.one_of(
     st.none(),

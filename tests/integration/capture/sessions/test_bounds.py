@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from pipeline.capture.sessions import backends, bounds, store
-from pipeline.capture.sessions.snapshot import Exported
 from pipeline.capture.source import slots, sources, walsender
 from pipeline.errors import SlotInUse
 from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream.sessions import backends, bounds, store
+from pipeline.wires.pgdeltastream.sessions.snapshot import Exported
 from tests.fixtures.postgres import unique
 from tests.fixtures.session_site import Site
 from tests.fixtures.waiting import eventually

@@ -10,9 +10,9 @@ from itertools import count, cycle
 import psycopg
 import pytest
 
-from pipeline.capture.sessions import creation, exporting, room, store
 from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SourceUnfit
 from pipeline.postgres import queries
+from pipeline.wires.pgdeltastream.sessions import creation, exporting, room, store
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.session_site import Site, connected, site_at
 from tests.fixtures.waiting import eventually
@@ -73,7 +73,7 @@ def test_an_abandoned_session_makes_room_for_its_own_address(site: Site, caplog:
     unused, read, streamed = (site.create(sessions_max=4, address="10.0.0.1") for _ in range(3))
     other = site.create(sessions_max=4, address="10.0.0.2")
     store.touch(site.log, read.session.id)
-    claim = queries.statement("capture.sessions", "claim_session")
+    claim = queries.statement("wires.pgdeltastream.sessions", "claim_session")
     site.log.execute(claim, {"id": streamed.session.id, "reader": None})
     kept = {unused: -60, read: 11, other: 61, streamed: 61}
     for each, seconds in kept.items():

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import psycopg
 import pytest
 
-from pipeline.capture.sessions import snapshot
-from pipeline.capture.sessions.page_query import Page
-from pipeline.capture.sessions.snapshot import Exported, Snapshots
 from pipeline.errors import PipelineError, Refused, SessionGone, TableRefused
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement
+from pipeline.wires.pgdeltastream.sessions import snapshot
+from pipeline.wires.pgdeltastream.sessions.page_query import Page
+from pipeline.wires.pgdeltastream.sessions.snapshot import Exported, Snapshots
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.session_site import Site, first_start, site_at
 from tests.fixtures.waiting import eventually
@@ -99,7 +99,7 @@ def test_rows_with_nulls_are_each_on_one_page_while_not_null_is_not_valid(filled
         name = unique("late")
         source.execute(f"create table {name} (id int unique, other int not null unique)".encode())
         source.execute(f"alter table {name} add constraint late not null id not valid".encode())
-        query = statement("capture.sessions", "page_columns")
+        query = statement("wires.pgdeltastream.sessions", "page_columns")
         with source.cursor() as cursor:
             [oid] = cursor.execute("select %s::regclass::oid", [name]).fetchone() or [0]
             found = cursor.execute(query, {"oid": oid}).fetchall()

@@ -15,13 +15,13 @@ import pytest
 from pipeline.capture.replication import feedback
 from pipeline.capture.replication import stream as replication_stream
 from pipeline.capture.replication.confirm_rule import NEVER, Pace
-from pipeline.capture.sessions import frames, opening, progress, store
-from pipeline.capture.sessions import stream as session_stream
-from pipeline.capture.sessions.store import Session
 from pipeline.config import settings
 from pipeline.errors import SessionGone, SessionHeld, SessionUnknown, Unavailable
 from pipeline.postgres import connections
 from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream.sessions import frames, opening, progress, store
+from pipeline.wires.pgdeltastream.sessions import stream as session_stream
+from pipeline.wires.pgdeltastream.sessions.store import Session
 from tests.fixtures.postgres import Cluster, temporary_server, unique
 from tests.fixtures.sessions import READER, Client, Sessions, until
 from tests.fixtures.waiting import PATIENCE, eventually

@@ -13,7 +13,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.capture.sessions import store
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import load
@@ -21,6 +20,7 @@ from pipeline.findings import Finding
 from pipeline.operate.preflight import check
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.embedded import Server
+from pipeline.wires.pgdeltastream.sessions import store
 from tests.fixtures.data_directories import prepare
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 

@@ -119,9 +119,9 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
     staged.moved(insert("t", id=1))
     folding = {"consumer": 1, "after": 0, "upto": 1, "patterns": patterns.likes([]), "actions": [], "group_by": ["g"]}
     queries: dict[str, dict[str, object]] = {
-        statement("api.wires.sequin", "receive_items"): {"name": "c", "most": 1},
-        statement("api.wires.sequin", "find_tables"): {"name": "c", "seqs": [1]},
-        statement("readers.queue", "find_kept_events"): {"ack_ids": []},
+        statement("wires.sequin", "receive_items"): {"name": "c", "most": 1},
+        statement("wires.sequin", "find_tables"): {"name": "c", "seqs": [1]},
+        statement("wires.sequin", "find_kept_events"): {"ack_ids": []},
         items._apply_query(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
         plain_chunks.query(DEFAULT.identifier.as_string(staged.connection)).decode(): {
             "wishes": plain_chunks.wishes(consumers.look(staged.connection)),

@@ -9,10 +9,10 @@ from fastapi import Response
 
 from pipeline.api.wire import Failure
 from pipeline.api.wires.known import WIRES
-from pipeline.api.wires.pgdeltastream import WIRE, answers, slot_names
-from pipeline.api.wires.pgdeltastream.streams import Closed, acknowledged
 from pipeline.config.wires import WIRES as NAMES
 from pipeline.rpc import known
+from pipeline.wires.pgdeltastream import WIRE, answers, slot_names
+from pipeline.wires.pgdeltastream.streams import Closed, acknowledged
 
 JSON, TEXT = "application/json; charset=utf-8", "text/plain; charset=utf-8"
 

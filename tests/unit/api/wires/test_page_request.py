@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.api.wires.pgdeltastream.page_request import INVALID, NO_COLUMN, NO_DIRECTION, PageRequest, Refused
+from pipeline.wires.pgdeltastream.page_request import INVALID, NO_COLUMN, NO_DIRECTION, PageRequest, Refused
 
 FULL = {"slotName": "delta_face7", "table": "public.t", "offset": 0, "limit": 10}
 ORDER = {"column": "id", "order": "ASC"}

@@ -16,8 +16,8 @@ from fastapi import Response
 from starlette.requests import Request
 
 from pipeline.api import http_protocol
-from pipeline.api.wires.pgdeltastream import answers
-from pipeline.api.wires.pgdeltastream.rows_response import RowsResponse
+from pipeline.wires.pgdeltastream import answers
+from pipeline.wires.pgdeltastream.rows_response import RowsResponse
 from tests.fixtures.waiting import PATIENCE, eventually
 
 CHUNK = b"x" * 100_000

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from pipeline.api.wire import Failure
-from pipeline.api.wires import sequin
-from pipeline.api.wires.sequin.answers import NOT_FOUND
+from pipeline.wires import sequin
+from pipeline.wires.sequin.answers import NOT_FOUND
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.api.wires.sequin import casts
-from pipeline.api.wires.sequin.row_cast import RowCast
+from pipeline.wires.sequin import casts
+from pipeline.wires.sequin.row_cast import RowCast
 
 CASTS = [
     ("boolean[]", "{t,f,NULL}", "[true,false,null]"),

@@ -7,9 +7,9 @@ from base64 import b64decode
 from typing import Any
 from uuid import UUID, uuid5
 
-from pipeline.api.wires.sequin.items import Delivery, Item
-from pipeline.api.wires.sequin.message import Messages
-from pipeline.api.wires.sequin.row_cast import RowCast
+from pipeline.wires.sequin.items import Delivery, Item
+from pipeline.wires.sequin.message import Messages
+from pipeline.wires.sequin.row_cast import RowCast
 
 SOURCE = UUID("0b9d2f4e-5a61-4a0f-9a3c-6f1f0b8f2c11")
 CAST = RowCast([{"name": "total", "type_name": "numeric"}], ["id"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.api.wires.sequin import request_parameters as parameters
-from pipeline.api.wires.sequin.request_parameters import BAD_IDS, BAD_SIZE, BAD_WAIT, NOT_JSON, Receive, Refused
+from pipeline.wires.sequin import request_parameters as parameters
+from pipeline.wires.sequin.request_parameters import BAD_IDS, BAD_SIZE, BAD_WAIT, NOT_JSON, Receive, Refused
 
 ONE = "7ffb1b4e-3b9c-4a52-8f0e-6b7c3c1a9d10"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.capture.sessions import acknowledgements
-from pipeline.capture.sessions.acknowledgements import Acknowledgements
 from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream.sessions import acknowledgements
+from pipeline.wires.pgdeltastream.sessions.acknowledgements import Acknowledgements
 
 START = 0x1_0000_0010
 

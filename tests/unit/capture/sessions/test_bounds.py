@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.capture.sessions.bounds import Facts, is_its_own, why_end
-from pipeline.capture.sessions.store import Session, walsender_name
 from pipeline.capture.source.slots import Slot
 from pipeline.config import settings
 from pipeline.wal.lsn import Lsn
+from pipeline.wires.pgdeltastream.sessions.bounds import Facts, is_its_own, why_end
+from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = settings.load(sessions_idle="1h", sessions_wal="1000")

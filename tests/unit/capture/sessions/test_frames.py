@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.capture.sessions import frames as frames_module
-from pipeline.capture.sessions.frames import Frames
 from pipeline.errors import DecodeError
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.messages import Relation, RelationColumn
+from pipeline.wires.pgdeltastream.sessions import frames as frames_module
+from pipeline.wires.pgdeltastream.sessions.frames import Frames
 
 START = 0x1570000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.capture.sessions.progress import IDLE_SECONDS, SHUTDOWN_SECONDS, Progress
 from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream.sessions.progress import IDLE_SECONDS, SHUTDOWN_SECONDS, Progress
 
 START, NOW = 0x1000, 100.0
 SOON, LATER = NOW + 1, NOW + IDLE_SECONDS

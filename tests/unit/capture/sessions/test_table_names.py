@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture.sessions import table_names
+from pipeline.wires.pgdeltastream.sessions import table_names
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""Prints sessions of other systems' wires: what each does, what it holds back, and what would end it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from rich.table import Table
+
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
+from pipeline.wires.pgdeltastream.status import Sessions, SessionStatus, State
+
+_STYLES: dict[State, str] = {"streamed": "green", "lost": "bold red"}
+_SAID: dict[State, str] = {
+    "making": "its slot is being made",
+    "snapshot": "its snapshot can be read; no stream yet",
+    "idle": "nobody reads it",
+    "lost": "its slot cannot be read any more",
+    "unknown": "the source does not answer",
+}
+
+
+def sections(found: Sessions | None) -> Iterator[Table]:
+    """For `status`: one line for each session, and for each that ended in the last day."""
+    if found and found.live:
+        now = datetime.now(UTC)
+        columns = (f"sessions ({len(found.live)} of {found.most})", "wire", "now", "for", "holds back", "is dropped")
+        yield drawing.table(columns, (_line(each, now) for each in found.live))
+    if found and found.ended:
+        lines = ((each.slot, each.wire, f"{drawing.since(each.ended_at)} ago", each.reason) for each in found.ended)
+        yield drawing.table(("ended sessions", "wire", "when", "why"), lines)
+
+
+def _line(session: SessionStatus, now: datetime) -> list[object]:
+    return [
+        session.slot,
+        session.wire,
+        Text(said(session), _STYLES.get(session.state, "")),
+        drawing.ago((now - session.since).total_seconds()),
+        drawing.size(session.retained_bytes),
+        drawing.dim(session.ends),
+    ]
+
+
+def said(session: SessionStatus) -> str:
+    """What it does now, in words."""
+    return _SAID.get(session.state) or f"streamed by {session.reader}"

@@ -1,0 +1,116 @@
+"""The endpoints of PG Delta Stream: a session begins, its snapshot is read in pages, its slot is streamed."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from fastapi import APIRouter, Request, Response, WebSocket
+from psycopg_pool import PoolTimeout
+
+from pipeline.api.background import Background
+from pipeline.api.problems import explain
+from pipeline.api.wire import Surroundings
+from pipeline.errors import DatabaseSilent, SessionsFull
+from pipeline.postgres.silence import Silence
+from pipeline.wires.pgdeltastream import answers, slot_names
+from pipeline.wires.pgdeltastream.page_request import PageRequest, Refused
+from pipeline.wires.pgdeltastream.rows_response import RowsResponse
+from pipeline.wires.pgdeltastream.sessions import creation, snapshot
+from pipeline.wires.pgdeltastream.sessions.page_query import Page
+from pipeline.wires.pgdeltastream.sessions.snapshot import Exported, Snapshots
+from pipeline.wires.pgdeltastream.sessions.wire_sessions import Sessions
+from pipeline.wires.pgdeltastream.streams import Streams
+
+logger = logging.getLogger(__name__)
+
+NAME = "pgdeltastream"
+INIT, SNAPSHOT, STREAM = "/v1/init", "/v1/snapshot/data", "/v1/lr/stream"
+MOST_INITS = 16
+"""Sessions that are made at once; each waits for transactions at the source, in a thread."""
+_NO_SESSION = "snapshot not available: call /init to initialize a new slot and snapshot"
+_NO_INIT = "unable to init session"
+_LOCAL = "local"
+"""The address of all clients that come through a Unix socket."""
+_NO_ROWS = "unable to get snapshot data"
+
+
+class Service:
+    """All sessions of this wire, as far as this process has to do with them."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._config = surroundings.config
+        self._database = surroundings.database
+        self._source = Silence(self._config.source, "source")
+        self._reading = Silence(self._config.source_reading, "source")
+        self._sessions = Sessions(NAME, surroundings.database)
+        self._snapshots = Snapshots()
+        self._inits = Background(MOST_INITS)
+        self._streams = Streams(surroundings, self._sessions, self._snapshots)
+        self.routes = APIRouter(include_in_schema=False)
+        self.routes.add_api_route(INIT, self._init, methods=["GET"])
+        self.routes.add_api_route(SNAPSHOT, self._page, methods=["POST"])
+        self.routes.add_api_route(STREAM, self._no_upgrade, methods=["GET"])
+        self.routes.add_api_websocket_route(STREAM, self._stream)
+
+    async def close(self) -> None:
+        """Answer inits that wait, close streams, end snapshots."""
+        self._inits.close()
+        await self._streams.close()
+        self._snapshots.close()
+
+    async def _init(self, request: Request) -> Response:
+        address = request.client.host if request.client else _LOCAL
+        begin = partial(creation.create, self._config, NAME, slot_names.any_name, address)
+        making = self._database.silence.unless_silent(self._inits.run(begin, Exported.close), Exported.close)
+        try:
+            exported = await self._source.unless_silent(making, Exported.close)
+        except DatabaseSilent as error:
+            logger.warning("no session is made: %s", error, extra={"action": "session.refused"})
+            return answers.refused(503, _NO_INIT)
+        except SessionsFull as error:
+            logger.warning("no session is made: %s", error, extra={"action": "session.refused"})
+            return answers.refused(503, f"{_NO_INIT}: {error}")
+        except Exception as error:
+            logger.warning("no session is made: %s", explain(error), extra={"action": "session.refused"})
+            return answers.refused(500, _NO_INIT)
+        self._snapshots.add(exported)
+        return answers.Json({"slotName": exported.session.slot})
+
+    async def _page(self, request: Request) -> Response:
+        try:
+            newest = await self._sessions.newest()
+            if newest is None:
+                return answers.refused(503, _NO_SESSION)
+            wanted = PageRequest.parse(await request.body())
+            session = newest if wanted.slot is None else await self._sessions.find(wanted.slot)
+            if session is None:
+                return answers.refused(503, _NO_SESSION)
+            exported = self._snapshots.get(session.slot)
+            if exported is None or not exported.alive or exported.session.id != session.id:
+                return self._no_rows("its snapshot has ended, or another process holds it", session.slot)
+            await self._sessions.touch(session)
+        except Refused as error:
+            return answers.refused(400, str(error))
+        except Exception as error:
+            return self._failed(error)
+        page = Page(wanted.table, wanted.offset, wanted.limit, wanted.order_by)
+        rows = snapshot.rows(self._config, exported, page, self._reading)
+        return RowsResponse(rows, lambda error: self._failed(error, session.slot))
+
+    def _failed(self, error: Exception, slot: str | None = None) -> Response:
+        return self._no_rows(explain(error), slot, 503 if isinstance(error, DatabaseSilent | PoolTimeout) else 500)
+
+    def _no_rows(self, reason: str, slot: str | None = None, status: int = 500) -> Response:
+        logger.warning(
+            "no rows of the snapshot of %s: %s", slot or "a session", reason, extra={"action": "session.no_rows"}
+        )
+        return answers.refused(status, _NO_ROWS)
+
+    async def _no_upgrade(self, request: Request) -> Response:
+        if request.query_params.get("slotName"):
+            return answers.not_a_websocket()
+        return answers.refused(400, answers.NO_SLOT)
+
+    async def _stream(self, websocket: WebSocket) -> None:
+        await self._streams.serve(websocket)

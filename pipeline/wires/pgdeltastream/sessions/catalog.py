@@ -1,0 +1,86 @@
+"""An ordinary connection beside a session's walsender: what types are called, and the first to learn of a shutdown.
+
+A source that shuts down ends ordinary connections at once, but its walsenders only when all is sent and confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+
+from pipeline.errors import Unavailable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.process.signals import in_thread
+from pipeline.wal.messages import Relation, Type
+
+_GONE = "???"
+
+
+class Catalog:
+    """Names types as format_type does in the database's own search path. Used by one at a time."""
+
+    def __init__(self, source: Connection, dsn: str) -> None:
+        self._source = source
+        self._dsn = dsn
+        self._named: dict[int, str] = {}
+        self._lost: Callable[[Unavailable], None] | None = None
+        self._line = source.fileno()  # asked for now: a connection that was lost has none, and is to be forgotten by it
+
+    def watch(self, lost: Callable[[Unavailable], None]) -> None:
+        """Call `lost`, in the running loop, when the source ends the connection."""
+        self._lost = lost
+        asyncio.get_running_loop().add_reader(self._line, self._look)
+
+    def name(self, message: Type) -> None:
+        """The stream names a type that is not built in: it may be gone by now."""
+        self._named[message.oid] = message.name
+
+    async def types(self, relation: Relation) -> list[str]:
+        """Of its columns. Raises Unavailable."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._line)
+        try:
+            return await in_thread(self._types, relation)
+        except psycopg.Error as error:
+            raise connections.unavailable(self._dsn, "source", error) from error
+        finally:
+            if self._lost is not None and not self._source.closed:
+                loop.add_reader(self._line, self._look)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._forget()
+        self._source.close()
+
+    def _forget(self) -> None:
+        """Before its number is another's."""
+        if self._lost is not None:
+            self._lost = None
+            with suppress(RuntimeError):  # the event loop has ended
+                asyncio.get_running_loop().remove_reader(self._line)
+
+    def _types(self, relation: Relation) -> list[str]:
+        columns = relation.columns
+        values = {"types": [c.type_oid for c in columns], "modifiers": [c.type_modifier for c in columns]}
+        with self._source.transaction():
+            self._source.execute("set local search_path to default")
+            rows = self._source.execute(statement("wires.pgdeltastream.sessions", "type_names"), values).fetchall()
+        return [
+            self._named.get(column.type_oid, _GONE) if name == _GONE else str(name)
+            for column, (name,) in zip(columns, rows, strict=True)
+        ]
+
+    def _look(self) -> None:
+        """Something came unasked: a notice, or the end."""
+        try:
+            self._source.pgconn.consume_input()
+        except psycopg.OperationalError as error:
+            lost = self._lost
+            self._forget()
+            if lost is not None:
+                lost(connections.unavailable(self._dsn, "source", error))

@@ -1,0 +1,196 @@
+"""Makes a session: publications as of now, a slot of its own, and the snapshot exported with it.
+
+The order is what makes it whole. Tables join the publications before the slot is begun: making a slot waits for every
+transaction that was running, so that one which wrote to such a table before it joined is in the snapshot, and all later
+ones are in the stream (postgres-facts.md 14). The session's row comes before the slot, so that no slot is forgotten.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+
+from pipeline.capture.replication import prepare
+from pipeline.capture.source import publication_ledger, sources, timeline
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SlotExists
+from pipeline.postgres import connections, queries, role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream.sessions import bounds, exporting, room, store, yielding
+from pipeline.wires.pgdeltastream.sessions.snapshot import Exported
+from pipeline.wires.pgdeltastream.sessions.store import Session
+
+logger = logging.getLogger(__name__)
+
+SLOT_SECONDS = 30.0
+"""How long making a slot may wait for transactions that are open."""
+START_SECONDS = 10.0
+"""How long a server that has just started has to make its publications."""
+ALL_SECONDS = 90.0
+"""How long a database may take for everything else: one that is frozen accepts connections and is silent."""
+LOCK_SECONDS = 10.0
+_LOCK = "sessions"
+_NAMES = 50
+"""So many names are tried."""
+
+
+def create(
+    config: Config, wire: str, name: Callable[[], str], address: str | None = None, *, waits: float = SLOT_SECONDS
+) -> Exported:
+    """A session that is ready, and whose snapshot lasts as long as what is returned is open. `name` gives slot names.
+
+    `address`: of the client. `waits`: seconds for which making its slot may wait for running transactions. Blocks.
+    Raises SessionsFull, or another PipelineError with the reason, for the log; then nothing is left, or the leader's
+    `bounds.enforce` removes it.
+    """
+    seconds = ALL_SECONDS + waits
+    with (
+        connections.answering(config.source, "source", seconds, name="pipeline session") as source,
+        connections.answering(config.database, "pipeline database", seconds, name="pipeline session") as pipeline,
+    ):
+        try:
+            stored, publications = _prepared(config, source, pipeline)
+            made = _Creation(config, source, pipeline, stored, wire, address).run(name, waits)
+        except psycopg.Error as error:
+            raise connections.unavailable_one(source, config.source, config.database, error) from error
+    session, connection, snapshot = made
+    logger.info(
+        'session "%s" was made, from %s on',
+        session.slot,
+        lsn.show(session.position or 0),
+        extra={"action": "session.created", "session": session.slot, "wire": wire},
+    )
+    return Exported(session, snapshot, publications, connection)
+
+
+def _prepared(config: Config, source: Connection, pipeline: Connection) -> tuple[Source, tuple[str, ...]]:
+    """The source, and the publications that are in use, once these are up to date."""
+    prepare.require_fit(source)
+    deadline = time.monotonic() + START_SECONDS
+    while (stored := _with_publications(config, source, pipeline)) is None:
+        if time.monotonic() > deadline:
+            raise SessionRefused(
+                "the publications of the source are not there yet, or were dropped: no worker has begun to replicate "
+                "from it; `pipeline status` says why"
+            )
+        time.sleep(0.2)
+    there = timeline.identity(source)
+    if (there.system_identifier, there.database) != (stored.system_identifier, stored.database_name):
+        raise SessionRefused(
+            f"the source is database {there.database} of cluster {there.system_identifier}, and not "
+            f"{stored.database_name} of {stored.system_identifier} as before; {timeline.ADOPT}"
+        )
+    prepare.publish_new_tables(config, source, pipeline)
+    return stored, tuple(publication_ledger.known(stored))
+
+
+def _with_publications(config: Config, source: Connection, pipeline: Connection) -> Source | None:
+    stored = sources.find(pipeline, config.source_id)
+    names = list(publication_ledger.known(stored)) if stored else []
+    return stored if names and len(publication_ledger.read(source, names)) == len(names) else None
+
+
+@dataclass(frozen=True)
+class _Creation:
+    config: Config
+    source: Connection
+    pipeline: Connection
+    stored: Source
+    wire: str
+    address: str | None
+
+    def run(self, name: Callable[[], str], waits: float) -> tuple[Session, Connection, str]:
+        """The session, the connection that exports its snapshot, and the snapshot's name."""
+        for _ in range(_NAMES):
+            with role_locks.held(self.pipeline, _LOCK, LOCK_SECONDS):  # so that two that come at once count each other
+                self._make_room()
+                session = self._reserve(name)
+            with suppress(SlotExists):
+                return self._export(session, waits)
+        raise _no_name()
+
+    def _make_room(self) -> None:
+        """End the sessions that yield, until there is room. Raises SessionsFull if too few of them may end yet."""
+        room.require_nobody_waits(self.source)
+        live = [session for session in store.live(self.pipeline) if session.source_id == self.stored.id]
+        while (lacking := self._lacking(live)) is not None:
+            if not live:
+                raise SessionRefused(lacking)
+            there = bounds.facts(self.config, self.source, live)
+            in_use = {session.id for session in live if there[session.id].in_use}
+            now: datetime = queries.value(self.pipeline, "select now()")
+            yields = yielding.first(live, in_use, self.address, now)
+            if yields is None:
+                raise SessionsFull(f"{lacking}: {yielding.kept(live, in_use, self.address)}")
+            bounds.end(self.config, self.source, self.pipeline, yields, yielding.reason(yields, self.address))
+            live.remove(yields)
+
+    def _lacking(self, live: list[Session]) -> str | None:
+        if len(live) >= self.config.sessions_max:
+            return f"PIPELINE_SESSIONS_MAX = {self.config.sessions_max} is reached"
+        return room.lacking(self.source, live)
+
+    def _reserve(self, name: Callable[[], str]) -> Session:
+        """The row of a session under a name that nobody has."""
+        taken = {
+            row[0] for row in self.source.execute(statement("wires.pgdeltastream.sessions", "slot_names")).fetchall()
+        }
+        taken |= store.kept_slots(self.pipeline)  # what is left of them is ended and dropped by name
+        for _ in range(_NAMES):
+            if (slot := name()) in taken:
+                continue
+            session = store.begin(
+                self.pipeline,
+                slot=slot,
+                wire=self.wire,
+                source_id=self.stored.id,
+                epoch=self.stored.epoch,
+                system_identifier=self.stored.system_identifier,
+                made_after=timeline.identity(self.source).flushed,
+                address=self.address,
+            )
+            if session is not None:
+                return session
+        raise _no_name()
+
+    def _export(self, session: Session, waits: float) -> tuple[Session, Connection, str]:
+        """Make the slot, and with it the session ready. Whatever fails leaves no slot, and ends the row."""
+        connection: Connection | None = None
+        try:
+            connection = exporting.connect(self.config.source, session.slot)
+            made = exporting.make(connection, self.config.source, session.slot, waits)
+            ready = store.ready(self.pipeline, session.id, made.position)
+            if ready is None:
+                raise SessionRefused(f'session "{session.slot}" was ended while its slot was made')
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            self._give_up(session, error)
+            raise
+        return ready, connection, made.snapshot
+
+    def _give_up(self, session: Session, error: BaseException) -> None:
+        try:
+            if isinstance(error, SlotExists):  # that slot is somebody else's
+                store.end(self.pipeline, session.id, str(error))
+                store.dropped(self.pipeline, session.id)
+            else:
+                why = connections.one_line(error)
+                reason = f"it could not be made: {why}"
+                bounds.end(self.config, self.source, self.pipeline, session, reason, logging.DEBUG)
+        except (PipelineError, psycopg.Error) as another:
+            why = connections.one_line(another)
+            logger.warning('session "%s" is ended later: %s', session.slot, why, extra={"action": "session.slot_kept"})
+
+
+def _no_name() -> SessionRefused:
+    return SessionRefused(f"none of {_NAMES} names for a slot was free; drop replication slots that are not needed")

@@ -1,0 +1,202 @@
+"""Begins to stream a session's slot, or says plainly why not. Blocks: for a thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import psycopg
+
+from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.source import own_tables, publication_ledger, slots, sources, synchronous_standbys, timeline
+from pipeline.capture.source.own_tables import OwnTables
+from pipeline.capture.source.slots import Slot
+from pipeline.config.settings import Config, describe
+from pipeline.errors import (
+    Refused,
+    SessionGone,
+    SessionHeld,
+    SessionUnknown,
+    SlotInUse,
+    SlotMissing,
+    SlotUnusable,
+    Unavailable,
+)
+from pipeline.postgres import connections, queries, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.wal import lsn
+from pipeline.wires.pgdeltastream.sessions import backends, store
+from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
+
+ANSWER_SECONDS = 4.5
+"""A client learns within 5 seconds why its session cannot be streamed."""
+CONNECT_SECONDS = 3
+"""For each connection; Postgres accepts one within milliseconds."""
+LEAVE_SECONDS = 3.0
+"""So long after a client has gone its walsender may need to notice."""
+SETTINGS = session_settings.SERVER
+"""Values are written as by the worker's walsender, but for names in them: those are as the database's own search path
+makes them, like the names of types."""
+_RETRY_SECONDS = 0.02
+_AGAIN = "begin another session"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A stream that has begun at `position`, and an ordinary connection to the source. `own`: tables not to be sent."""
+
+    stream: ReplicationStream
+    source: Connection
+    position: int
+    own: OwnTables
+
+
+def begin(config: Config, session: Session | None, reader: str, gather: float) -> Opened:
+    """Begin to stream it for `reader`, which its row names from then on.
+
+    Raises SessionUnknown, SessionGone, SessionHeld, or another PipelineError, within ANSWER_SECONDS and a little.
+    """
+    session = _require_ready(session)
+    with ExitStack() as undo:
+        limit = undo.enter_context(_Limit(config))
+        stream = ReplicationStream(
+            config.source, walsender_name(session.slot), SETTINGS, gather=gather, timeout=CONNECT_SECONDS
+        )
+        undo.callback(stream.close)
+        limit.add(stream.hang_up)
+        source = undo.enter_context(_connect(config.source, "source", limit))
+        with _connect(config.database, "pipeline database", limit) as pipeline:
+            opened = _begin(config, session, reader, stream, source, pipeline)
+        limit.lift()
+        undo.pop_all()
+        return opened
+
+
+def _begin(
+    config: Config, session: Session, reader: str, stream: ReplicationStream, source: Connection, pipeline: Connection
+) -> Opened:
+    stored = sources.find(pipeline, session.source_id)
+    _require_nobody_waits(source, session)
+    publications = list(publication_ledger.known(stored)) if stored else []
+    own = own_tables.read(source, pipeline, config.events_tables)
+    until = time.monotonic() + LEAVE_SECONDS
+    while True:
+        slot = slots.find(source, session.slot)  # first: a position is stored before it is confirmed
+        fresh = _require_ready(store.find(pipeline, session.wire, session.slot), session)
+        if stored is None or stored.epoch != fresh.epoch:
+            raise gone(session, "the source was adopted in another state since")
+        position = _require_whole(source, fresh, slot)
+        try:
+            if slot is not None and slot.active_pid is not None:
+                raise SlotInUse(f"pid {slot.active_pid} reads it")
+            stream.begin(session.slot, position, publications)
+            break
+        except SlotInUse as error:
+            if time.monotonic() > until:
+                raise _held(fresh, slot) from error
+            time.sleep(_RETRY_SECONDS)
+        except (SlotMissing, SlotUnusable) as error:
+            raise gone(session, str(error)) from error
+    values = {"id": session.id, "reader": reader}
+    if queries.value(pipeline, queries.statement("wires.pgdeltastream.sessions", "claim_session"), values) is None:
+        raise gone(session, "it was ended just now")
+    backends.end_exporting(source, session)
+    return Opened(stream, source, position, own)
+
+
+def _require_ready(found: Session | None, expected: Session | None = None) -> Session:
+    if found is None or found.state == "making":
+        raise SessionUnknown("no such session was made here")
+    if found.state == "ended" or (expected is not None and found.id != expected.id):
+        raise ended(found)
+    return found
+
+
+def ended(session: Session) -> SessionGone:
+    """Says why a session has ended."""
+    return gone(session, session.reason or "it has ended")
+
+
+def gone(session: Session, why: str) -> SessionGone:
+    """The session can never be streamed again."""
+    return SessionGone(f"session {session.slot}: {why}; {_AGAIN}")
+
+
+def _held(session: Session, slot: Slot | None) -> SessionHeld:
+    if session.reader is not None and session.reader_since is not None:
+        who = f"{session.reader} since {session.reader_since:%Y-%m-%d %H:%M:%S %Z}"
+    else:
+        who = f"pid {slot.active_pid if slot else '?'} at the source" + (
+            f" ({slot.holder})" if slot and slot.holder else ""
+        )
+    return SessionHeld(f"session {session.slot} is read by {who}")
+
+
+def _require_whole(source: Connection, session: Session, slot: Slot | None) -> int:
+    """The position to stream from; the slot holds everything from there on."""
+    position = session.position or 0
+    now = timeline.identity(source)
+    if now.system_identifier != session.system_identifier:
+        raise gone(session, "the source is another cluster than the one where it was made")
+    if now.flushed < position:
+        raise gone(session, f"the source was restored to a state from before {lsn.show(position)}")
+    if slot is None:
+        raise gone(session, "its slot was dropped at the source")
+    if slot.plugin != "pgoutput" or slot.database != now.database or slot.two_phase:
+        raise gone(session, "its slot was replaced by another one at the source")
+    if slot.invalidated:
+        raise gone(session, "the source has removed WAL that it still needed")
+    if (slot.confirmed_lsn or 0) > position:
+        raise gone(session, f"somebody else has moved its slot beyond {lsn.show(position)}")
+    return position
+
+
+def _require_nobody_waits(source: Connection, session: Session) -> None:
+    names = str(queries.value(source, "select current_setting('synchronous_standby_names')"))
+    if synchronous_standbys.can_choose(names, walsender_name(session.slot)):
+        raise Refused("synchronous_standby_names at the source would make commits there wait for this client")
+
+
+def _connect(dsn: str, what: str, limit: _Limit) -> Connection:
+    connection = connections.connect(dsn, what, name="pipeline sessions", connect_timeout=CONNECT_SECONDS)
+    limit.add(lambda: connections.hang_up(connection))
+    return connection
+
+
+class _Limit:
+    """Ends what does not answer in time."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._ends: list[Callable[[], None]] = []
+        self._timer = threading.Timer(ANSWER_SECONDS, self._expire)
+        self._timer.daemon = True
+        self._expired = False
+
+    def __enter__(self) -> _Limit:
+        self._timer.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        self._timer.cancel()
+        if isinstance(error, psycopg.Error | Unavailable) and self._expired:
+            where = f"the source ({describe(self._config.source)}) or the pipeline database"
+            raise Unavailable(f"{where} does not answer within {ANSWER_SECONDS:g} s") from error
+        if isinstance(error, psycopg.Error) and not connections.is_ours(error):
+            raise connections.unavailable(self._config.source, "source", error) from error
+
+    def add(self, end: Callable[[], None]) -> None:
+        self._ends.append(end)
+        if self._expired:
+            end()
+
+    def lift(self) -> None:
+        self._timer.cancel()
+
+    def _expire(self) -> None:
+        self._expired = True
+        for end in list(self._ends):
+            end()

@@ -1,0 +1,269 @@
+"""The exported snapshots of this process, each as long as the replication connection that exported it stays open; and
+pages of rows that are read in them, each over a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import threading
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from weakref import WeakKeyDictionary
+
+import psycopg
+from orjson import dumps
+from psycopg import sql
+
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError, Refused, SessionGone
+from pipeline.postgres import connections, copy_text, reading_session, session_settings
+from pipeline.postgres import silence as silences
+from pipeline.postgres.connections import AsyncConnection, Connection
+from pipeline.postgres.silence import Silence
+from pipeline.wal import wal2json
+from pipeline.wal.encoding import as_is
+from pipeline.wires.pgdeltastream.sessions import page_query
+from pipeline.wires.pgdeltastream.sessions.backends import page_name
+from pipeline.wires.pgdeltastream.sessions.page_query import Column, Page
+from pipeline.wires.pgdeltastream.sessions.store import Session
+
+PAGES = 4
+"""So many pages are read at once by a process; more requests wait for their turn."""
+PIECE_BYTES = 256_000
+"""Rows are handed over in pieces of about so many bytes."""
+SLICE_SECONDS = 0.002
+"""How long rows are written before others have their turn on the event loop."""
+HOLD_SECONDS = 60.0
+"""A client that takes no piece for so long loses its turn: others wait for it."""
+CANCEL_SECONDS = 5.0
+SETTINGS = {
+    **session_settings.SOURCE,
+    "lock_timeout": "10s",
+    # Rows without an order come as they lie, from the first on, whoever else reads the table.
+    "synchronize_seqscans": "off",
+    "max_parallel_workers_per_gather": "0",
+}
+"""As a walsender writes values, with the search path of the database."""
+_WRITTEN_BY_USERS = ("22", "P0", "38", "39")
+"""SQLSTATE classes of errors whose text may have values in it."""
+
+
+class Exported:
+    """A session whose snapshot can be read. Every method may be called from any thread."""
+
+    def __init__(self, session: Session, name: str, publications: Sequence[str], connection: Connection) -> None:
+        """`name`: of the snapshot. `publications`: what the session streams. `connection`: is closed by `close`."""
+        self.session = session
+        self.name = name
+        self.publications = tuple(publications)
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the source still has the snapshot, as far as it is known here; asks nothing of the source."""
+        with self._lock:
+            if not self._connection.closed:
+                self._take_notice()
+            return not self._connection.closed
+
+    def close(self) -> None:
+        """The snapshot ends; pages that are being read from it are read to their end."""
+        with self._lock:
+            self._connection.close()
+
+    def _take_notice(self) -> None:
+        """Read what the source has sent: nothing, unless it ends the connection."""
+        pgconn = self._connection.pgconn
+        line = select.poll()
+        line.register(pgconn.socket, select.POLLIN)
+        try:
+            while line.poll(0):
+                pgconn.consume_input()  # raises at the end of the connection, not at what comes before it
+        except psycopg.OperationalError:
+            self._connection.close()
+
+
+class Snapshots:
+    """The snapshots that this process has exported, by slot. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._exported: dict[str, Exported] = {}
+        self._lock = threading.Lock()
+
+    def add(self, exported: Exported) -> None:
+        """Keep it until `end`; one of that slot that was there before has ended with its session."""
+        with self._lock:
+            gone = [slot for slot, known in self._exported.items() if not known.alive]
+            for slot in {*gone, exported.session.slot} & self._exported.keys():
+                self._exported.pop(slot).close()
+            self._exported[exported.session.slot] = exported
+
+    def get(self, slot: str) -> Exported | None:
+        """The snapshot that was exported with this slot, if it has not ended here. It may be no longer `alive`."""
+        with self._lock:
+            return self._exported.get(slot)
+
+    def end(self, slot: str) -> None:
+        """The snapshot of this slot ends, if there is one here."""
+        with self._lock:
+            exported = self._exported.pop(slot, None)
+        if exported is not None:
+            exported.close()
+
+    def close(self) -> None:
+        """All of them end."""
+        with self._lock:
+            every = list(self._exported.values())
+            self._exported.clear()
+        for exported in every:
+            exported.close()
+
+
+async def rows(
+    config: Config, exported: Exported, wanted: Page, silence: Silence | None = None
+) -> AsyncGenerator[bytes, None]:
+    """A page as a JSON array of objects, in pieces; the first one comes once rows do, or their end.
+
+    Raises PipelineError: TableRefused for what is not there or not published, SessionGone where the snapshot has ended.
+    `silence`: of the source, shared by all pages; if the first piece does not come because of it, DatabaseSilent. No
+    error spoils what comes after it. In memory there is a piece at a time, or one row. Must be closed when left.
+    """
+    turns, silence = _turns(), silence or Silence(config.source_reading, "source")
+    await silence.unless_silent(turns.acquire(), lambda _: turns.release())
+    reading = _Reading(config, exported, turns, silence)
+    try:
+        async with aclosing(reading.pieces(wanted)) as pieces:
+            async for piece in pieces:
+                reading.watcher.cancel()
+                held = asyncio.get_running_loop().call_later(HOLD_SECONDS, reading.end)
+                try:
+                    yield piece
+                finally:
+                    held.cancel()
+    except psycopg.Error as error:
+        raise reading.explained(error) from error
+    finally:
+        reading.end()
+
+
+_waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def _turns() -> asyncio.Semaphore:
+    """Of this event loop."""
+    return _waiting.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(PAGES))
+
+
+class _Reading:
+    """One page that is being read."""
+
+    def __init__(self, config: Config, exported: Exported, turn: asyncio.Semaphore, silence: Silence) -> None:
+        """`turn`: was acquired, and is released at the end."""
+        self._silence, self._is_silent = silence, False
+        self.watcher = asyncio.create_task(self._watch())
+        self._config, self._exported, self._turn = config, exported, turn
+        self._connection: AsyncConnection | None = None
+        self._ended = False
+
+    async def pieces(self, page: Page) -> AsyncGenerator[bytes, None]:
+        """Raises psycopg's errors, which `explained` explains."""
+        connection = await self._begin()
+        asked = page_query.look_up(connection, self._config, page, self._exported.publications)
+        found = await self._silence.unless_silent(asked)
+        if found.query is None:
+            yield b"[]"
+            return
+        writer, head = _RowWriter(found.columns), b"["
+        piece, size, since = list[bytes](), 0, time.perf_counter()
+        async for lines in copy_text.arriving(connection, sql.SQL("copy ({}) to stdout").format(found.query)):
+            for line in lines:
+                piece.append(row := writer.write(line))
+                size += len(row)
+                if size >= PIECE_BYTES:
+                    yield head + b",".join(piece)
+                    head, piece, size = b",", [], 0
+                if time.perf_counter() - since > SLICE_SECONDS:
+                    await asyncio.sleep(0)
+                    since = time.perf_counter()
+        yield (head if piece or head == b"[" else b"") + b",".join(piece) + b"]"
+
+    async def _begin(self) -> AsyncConnection:
+        """A connection in a transaction that sees the snapshot."""
+        slot, snapshot = self._exported.session.slot, self._exported.name
+        gone = SessionGone(f'the snapshot of session "{slot}" has ended')
+        if not self._exported.alive:
+            raise gone
+        name = page_name(slot)
+        connecting = reading_session.connect_async(self._config, name=name, settings=SETTINGS)
+        self._connection = connection = await self._silence.unless_silent(connecting, lambda each: each.pgconn.finish())
+        version = connection.info.server_version
+        await connection.execute(reading_session.beginning(version, SETTINGS, search_path=None).encode())
+        try:
+            await connection.execute(sql.SQL("set transaction snapshot {}").format(snapshot))
+        except (psycopg.DataError, psycopg.errors.UndefinedObject) as error:
+            raise gone from error
+        return connection
+
+    def explained(self, error: psycopg.Error) -> PipelineError:
+        """The error as ours, without a value of a row."""
+        if self._is_silent:
+            return self._silence.error
+        if self._ended:
+            return SessionGone(f"no part of a page was taken for {HOLD_SECONDS:g} s, and its reading has ended")
+        if (error.sqlstate or "").startswith(_WRITTEN_BY_USERS):
+            return Refused(f"the source refused to read a page (SQLSTATE {error.sqlstate})")
+        return connections.unavailable(self._config.source_reading, "source", error)
+
+    async def _watch(self) -> None:
+        """End the connection of a page that waits for a silent source: nothing else would."""
+        while not self._is_silent:
+            await asyncio.sleep(silences.PATIENCE_SECONDS)
+            self._is_silent = await self._silence.is_silent()
+        if self._connection is not None:
+            connections.hang_up(self._connection)
+
+    def end(self) -> None:
+        """End the query and the connection, without waiting: who is cancelled cannot wait."""
+        if not self._ended:
+            self._ended = True
+            self.watcher.cancel()
+            task = asyncio.get_running_loop().create_task(self._close())
+            _closing.add(task)
+            task.add_done_callback(_closing.discard)
+
+    async def _close(self) -> None:
+        connection = self._connection
+        try:
+            if connection is not None and connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+                with suppress(psycopg.Error):
+                    await connection.cancel_safe(timeout=CANCEL_SECONDS)
+        finally:
+            self._turn.release()
+            if connection is not None:
+                await connection.close()
+
+
+_closing: set[asyncio.Task[None]] = set()
+"""Kept here: the event loop itself keeps no task alive."""
+
+
+class _RowWriter:
+    """Writes rows of COPY as JSON objects."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        names = [dumps(column.name) + b":" for column in columns]
+        self._names = [(b"," if place else b"{") + name for place, name in enumerate(names)]
+        self._writers = [as_is if column.json else wal2json.value_writer(column.type) for column in columns]
+
+    def write(self, line: bytes) -> bytes:
+        """`line`: as COPY's text format has it, without its newline."""
+        if not self._names:
+            return b"{}"
+        written = []
+        values = copy_text.values(line, len(self._names))
+        for name, write, value in zip(self._names, self._writers, values, strict=True):
+            written += [name, write(value) if isinstance(value, bytes) else b"null"]
+        return b"".join([*written, b"}"])

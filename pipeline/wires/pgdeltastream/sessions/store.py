@@ -1,0 +1,141 @@
+"""Rows of `pipeline.sessions`: each session, what its client has acknowledged, and why it ended."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+NAME_PREFIX = "pipeline session "
+ENDED_KEPT = 100
+"""So many ended sessions stay, so that their clients learn why."""
+
+
+def walsender_name(slot: str) -> str:
+    """The application_name at the source of whatever speaks the replication protocol for a session."""
+    return NAME_PREFIX + slot
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session as stored; LSNs as integers. `made_after`: the source wrote here before the slot was made.
+
+    `position`: everything before it is acknowledged; stored before it is confirmed to the source; None while `making`.
+    `used_at`: when a stream or a snapshot request last used it. `dropped_at` None: its slot may exist.
+    `address`: of the client that made it. `used_for`: "stream", "pages", or None if no request has used it.
+    """
+
+    id: int
+    slot: str
+    wire: str
+    source_id: uuid.UUID
+    epoch: int
+    system_identifier: str
+    state: str
+    made_after: int
+    position: int | None
+    created_at: datetime
+    used_at: datetime
+    reader: str | None = None
+    reader_since: datetime | None = None
+    reason: str | None = None
+    ended_at: datetime | None = None
+    dropped_at: datetime | None = None
+    address: str | None = None
+    used_for: str | None = None
+
+
+def live(connection: Connection) -> list[Session]:
+    """All sessions that have not ended, oldest first."""
+    return queries.rows(connection, Session, statement("wires.pgdeltastream.sessions", "live_sessions"))
+
+
+def recent(connection: Connection) -> list[Session]:
+    """The same, followed by those of the newest that ended in the last day, the newest first; for reports."""
+    return queries.rows(connection, Session, statement("wires.pgdeltastream.sessions", "recent_sessions"))
+
+
+def kept(connection: Connection, source_id: uuid.UUID) -> list[Session]:
+    """The sessions of a source whose slots may exist, ended ones included, oldest first."""
+    return queries.rows(
+        connection, Session, statement("wires.pgdeltastream.sessions", "kept_sessions"), {"source_id": source_id}
+    )
+
+
+def kept_slots(connection: Connection) -> set[str]:
+    """Slots of all sources' sessions that may exist, or that may still be made."""
+    return {row[0] for row in connection.execute(statement("wires.pgdeltastream.sessions", "kept_slots")).fetchall()}
+
+
+def get(connection: Connection, session_id: int) -> Session | None:
+    """The session as it is now; None where it ended so long ago that its row is gone."""
+    return queries.one(
+        connection, Session, statement("wires.pgdeltastream.sessions", "get_session"), {"id": session_id}
+    )
+
+
+def find(connection: Connection, wire: str, slot: str) -> Session | None:
+    """The session with this slot name: the one that has not ended, else the one that ended last."""
+    values = {"wire": wire, "slot": slot}
+    return queries.one(connection, Session, statement("wires.pgdeltastream.sessions", "find_session"), values)
+
+
+def newest(connection: Connection, wire: str) -> Session | None:
+    """The session that was made last, of those that can be used."""
+    return queries.one(connection, Session, statement("wires.pgdeltastream.sessions", "newest_session"), {"wire": wire})
+
+
+def begin(
+    connection: Connection,
+    *,
+    slot: str,
+    wire: str,
+    source_id: uuid.UUID,
+    epoch: int,
+    system_identifier: str,
+    made_after: int,
+    address: str | None = None,
+) -> Session | None:
+    """Store a session whose slot is about to be made; None where one that has not ended has that name."""
+    values = {
+        "slot": slot,
+        "wire": wire,
+        "source_id": source_id,
+        "epoch": epoch,
+        "system_identifier": system_identifier,
+        "made_after": made_after,
+        "address": address,
+    }
+    return queries.one(connection, Session, statement("wires.pgdeltastream.sessions", "begin_session"), values)
+
+
+def ready(connection: Connection, session_id: int, position: int) -> Session | None:
+    """The slot exists, and streams what ends after `position`; None where the session has been ended meanwhile."""
+    values = {"id": session_id, "position": position}
+    return queries.one(connection, Session, statement("wires.pgdeltastream.sessions", "ready_session"), values)
+
+
+def touch(connection: Connection, session_id: int) -> None:
+    """The session is in use now."""
+    connection.execute(statement("wires.pgdeltastream.sessions", "touch_session"), {"id": session_id})
+
+
+def end(connection: Connection, session_id: int, reason: str) -> bool:
+    """The session is over; False where it was already, and keeps its reason. Its slot is the caller's to drop."""
+    values = {"id": session_id, "reason": reason}
+    return connection.execute(statement("wires.pgdeltastream.sessions", "end_session"), values).fetchone() is not None
+
+
+def dropped(connection: Connection, session_id: int) -> None:
+    """The slot of this ended session does not exist any more."""
+    connection.execute(statement("wires.pgdeltastream.sessions", "slot_dropped"), {"id": session_id})
+
+
+def forget(connection: Connection, source_id: uuid.UUID) -> None:
+    """Delete the ended sessions of a source beyond the newest ENDED_KEPT, once their slots are gone."""
+    values = {"source_id": source_id, "kept": ENDED_KEPT}
+    connection.execute(statement("wires.pgdeltastream.sessions", "forget_sessions"), values)

@@ -1,0 +1,148 @@
+"""The endpoints of Sequin's HTTP pull consumers: receive, ack, nack; one transaction for each request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from typing import LiteralString
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+from psycopg.conninfo import conninfo_to_dict
+from starlette.exceptions import HTTPException
+
+from pipeline.api.long_poll import Client, until_found
+from pipeline.api.patterns import NAME
+from pipeline.api.wire import Failure, Surroundings
+from pipeline.errors import UnknownConsumer
+from pipeline.postgres.connections import AsyncConnection
+from pipeline.postgres.pool import rows
+from pipeline.postgres.queries import statement
+from pipeline.wires.sequin import answers, request_parameters
+from pipeline.wires.sequin.items import PACKAGE, Delivery, Items
+from pipeline.wires.sequin.message import Messages, consumer_id
+from pipeline.wires.sequin.request_parameters import Parameters, Receive, Refused
+
+_PREFIXES = ("/api/http_pull_consumers", "/api/sequin_streams")
+RECEIVE, ACK, NACK = ("/{id_or_name}/receive", "/{id_or_name}/ack", "/{id_or_name}/nack")
+PATHS = tuple(prefix + path for prefix in _PREFIXES for path in (RECEIVE, ACK, NACK))
+
+
+class Service:
+    """Every request is answered by itself; what is remembered between them never changes."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._database = surroundings.database
+        self._wakeups = surroundings.wakeups
+        self._hostname = _hostname(surroundings.config.source)
+        self._items = Items()
+        self._databases: dict[UUID, str] = {}
+        self._messages: dict[str, Messages] = {}
+        self.routes = APIRouter(include_in_schema=False)
+        for prefix in _PREFIXES:
+            self.routes.add_route(prefix + RECEIVE, self._receive, methods=["GET", "POST"], include_in_schema=False)
+            self.routes.add_route(prefix + ACK, self._ack, methods=["POST"], include_in_schema=False)
+            self.routes.add_route(prefix + NACK, self._nack, methods=["POST"], include_in_schema=False)
+
+    async def close(self) -> None:
+        """Who waits is answered when the server's wakeups close."""
+
+    async def _receive(self, request: Request) -> Response:
+        if request.method == "HEAD":  # which a route takes that takes a GET; nobody would see what it hands out
+            raise HTTPException(405, headers={"Allow": "GET, POST"})
+        try:
+            wanted = request_parameters.receive(await _parameters(request))
+        except Refused as error:
+            return answers.error(Failure(400, str(error)))
+        name = await self._name(request)
+        with self._wakeups.for_consumer(name) as subscription:
+
+            async def look(client: Client) -> list[str] | None:
+                return await self._hand_out(client, name, wanted)
+
+            async def due() -> float | None:
+                return await self._due(name)
+
+            found = await until_found(request, subscription, wanted.wait, look, due)
+        return answers.messages(found or [])
+
+    async def _ack(self, request: Request) -> Response:
+        return await self._settle(request, statement(PACKAGE, "ack_items"))
+
+    async def _nack(self, request: Request) -> Response:
+        return await self._settle(request, statement(PACKAGE, "nack_items"))
+
+    async def _settle(self, request: Request, query: LiteralString) -> Response:
+        """Ids that are unknown, or of a delivery that is over, mean nothing."""
+        try:
+            ids = request_parameters.ack_ids(await _parameters(request))
+        except Refused as error:
+            return answers.error(Failure(400, str(error)))
+        await self._database.rows(query, {"name": await self._name(request), "ack_ids": ids})
+        return answers.success()
+
+    async def _hand_out(self, client: Client, name: str, wanted: Receive) -> list[str] | None:
+        """Messages for a client that is still there: else, and after any error, their delivery is rolled back.
+
+        After a crash of the database that forgets it, they are handed out again.
+        """
+        async with self._database.transaction(durable=False) as connection:
+            found = await self._items.receive(connection, name, wanted.most)
+            await self._learn_sources(connection, {each.source_id for each in found})
+            texts = self._texts(name, found) or None
+            client.require_there()
+        return texts
+
+    def _texts(self, name: str, found: Sequence[Delivery]) -> list[str]:
+        messages = self._messages.get(name)
+        if messages is None:
+            messages = self._messages[name] = Messages(name, self._databases, self._hostname)
+        return [messages.text(each) for each in found]
+
+    async def _due(self, name: str) -> float | None:
+        seconds: float | None = (await self._database.rows(statement("readers", "next_visible"), {"name": name}))[0][
+            "seconds"
+        ]
+        return seconds
+
+    async def _name(self, request: Request) -> str:
+        """The name of the consumer with that name, or else with that id. Raises UnknownConsumer where that is clear."""
+        id_or_name: str = request.path_params["id_or_name"]
+        if not re.fullmatch(NAME, id_or_name):
+            raise UnknownConsumer("no consumer has such a name")
+        if not request_parameters.is_uuid(id_or_name):
+            return id_or_name
+        async with self._database.transaction() as connection:
+            names = [row["name"] for row in await rows(connection, statement(PACKAGE, "list_names"))]
+            if id_or_name in names:
+                return id_or_name
+            await self._learn_sources(connection)
+        wanted = UUID(id_or_name)
+        found = (name for name in names for source in self._databases if consumer_id(source, name) == wanted)
+        return next(found, id_or_name)
+
+    async def _learn_sources(self, connection: AsyncConnection, wanted: Set[UUID] | None = None) -> None:
+        """The names of their databases, of all by default. Of a source before this server nothing else is known."""
+        if wanted is not None and wanted <= self._databases.keys():
+            return
+        for row in await rows(connection, statement(PACKAGE, "list_sources")):
+            self._databases[row["id"]] = row["database_name"]
+        for source_id in wanted or ():
+            self._databases.setdefault(source_id, "")
+
+
+async def _parameters(request: Request) -> Parameters:
+    """Raises Refused."""
+    return request_parameters.parameters(
+        request.query_params,
+        request.headers.get("content-type"),
+        await request.body(),
+        is_post=request.method == "POST",
+    )
+
+
+def _hostname(dsn: str) -> str:
+    """Of the source, the first one where there are several; a folder of sockets is on this machine."""
+    given = conninfo_to_dict(dsn)
+    first = str(given.get("host") or given.get("hostaddr") or "").partition(",")[0]
+    return first if first and first[0] not in "/@" else "localhost"

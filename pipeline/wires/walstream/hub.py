@@ -1,0 +1,209 @@
+"""All sessions of this process, and the position that they share: the cursor `walstream`, read while there are some.
+
+It moves to the end of the last transaction that every session has acknowledged as a whole. A session that ends leaves
+a hold: its client comes back, and begins behind the position. After a crash every session that was there counts as one
+that has ended. Sessions and holds are rows, and the position is computed from these alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from pipeline import refusals
+from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
+from pipeline.log.shapes import Columns
+from pipeline.readers.cursor.claims import Claim
+from pipeline.readers.cursor.feed import Feed
+from pipeline.readers.cursor.leases import Cursors
+from pipeline.wires.walstream import messages
+from pipeline.wires.walstream.holds import Holds
+from pipeline.wires.walstream.session import Session
+from pipeline.wires.walstream.store import CONSUMER, SessionNote, Store
+
+STORE_SECONDS = 0.1
+"""The least time between two stores of the position and of what sessions have acknowledged."""
+_LOOK_SECONDS = 1.0
+
+
+class Hub:
+    """`session` for each client; `close` at the end."""
+
+    def __init__(self, cursors: Cursors, feed: Feed[Columns], store: Store, server: str) -> None:
+        self._cursors, self._feed, self._store = cursors, feed, store
+        self._reader = f"walstream's clients through server {server}"
+        self._sessions: set[Session] = set()
+        self._left: list[SessionNote] = []  # of this claim: ended, and not stored yet
+        self._coming = 0  # clients that are here, or about to be
+        self._writes: list[Callable[[], Awaitable[object]]] = []
+        self._changed = asyncio.Event()
+        self._claim: Claim | None = None
+        self._ready: asyncio.Future[Claim] | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._closing = False
+        self._holds = Holds(store, lambda: self._claim.session if self._claim else None)
+
+    @asynccontextmanager
+    async def session(self, peer: str) -> AsyncIterator[Session]:
+        """A session that begins behind the position, until the block ends. Raises PipelineError."""
+        self._coming += 1
+        try:
+            claim = await self._claimed()
+            async with self._begun(peer, claim) as session:
+                yield session
+        finally:
+            self._coming -= 1
+            self._changed.set()
+
+    @asynccontextmanager
+    async def _begun(self, peer: str, claim: Claim) -> AsyncIterator[Session]:
+        begun = await self._begin_row(peer, claim)
+        session = None
+        try:
+            async with self._feed.follower(messages.wanted(claim.wanted), begun.acknowledged) as follower:
+                session = Session(begun.id, claim, follower)
+                self._sessions.add(session)
+                try:
+                    if claim.ended.done():
+                        raise claim.ended.result()
+                    yield session
+                finally:
+                    self._sessions.discard(session)
+                    self._leave(claim, session.note(ended=True))  # while its follower still knows where it is
+        finally:
+            if session is None:
+                self._leave(claim, replace(begun, ended=True))
+
+    async def _begin_row(self, peer: str, claim: Claim) -> SessionNote:
+        """Begin the row of a session. If the client leaves before the row is stored, the row becomes a hold, too."""
+        making = asyncio.ensure_future(self._store.begin(claim.session, peer))
+        try:
+            return await asyncio.shield(making)
+        except ConsumerError as error:
+            claim.end(error)
+            raise
+        except asyncio.CancelledError:
+            with suppress(psycopg.Error, PipelineError, OSError):
+                self._leave(claim, replace(await making, ended=True))
+            raise
+
+    def _leave(self, claim: Claim, note: SessionNote) -> None:
+        if claim is self._claim:  # what an earlier claim has left becomes a hold by itself
+            self._left.append(note)
+
+    def acknowledge(self, session: Session, lsn: int) -> None:
+        """A client's acknowledgement."""
+        session.acknowledge(lsn)
+        self._changed.set()
+
+    def later(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Write something to the pipeline database soon, again and again until it succeeds."""
+        self._writes.append(write)
+        self._changed.set()
+
+    async def close(self, seconds: float) -> None:
+        """Store what was acknowledged; all sessions have ended. The next process goes on with their holds."""
+        self._closing = True
+        self._holds.close()
+        self._changed.set()
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper], timeout=seconds)
+            self._keeper.cancel()
+
+    async def _claimed(self) -> Claim:
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+            self._keeper = asyncio.create_task(self._keep(self._ready), name="walstream")
+        return await asyncio.shield(self._ready)
+
+    async def _keep(self, ready: asyncio.Future[Claim]) -> None:
+        """Read the cursor as long as somebody needs it. From its end on, who comes makes another claim."""
+        try:
+            async with self._cursor() as claim:
+                try:
+                    self._claim = claim
+                    await self._write()  # what an earlier claim has left undone
+                    self._holds.wake()
+                    ready.set_result(claim)
+                    while self._coming or self._left or self._writes:
+                        await self._look(claim)
+                    self._ready = self._claim = None
+                except Exception as error:
+                    reason = _reason(error)
+                    self._end(claim, reason)
+                    raise reason from error
+        except Exception as error:
+            if self._ready is ready:  # else somebody has begun another claim meanwhile
+                self._ready = None
+            if not ready.done():
+                ready.set_exception(_reason(error))
+                ready.exception()  # nobody may wait for it any more
+
+    def _end(self, claim: Claim, reason: PipelineError) -> None:
+        """Who is told that its session has ended, and comes back at once, must find that there is no claim any more."""
+        self._ready = self._claim = None
+        self._left.clear()
+        self._holds.wake()
+        claim.end(reason)
+        for session in self._sessions:
+            if session.claim is claim and not session.ended.done():
+                session.ended.set_result(reason)
+
+    @asynccontextmanager
+    async def _cursor(self) -> AsyncIterator[Claim]:
+        async with AsyncExitStack() as stack:
+            try:
+                claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
+            except UnknownConsumer:  # it was deleted: from now on, then
+                await self._store.make_consumer()
+                claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
+            if claim.events_table is not None:
+                raise WrongKind(
+                    f"consumer {CONSUMER} reads {claim.events_table}, and these clients the default events table; "
+                    f"delete it: `pipeline consumers delete {CONSUMER}`"
+                )
+            yield claim
+
+    async def _look(self, claim: Claim) -> None:
+        changed = asyncio.ensure_future(self._changed.wait())
+        either: list[asyncio.Future[Any]] = [changed, claim.ended]
+        await asyncio.wait(either, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        changed.cancel()
+        self._changed.clear()
+        if claim.ended.done():
+            raise claim.ended.result()
+        await self._store_notes(claim)
+        await self._write()
+        if not self._closing:
+            await asyncio.sleep(STORE_SECONDS)
+
+    async def _store_notes(self, claim: Claim) -> None:
+        left = [*self._left]
+        notes = [*left, *(note for each in self._sessions if each.claim is claim for note in each.news())]
+        if notes:
+            claim.position = await self._store.note(claim.session, notes)
+            del self._left[: len(left)]
+        if left:
+            self._holds.wake()
+
+    async def _write(self) -> None:
+        """What is to be written; whatever fails is tried again."""
+        while self._writes:
+            await self._writes[0]()
+            del self._writes[0]
+
+
+def _reason(error: Exception) -> PipelineError:
+    """Why sessions cannot go on, for their clients: they come back after any error."""
+    known = refusals.for_reader(error)
+    if isinstance(known, CursorHeld):
+        return Unavailable(f"this wire is served by one process at a time: {known}")
+    if known is None:
+        refusals.log_unexpected(error, "walstream.failed")
+        return Unavailable("an unexpected error; see the server's log")
+    return known

@@ -1,0 +1,81 @@
+"""Events as walstream's messages: each is written once, for all sessions."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from orjson import loads
+
+from pipeline.log.page import Filter
+from pipeline.log.shapes import Columns
+from pipeline.rpc.protos import plugin_pb2 as pb
+from pipeline.wires.walstream import payload
+
+logger = logging.getLogger(__name__)
+
+ACTIONS = ("insert", "update", "delete", "truncate")
+"""Actions that these clients know. A `read` comes as an insert: first rows of new tables, or all if it is asked for."""
+BUFFER_BYTES = 8_000_000
+"""So much of what was written last is kept for sessions that come to it later."""
+_EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "insert": ("insert", pb.InsertEvent),
+    "read": ("insert", pb.InsertEvent),
+    "update": ("update", pb.UpdateEvent),
+    "delete": ("delete", pb.DeleteEvent),
+}
+
+
+def wanted(consumer: Filter) -> Filter:
+    """Return the filter by which sessions read for the consumer `walstream`: inserts may be rows that were read."""
+    actions = tuple(action for action in ACTIONS if action in (consumer.actions or ACTIONS))
+    reads = ("read",) if "insert" in actions or "read" in consumer.actions else ()
+    return Filter(consumer.tables, (*actions, *reads) or ("none",), consumer.within)
+
+
+class Messages:
+    """`of` writes an event, or takes what it has written."""
+
+    def __init__(self, shortened: Callable[[], None]) -> None:
+        """`shortened` is called for each event that goes out without some of its values."""
+        self._shortened = shortened
+        self._written: OrderedDict[int, bytes | None] = OrderedDict()
+        self._size = 0
+
+    def of(self, event: Columns) -> bytes | None:
+        """A ServerMessage, serialized; None for an event that has no values."""
+        if event.seq in self._written:
+            return self._written[event.seq]
+        message = self._write(event)
+        self._written[event.seq] = message
+        self._size += len(message or b"")
+        while self._size > BUFFER_BYTES and len(self._written) > 1:
+            self._size -= len(self._written.popitem(last=False)[1] or b"")
+        return message
+
+    def _write(self, event: Columns) -> bytes | None:
+        if event.metadata is not None and _says_nothing_new(event.action, loads(event.metadata)):
+            return None
+        place: dict[str, Any] = {"pg_lsn": event.commit_lsn or 0, "schema": event.schema, "table": event.name}
+        if event.action == "truncate":
+            return pb.ServerMessage(truncate=pb.TruncateEvent(**place)).SerializeToString()
+        kind, make = _EVENTS[event.action]
+        made = payload.payload(event.record, event.exact)
+        if made.without:
+            self._shortened()
+            logger.warning(
+                "seq %d of %s went out without %s: these clients take no message above 4 MiB",
+                event.seq,
+                event.table,
+                ", ".join(made.without),
+                extra={"action": "walstream.shortened", "seq": event.seq},
+            )
+        return pb.ServerMessage(**{kind: make(**place, json_payload=made.text)}).SerializeToString()
+
+
+def _says_nothing_new(action: str, metadata: dict[str, Any]) -> bool:
+    """Whether it has no values, or older ones than the log has (docs/delivery.md): these clients see no metadata."""
+    without_values = "skipped" in metadata or ("parked" in metadata and action != "delete")
+    return without_values or "outdated" in metadata

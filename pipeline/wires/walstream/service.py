@@ -1,0 +1,105 @@
+"""plugin.PluginService: the one call of walstream's clients, a session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+import psycopg
+
+from pipeline.errors import PipelineError, Unavailable
+from pipeline.log.shapes import Columns
+from pipeline.process import supervised
+from pipeline.readers.cursor.feed import Feed
+from pipeline.rpc import statuses
+from pipeline.rpc.calls import Calls, until_one_ends
+from pipeline.rpc.parsing import parser, require
+from pipeline.rpc.protos import plugin_pb2 as pb
+from pipeline.rpc.service import Surroundings
+from pipeline.wires.walstream.first_rows import FirstRows
+from pipeline.wires.walstream.hub import Hub
+from pipeline.wires.walstream.messages import Messages
+from pipeline.wires.walstream.session import Session
+from pipeline.wires.walstream.store import Store
+
+logger = logging.getLogger(__name__)
+
+NAME = "plugin.PluginService"
+CLOSE_SECONDS = 1.0
+_RETRY_SECONDS = 2.0
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class PluginService:
+    """The service."""
+
+    name = NAME
+
+    def __init__(self, surroundings: Surroundings, feed: Feed[Columns]) -> None:
+        """`feed`: of the default events table."""
+        self._database = surroundings.database
+        self._store = Store(surroundings.database, surroundings.server)
+        self._hub = Hub(surroundings.cursors, feed, self._store, surroundings.server)
+        self._messages = Messages(lambda: self._hub.later(self._store.count_shortened))
+        self._calls = Calls()
+        self._making = supervised.start_task("walstream consumer", self._make_consumer)
+
+    @property
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """Session; what it sends is serialized already."""
+        session = grpc.stream_stream_rpc_method_handler(self._session, parser(pb.ClientMessage.FromString), bytes)
+        return grpc.method_handlers_generic_handler(self.name, {"Session": session})
+
+    async def close(self) -> None:
+        """End every session with UNAVAILABLE, and store what was acknowledged."""
+        self._making.cancel()
+        await self._calls.end(Unavailable(statuses.LEAVING))
+        await self._hub.close(CLOSE_SECONDS)
+
+    async def _make_consumer(self) -> None:
+        """At the head of the log, when the wire is first switched on."""
+        while True:
+            with suppress(psycopg.Error, PipelineError, OSError):
+                if await self._store.make_consumer():
+                    logger.info("consumer walstream begins at the head of the log", extra={"action": "walstream.made"})
+                return
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _session(self, requests: AsyncIterator[pb.ClientMessage | None], context: Context) -> None:
+        try:
+            await statuses.begin(context)  # or clients would not know that they are connected
+            await self._calls.run(self._serve(requests, context))
+        except Exception as error:
+            await statuses.abort(context, error)
+
+    async def _serve(self, requests: AsyncIterator[pb.ClientMessage | None], context: Context) -> None:
+        async with self._hub.session(context.peer()) as session:
+            await until_one_ends(session.ended, self._send(session, context), self._receive(session, requests))
+
+    async def _send(self, session: Session, context: Context) -> NoReturn:
+        first_rows = FirstRows(self._database)
+        reads_all = "read" in session.claim.wanted.actions
+        async for batch in session.follower.batches():
+            await session.claim.active()
+            await first_rows.learn(batch.entries)
+            for event in batch.entries:
+                if event.action == "read" and not (reads_all or first_rows.include(event)):
+                    continue
+                if (message := self._messages.of(event)) is not None:
+                    session.begin_to_send(event)
+                    await context.write(message)  # waits for a slow client
+            if batch.whole:
+                session.whole()
+        raise Unavailable("the log cannot be read now; call again")
+
+    async def _receive(self, session: Session, requests: AsyncIterator[pb.ClientMessage | None]) -> NoReturn:
+        async for received in requests:
+            message = require(received)
+            if message.HasField("ack"):
+                self._hub.acknowledge(session, message.ack.pg_lsn)
+        await asyncio.Event().wait()  # a client that closes its side goes on receiving
+        raise AssertionError("nobody sets it")

@@ -1,0 +1,110 @@
+"""The rows of sessions and holds, and the position that they hold, which moves with them in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.rows import class_row
+
+from pipeline.errors import ConsumerChanged, UnknownConsumer
+from pipeline.postgres import pool
+from pipeline.postgres.connections import AsyncConnection
+from pipeline.postgres.pool import Pool
+from pipeline.postgres.queries import statement
+
+CONSUMER = "walstream"
+"""The cursor whose position all sessions share."""
+_PACKAGE = "wires.walstream"
+
+
+@dataclass(frozen=True)
+class SessionNote:
+    """The state of a session. `acknowledged`: the seq up to which it needs nothing; `sent`: the last that it was sent.
+
+    `unacknowledged`: the number of events that it was sent and has not acknowledged.
+    """
+
+    id: int
+    acknowledged: int
+    sent: int | None = None
+    unacknowledged: int = 0
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class EndedHold:
+    """A hold whose time is over. `highest_seq`: the highest that was acknowledged while it lasted."""
+
+    peer: str
+    unacknowledged: int
+    highest_seq: int | None
+
+
+class Store:
+    """Writes and reads the rows."""
+
+    def __init__(self, database: Pool, server: str) -> None:
+        self._database = database
+        self._server = server
+
+    async def make_consumer(self) -> bool:
+        """Create the consumer at the head of the log if there is none; True if it was created."""
+        try:
+            return bool(await self._database.rows(statement(_PACKAGE, "make_consumer")))
+        except psycopg.errors.DuplicateObject:  # another process has made it just now
+            return False
+
+    async def begin(self, claim: str, peer: str) -> SessionNote:
+        """Add a session that begins behind the position. Raises ConsumerChanged or UnknownConsumer."""
+        async with self._database.transaction() as connection:
+            position = await _lock(connection, claim)
+            values = {"claim": claim, "server": self._server, "peer": peer, "position": position}
+            (row,) = await pool.rows(connection, statement(_PACKAGE, "begin_session"), values)
+        return SessionNote(row["id"], position)
+
+    async def note(self, claim: str, notes: Sequence[SessionNote]) -> int:
+        """Store how these sessions are, and move the position; return it. Raises ConsumerChanged or UnknownConsumer."""
+        fields = ("id", "acknowledged", "sent", "unacknowledged", "ended")
+        values = {name: [getattr(each, name) for each in notes] for name in fields}
+        async with self._database.transaction() as connection:
+            position = await _lock(connection, claim)
+            await connection.execute(statement(_PACKAGE, "note_sessions"), values)
+            return await _move(connection, claim, position, None)
+
+    async def count(self, claim: str | None, hold: float, interval: float) -> tuple[int, list[EndedHold]]:
+        """Count down all holds, each from `hold` seconds on, and move the position if some have ended.
+
+        `interval`: seconds that one count takes off at most. Returns the number of holds that remain, and those that
+        have ended. Raises ConsumerChanged if another process serves the wire, and counts; or UnknownConsumer.
+        """
+        async with self._database.transaction() as connection:
+            position = await _lock(connection, claim)
+            values = {"claim": claim, "hold": hold, "interval": interval, "position": position}
+            counted = await connection.execute(statement(_PACKAGE, "count_holds"), values)
+            async with connection.cursor(row_factory=class_row(EndedHold)) as cursor:
+                ended = await (await cursor.execute(statement(_PACKAGE, "end_holds"))).fetchall()
+            if ended:
+                await _move(connection, claim, position, ended[0].highest_seq)
+            return counted.rowcount - len(ended), ended
+
+    async def count_shortened(self) -> None:
+        """One more event went out without some of its values."""
+        async with self._database.transaction() as connection:
+            await connection.execute(statement(_PACKAGE, "count_shortened"))
+
+
+async def _lock(connection: AsyncConnection, claim: str | None) -> int:
+    row = await (await connection.execute(statement(_PACKAGE, "lock_position"), {"claim": claim})).fetchone()
+    if row is None:
+        raise UnknownConsumer(f"consumer {CONSUMER} was dropped")
+    if not row[1]:
+        raise ConsumerChanged(f"consumer {CONSUMER} was reset, or is read by another process; connect again")
+    return int(row[0])
+
+
+async def _move(connection: AsyncConnection, claim: str | None, position: int, highest: int | None) -> int:
+    values = {"claim": claim, "position": position, "highest": highest}
+    row = await (await connection.execute(statement(_PACKAGE, "move_position"), values)).fetchone()
+    return position if row is None else int(row[0])
