@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg_pool import PoolTimeout, TooManyRequests
 
+from pipeline.consumers.cursor import frames
 from pipeline.errors import (
     BackfillError,
     ConditionRefused,
@@ -29,7 +30,6 @@ from pipeline.errors import (
     WrongKind,
 )
 from pipeline.postgres import connections
-from pipeline.readers.cursor import frames
 
 logger = logging.getLogger(__name__)
 

@@ -25,13 +25,16 @@ from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.routes import backfills, consumers, followers, metrics, stream
+from pipeline.api.routes import backfills, followers, metrics
 from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Service, Surroundings
 from pipeline.api.wires import known
 from pipeline.config import certificates
 from pipeline.config.settings import Config
+from pipeline.consumers import endpoints
+from pipeline.consumers.cursor import websocket
+from pipeline.consumers.cursor.leases import Cursors
 from pipeline.log.wakeups import Wakeups
 from pipeline.operate import readiness, status
 from pipeline.postgres.pool import Pool
@@ -39,7 +42,6 @@ from pipeline.postgres.silence import Silence
 from pipeline.process import supervised
 from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
-from pipeline.readers.cursor.leases import Cursors
 
 READY_SECONDS = 1.0
 """How long an answer of `/readyz` is given to all who ask: each look opens sessions."""
@@ -74,11 +76,11 @@ def create(config: Config, server: str) -> FastAPI:
     app.add_exception_handler(ClientGone, _client_gone)
     docs.install(app)
     _add_health(app, config, server)
-    app.include_router(consumers.router)
+    app.include_router(endpoints.router)
     app.include_router(backfills.router)
     app.include_router(followers.router)
     app.include_router(events.router)
-    app.include_router(stream.router(config, app.state.database, app.state.wakeups, app.state.cursors, server))
+    app.include_router(websocket.router(config, app.state.database, app.state.wakeups, app.state.cursors, server))
     surroundings = Surroundings(config, app.state.database, app.state.wakeups, server)
     app.state.services = [wire.serve(surroundings) for wire in app.state.wires.wires]
     for service in app.state.services:

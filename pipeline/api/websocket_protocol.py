@@ -12,7 +12,7 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from pipeline.readers.cursor.frames import MAX_CLIENT_FRAME, NOT_TEXT
+from pipeline.consumers.cursor.frames import MAX_CLIENT_FRAME, NOT_TEXT
 
 PING_SECONDS = 20.0
 """How often a client is pinged."""

@@ -19,7 +19,6 @@ from pipeline import logs
 from pipeline.cli import completion, failures, flags, redaction
 from pipeline.cli.commands import (
     backfills,
-    consumers,
     dead_letters,
     exports,
     followers,
@@ -34,6 +33,7 @@ from pipeline.cli.commands import (
     verify,
 )
 from pipeline.config import settings
+from pipeline.consumers import commands
 from pipeline.errors import PipelineError
 from pipeline.printable import say
 from pipeline.terminal.command import Json, load, output
@@ -48,7 +48,7 @@ for name, group in (
     ("slots", slots.app),
     ("sources", sources.app),
     ("routes", routes.app),
-    ("consumers", consumers.app),
+    ("consumers", commands.app),
     ("backfill", backfills.app),
     ("followers", followers.app),
     ("dead-letters", dead_letters.app),

@@ -16,11 +16,11 @@ import psycopg
 from pipeline.client import exact_json
 from pipeline.client.held_items import HeldItems, Item, collected
 from pipeline.config.settings import describe
+from pipeline.consumers.queue.consumers import CHANNEL
 from pipeline.errors import ConsumerError, Refused, Unavailable, UnknownConsumer, WrongKind
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue.consumers import CHANNEL
 
 logger = logging.getLogger(__name__)
 

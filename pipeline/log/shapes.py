@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from psycopg import sql
 
+from pipeline.consumers.cursor.frames import Entry
 from pipeline.log.page import DEFAULT_LOG, Pages, Shape
-from pipeline.readers.cursor.frames import Entry
 
 _TRANSACTION = """coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' ', nullif(e.commit_lsn::text, '')), '')
             || case when e.commit_lsn is null then e.seq::text else '' end as transaction"""

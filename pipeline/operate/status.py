@@ -18,6 +18,8 @@ from pipeline.capture.source import blocked_transactions, captured_tables, sourc
 from pipeline.capture.source.captured_tables import Gap
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.config.settings import Config
+from pipeline.consumers import status as consumer_status
+from pipeline.consumers.status import ConsumerStatus
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
@@ -37,8 +39,6 @@ from pipeline.operate.ways import WayCount
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.readers import consumer_status
-from pipeline.readers.consumer_status import ConsumerStatus
 from pipeline.terminal.json_values import as_json
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream import status

@@ -20,7 +20,7 @@ ORDER = (
     ("log", ("log_place", "default_events_table", "before_jump", "seqs_between")),
     ("log", ("log_head", "log_floor", "inserted_at")),
     (
-        "readers.queue",
+        "consumers.queue",
         (
             *("consumer_of", "progress_id", "require_events_table", "start_seq", "wake_consumer"),
             *("check_consumer", "create_consumer", "drop_consumer"),
@@ -31,7 +31,7 @@ ORDER = (
             *("dead_records", "retry_in_line", "retry_dead", "discard_dead"),
         ),
     ),
-    ("readers.cursor", ("advance", "passed_upto")),
+    ("consumers.cursor", ("advance", "passed_upto")),
     ("log", ("readers",)),
     ("capture.snapshot", ("partition_truncates", "snapshots")),
 )

@@ -13,12 +13,12 @@ import grpc
 from grpc_reflection.v1alpha import reflection
 
 from pipeline.config.settings import Config
+from pipeline.consumers.cursor.leases import Cursors
 from pipeline.log.wakeups import Wakeups
 from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
 from pipeline.process import open_files, supervised
 from pipeline.process.signals import Stop, in_loop
-from pipeline.readers.cursor.leases import Cursors
 from pipeline.rpc import known
 from pipeline.rpc.guard import Guard
 from pipeline.rpc.health import Health

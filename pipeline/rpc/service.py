@@ -8,9 +8,9 @@ from typing import Protocol
 import grpc
 
 from pipeline.config.settings import Config
+from pipeline.consumers.cursor.leases import Cursors
 from pipeline.log.wakeups import Wakeups
 from pipeline.postgres.pool import Pool
-from pipeline.readers.cursor.leases import Cursors
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pipeline.consumers.cursor.feed import Feed
 from pipeline.errors import CursorExpired, WrongArgument
 from pipeline.log import shapes
 from pipeline.log.page import DEFAULT_LOG, KeptFrom, NewestSeq, beyond, is_expired
 from pipeline.log.shapes import Columns
 from pipeline.log.table import EventsTable
-from pipeline.readers.cursor.feed import Feed
 from pipeline.rpc.service import Surroundings
 
 

@@ -1,6 +1,6 @@
 """A cursor consumer that a stream reads for: nobody else does meanwhile, and its position follows the stream.
 
-The rules are those of pipeline/readers/cursor/leases.py: who reads a cursor is named in its row with a session, whose
+The rules are those of pipeline/consumers/cursor/leases.py: who reads a cursor is named in its row with a session, whose
 advisory lock the process holds, and who is silent for 6 s may be taken for frozen.
 """
 

@@ -13,9 +13,8 @@ import pytest
 
 from pipeline import logs
 from pipeline.cli import main as cli
+from pipeline.consumers.queue import consumers, queue_apply
 from pipeline.log.table import DEFAULT
-from pipeline.readers.queue import consumers
-from pipeline.shuffle import queue_apply
 from pipeline.wal import lsn
 from tests.fixtures.server import run_command
 from tests.fixtures.small_log import SOURCE, add_inserts, small_log

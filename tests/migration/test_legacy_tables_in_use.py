@@ -13,13 +13,13 @@ import pytest
 from pipeline.client import EventLog
 from pipeline.config import settings
 from pipeline.config.settings import Config
+from pipeline.consumers.cursor.feed import read_page
 from pipeline.log import indexes, shapes, table_shape
 from pipeline.log.page import EVERYTHING
 from pipeline.log.retention import delete_rows
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate import retention
 from pipeline.operate.preflight import legacy_log
-from pipeline.readers.cursor.feed import read_page
 from pipeline.server import schedule
 from pyspark_sequin_events import catalog
 from tests.fixtures.legacy_tables import BY_DAY, PLAIN, ROWS, SHAPES, Shape, boot, fingerprint, read_on, shuffled
@@ -104,8 +104,7 @@ def test_a_work_queue_gets_each_row_with_its_own_record(migrated: psycopg.Connec
 
 
 def fold(connection: psycopg.Connection[Any]) -> None:
-    from pipeline.readers.queue import consumers
-    from pipeline.shuffle import queue_apply
+    from pipeline.consumers.queue import consumers, queue_apply
 
     row = connection.execute("select id from pipeline.sources").fetchone()
     assert row is not None

@@ -106,27 +106,27 @@ OWNERS = {
     "pipeline.captured_tables": Owner("pipeline/capture/source"),
     "pipeline.catchup_parts": Owner("pipeline/capture/catchup"),
     "pipeline.consumer_progress": Owner(
-        "pipeline/readers",
+        "pipeline/consumers",
         {
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/log/staging": "who writes a batch at once wakes the shuffler only where a consumer has items",
         },
     ),
     "pipeline.consumer_touches": Owner(
-        "pipeline/readers",
+        "pipeline/consumers",
         {"pipeline/log/functions/readers.sql": REGISTRY},
     ),
     "pipeline.consumers": Owner(
-        "pipeline/readers/queue",
+        "pipeline/consumers/queue",
         {
             "pipeline/api": "a client reads events by the name of a consumer",
+            "pipeline/consumers": "its room moves in a later commit",
             "pipeline/log/functions/readers.sql": REGISTRY,
-            "pipeline/readers": "its room moves in a later commit",
             "pipeline/wires/sequin": "a client names a consumer by an id that is made of its name",
             "pipeline/wires/walstream": "a consumer is made only where there is none",
         },
         {
-            "pipeline/readers/cursor": "its room moves in a later commit",
+            "pipeline/consumers/cursor": "its room moves in a later commit",
             "spark/pyspark_sequin_events": JOB,
         },
     ),
@@ -142,9 +142,9 @@ OWNERS = {
         "pipeline/log/shuffling",
         {
             "pipeline/capture/snapshot": SEQS,
+            "pipeline/consumers/queue": "a queue asks how far the log has come",
             "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
             "pipeline/operate/verify": PROOF,
-            "pipeline/shuffle": "its room moves in a later commit",
             "spark/lake/tables": DIVIDED,
         },
         {"pipeline/log/writing": "its room moves in a later commit"},
@@ -223,14 +223,14 @@ OWNERS = {
         "pipeline/log",
         {"spark/pyspark_sequin_events": JOB},
     ),
-    "pipeline.receivable": Owner("pipeline/readers"),
+    "pipeline.receivable": Owner("pipeline/consumers"),
     "pipeline.relations": Owner(
         "pipeline/capture/schema_history",
         {
             "pipeline/capture/snapshot": "a truncate of a partition is an event of the partition",
+            "pipeline/consumers/queue": VERSION,
             "pipeline/exports": VERSION,
             "pipeline/operate/verify": PROOF,
-            "pipeline/readers/queue": VERSION,
             "pipeline/wires/sequin": VERSION,
             "spark/pyspark_sequin_events": JOB,
             "pipeline/followers": VERSION,
@@ -261,7 +261,7 @@ OWNERS = {
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner(
         "pipeline/log",
-        {"pipeline/operate": REPORT, "pipeline/readers": REPORT, "spark/lake/tables": DIVIDED},
+        {"pipeline/consumers": REPORT, "pipeline/operate": REPORT, "spark/lake/tables": DIVIDED},
     ),
     "pipeline.ways": Owner(
         "pipeline/log",
@@ -295,11 +295,11 @@ OWNERS = {
         {
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/capture/snapshot": YIELDS,
+            "pipeline/consumers/queue": "a queue asks how far the log has come",
             "pipeline/log/retention": VERSION,
             "pipeline/log/sql/hold_writers.sql": "nobody writes events while the log jumps",
             "pipeline/log/staging": "what is staged waits until it is moved, and is looked for once it is",
             "pipeline/log/writing/partitioned": "its room moves in a later commit",
-            "pipeline/shuffle": "its room moves in a later commit",
             "pipeline/operate": REPORT,
         },
         {"pipeline/log/writing": "its room moves in a later commit"},
@@ -331,7 +331,7 @@ OWNERS = {
     "pipeline.walstream_sessions": Owner(
         "pipeline/wires/walstream",
         {},
-        {"pipeline/readers/queue": NO_HOLDS},
+        {"pipeline/consumers/queue": NO_HOLDS},
     ),
     "pipeline.wire_counters": Owner("pipeline/wires/walstream"),
     "pipeline.wal_written": Owner(
@@ -343,12 +343,12 @@ OWNERS = {
         {"pipeline/operate": REPORT},
     ),
     "public.consumer_records": Owner(
-        "pipeline/readers/queue",
+        "pipeline/consumers/queue",
         {
             "pipeline/capture/source": "tables of ours in the source's database are not published",
+            "pipeline/consumers": "its room moves in a later commit",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/operate/repair/reader_role.py": "a role that may only read is granted what it needs, by name",
-            "pipeline/readers": "its room moves in a later commit",
             "pipeline/wires/sequin": "an item that waits or failed keeps its event",
         },
     ),

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from pipeline.api import follower_metrics, lag_metrics
 from pipeline.capture.catchup.plan import Part
+from pipeline.consumers.status import ConsumerStatus
 from pipeline.log.tables import KnownTable
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.lag.slot_lag import SlotLag
@@ -18,7 +19,6 @@ from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.status import Status
 from pipeline.operate.verify.verifications import Verification
 from pipeline.operate.ways import WayCount
-from pipeline.readers.consumer_status import ConsumerStatus
 from pipeline.wires.pgdeltastream import metrics
 from pipeline.wires.walstream import walstream_metrics
 

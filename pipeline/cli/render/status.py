@@ -11,7 +11,6 @@ from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.cli.render import (
     backfills,
     catchup,
-    consumers,
     content,
     dead_letters,
     exports,
@@ -21,6 +20,7 @@ from pipeline.cli.render import (
     retention,
     routes,
 )
+from pipeline.consumers import render as consumers
 from pipeline.findings import Finding
 from pipeline.operate.adoption import Adoption
 from pipeline.operate.sources import KnownSource

@@ -11,6 +11,9 @@ import psycopg
 from psycopg import sql
 
 from pipeline.config.routes import Route
+from pipeline.consumers.queue import consumers, queue_apply
+from pipeline.consumers.queue.consumers import RecordsConsumer
+from pipeline.consumers.queue.queue_pace import QueuePace
 from pipeline.log import jumps
 from pipeline.log.jumps import SourceClock
 from pipeline.log.shuffling import placed_ranges, poison, retrying, routes, waiting
@@ -32,10 +35,6 @@ from pipeline.postgres import batched_transaction, queries
 from pipeline.postgres.batched_transaction import Prepared
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import consumers
-from pipeline.readers.queue.consumers import RecordsConsumer
-from pipeline.shuffle import queue_apply
-from pipeline.shuffle.queue_pace import QueuePace
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pipeline.capture.replication.confirm_rule import IDLE_BYTES, IDLE_SECONDS
 from pipeline.config.settings import Config
+from pipeline.consumers import status
 from pipeline.followers import applier_session, registry
 from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader, Readers
 from pipeline.log.table import EventsTable
@@ -17,7 +18,6 @@ from pipeline.operate.lag import causes, follower_causes, lsn_times, reader_caus
 from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
 from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage, is_late
 from pipeline.postgres.connections import Connection
-from pipeline.readers import consumer_status
 
 FOLLOWER_SECONDS = 2.0
 """How long the follower that is farthest behind has to accept a connection, and then to answer."""
@@ -69,7 +69,7 @@ def _lagging(readers: Readers, lake: tuple[str, str] | None) -> Iterator[Lagging
 
 def _elsewhere(connection: Connection) -> Iterator[LaggingReader]:
     """The lagging consumers of other events tables than the default one."""
-    for name in consumer_status.tables_read(connection):
+    for name in status.tables_read(connection):
         found = Readers(connection, EventsTable.parse(name)).lagging(of_default=False)
         yield from (each for each in found if each.kind not in (LAKE, FOLLOWER))
 

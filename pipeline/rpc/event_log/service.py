@@ -9,15 +9,15 @@ from typing import Any, NoReturn, TypeAlias
 import grpc
 from psycopg import sql
 
+from pipeline.consumers.cursor.acknowledgements import Acknowledgements
+from pipeline.consumers.cursor.claims import Claim
+from pipeline.consumers.cursor.feed import Batch
+from pipeline.consumers.cursor.frames import MAX_EVENTS
+from pipeline.consumers.cursor.reading import Reading
 from pipeline.errors import ConsumerChanged, Unavailable
 from pipeline.log.page import Filter
 from pipeline.log.shapes import Columns
 from pipeline.postgres.queries import statement
-from pipeline.readers.cursor.acknowledgements import Acknowledgements
-from pipeline.readers.cursor.claims import Claim
-from pipeline.readers.cursor.feed import Batch
-from pipeline.readers.cursor.frames import MAX_EVENTS
-from pipeline.readers.cursor.reading import Reading
 from pipeline.rpc import statuses
 from pipeline.rpc.calls import Calls, until_one_ends
 from pipeline.rpc.event_log import request as requests

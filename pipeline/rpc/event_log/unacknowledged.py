@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from pipeline.readers.cursor.reading import Reading
+from pipeline.consumers.cursor.reading import Reading
 
 KEPT_SECONDS = 30.0
 """How long after the end of a call what it sent can be acknowledged; until then nobody else reads the consumer."""

@@ -100,7 +100,7 @@ class Service:
         return [messages.text(each) for each in found]
 
     async def _due(self, name: str) -> float | None:
-        seconds: float | None = (await self._database.rows(statement("readers", "next_visible"), {"name": name}))[0][
+        seconds: float | None = (await self._database.rows(statement("consumers", "next_visible"), {"name": name}))[0][
             "seconds"
         ]
         return seconds

@@ -16,11 +16,11 @@ from typing import Any
 import psycopg
 
 from pipeline import refusals
+from pipeline.consumers.cursor.claims import Claim
+from pipeline.consumers.cursor.feed import Feed
+from pipeline.consumers.cursor.leases import Cursors
 from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
 from pipeline.log.shapes import Columns
-from pipeline.readers.cursor.claims import Claim
-from pipeline.readers.cursor.feed import Feed
-from pipeline.readers.cursor.leases import Cursors
 from pipeline.wires.walstream import messages
 from pipeline.wires.walstream.holds import Holds
 from pipeline.wires.walstream.session import Session

@@ -11,10 +11,10 @@ from typing import Any, NoReturn, TypeAlias
 import grpc
 import psycopg
 
+from pipeline.consumers.cursor.feed import Feed
 from pipeline.errors import PipelineError, Unavailable
 from pipeline.log.shapes import Columns
 from pipeline.process import supervised
-from pipeline.readers.cursor.feed import Feed
 from pipeline.rpc import statuses
 from pipeline.rpc.calls import Calls, until_one_ends
 from pipeline.rpc.parsing import parser, require

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from pipeline.consumers.cursor.claims import Claim
+from pipeline.consumers.cursor.feed import Follower
 from pipeline.errors import PipelineError
 from pipeline.log.shapes import Columns
-from pipeline.readers.cursor.claims import Claim
-from pipeline.readers.cursor.feed import Follower
 from pipeline.wires.walstream.ledger import Ledger
 from pipeline.wires.walstream.store import SessionNote
 

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.schema_history import catalog_table
-from pipeline.readers.queue.items import key_of_record
+from pipeline.consumers.queue.items import key_of_record
 from pipeline.wal.encoding import INT4, JSON, RowEncoder
 from pipeline.wal.record_key import LONGEST_KEY
 from tests.fidelity.types import cases, tables

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from pipeline.readers.cursor import reading
+from pipeline.consumers.cursor import reading
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.small_log import add_inserts, add_table, small_log
 from tests.fixtures.streaming import Stream, Streaming, announce

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.api import websocket_protocol
-from pipeline.readers.cursor import feed
+from pipeline.consumers.cursor import feed
 from tests.fixtures.small_log import add_inserts, small_log
 from tests.fixtures.streaming import Streaming, announce
 

@@ -12,8 +12,8 @@ import grpc
 import psycopg
 import pytest
 
-from pipeline.readers.cursor import claims
-from pipeline.readers.cursor.claims import Claim
+from pipeline.consumers.cursor import claims
+from pipeline.consumers.cursor.claims import Claim
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.rpc import Rpc, position, refused

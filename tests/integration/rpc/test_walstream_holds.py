@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from pipeline.readers.cursor import claims
+from pipeline.consumers.cursor import claims
 from pipeline.wires.walstream import holds
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, position, released

@@ -13,14 +13,14 @@ from apscheduler.triggers.interval import IntervalTrigger
 from pipeline.api.routes import metrics
 from pipeline.config import settings
 from pipeline.config.settings import Config
+from pipeline.consumers.cursor import claims
+from pipeline.consumers.cursor.leases import Cursors
 from pipeline.errors import Unavailable
 from pipeline.operate import readiness, status
 from pipeline.postgres import role_locks
 from pipeline.postgres.pool import Pool
 from pipeline.process import supervised
 from pipeline.process.signals import Stop
-from pipeline.readers.cursor import claims
-from pipeline.readers.cursor.leases import Cursors
 from pipeline.rpc.presence import ROLE, Presence
 from pipeline.server import schedule
 from pipeline.server.leadership import Leadership

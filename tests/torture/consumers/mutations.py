@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline.readers.queue import every_change, items
+from pipeline.consumers.queue import every_change, items
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pipeline.api import models
 from pipeline.config import routes as routing
 from pipeline.config import settings
 from pipeline.config.routes import Route
+from pipeline.consumers.queue import consumers
 from pipeline.errors import ConfigError
-from pipeline.readers.queue import consumers
 
 FILE = """
 [[routes]]

@@ -14,8 +14,8 @@ CONNECTS = re.compile(r"psycopg\.connect\(|Connection\.connect\(|AsyncConnection
 WITH_OWN_PATH = {
     # Sessions of the pipeline database.
     "pipeline/log/wakeups.py",
-    "pipeline/readers/cursor/feed.py",
-    "pipeline/readers/cursor/claims.py",
+    "pipeline/consumers/cursor/feed.py",
+    "pipeline/consumers/cursor/claims.py",
     "pipeline/log/writing/staged.py",
     "pipeline/capture/replication/lag_sampler.py",  # has one at the source too, with `SOURCE`
     # A session's walsender, which prints names as wal2json does, and runs nothing but the query for all settings.

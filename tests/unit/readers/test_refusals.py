@@ -8,6 +8,7 @@ from psycopg import errors
 from psycopg_pool import PoolTimeout
 
 from pipeline import refusals
+from pipeline.consumers.cursor import frames
 from pipeline.errors import (
     ConfigError,
     ConsumerChanged,
@@ -18,7 +19,6 @@ from pipeline.errors import (
     UnknownConsumer,
     WrongKind,
 )
-from pipeline.readers.cursor import frames
 
 
 @pytest.mark.parametrize(

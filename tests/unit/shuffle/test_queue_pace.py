@@ -6,10 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.process.run_delay import ShortCores
-from pipeline.shuffle import queue_pace
-from pipeline.shuffle.queue_apply import CaughtUp
-from pipeline.shuffle.queue_pace import (
+from pipeline.consumers.queue import queue_pace
+from pipeline.consumers.queue.queue_apply import CaughtUp
+from pipeline.consumers.queue.queue_pace import (
     BUSY,
     IDLE,
     LAG_BYTES,
@@ -20,6 +19,7 @@ from pipeline.shuffle.queue_pace import (
     SHARE,
     QueuePace,
 )
+from pipeline.process.run_delay import ShortCores
 
 FAR = LAG_BYTES + 1
 ASKED_EVERY = 0.001

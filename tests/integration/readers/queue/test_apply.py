@@ -11,14 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.consumers.queue import consumers, queue_apply, queue_pace
+from pipeline.consumers.queue.queue_apply import CaughtUp
 from pipeline.log import table as events_log
 from pipeline.log.shuffling import routes
 from pipeline.log.shuffling import shuffler as worker
 from pipeline.log.table import EventsTable
 from pipeline.process.run_delay import ShortCores
-from pipeline.readers.queue import consumers
-from pipeline.shuffle import queue_apply, queue_pace
-from pipeline.shuffle.queue_apply import CaughtUp
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.staged import (

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from pipeline.config import patterns
+from pipeline.consumers.queue import consumers, items, plain_chunks
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import consumers, items, plain_chunks
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Client, Staged, Table, create, insert, staging_of
 
@@ -95,7 +95,7 @@ def test_ack_ids_of_one_call_are_next_to_each_other_and_all_are_different(staged
 
 
 def test_receive_begins_with_the_partitions_of_its_items_alone(staged: Staged):
-    text = files("pipeline.readers.queue").joinpath("functions", "receive.sql").read_text()
+    text = files("pipeline.consumers.queue").joinpath("functions", "receive.sql").read_text()
     query = text[text.index("select h.ack_id") : text.rindex(";\nend")]
     for name, value in {
         "unnest(handed)": "unnest($1::public.consumer_records[])",

@@ -9,14 +9,14 @@ import psycopg
 import pytest
 
 from pipeline.api.routes import metrics
-from pipeline.cli.render import consumers as render
 from pipeline.config.routes import Route
+from pipeline.consumers import render
+from pipeline.consumers import status as consumer_status
 from pipeline.log import dead_letters
 from pipeline.log.readers import Readers
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate.status import Status
 from pipeline.postgres import connections
-from pipeline.readers import consumer_status
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import Change, Staged, Table, create, delete, insert, staging_of, truncate, update

@@ -10,11 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.consumers.queue import consumers, plain_chunks, queue_apply
+from pipeline.consumers.queue.plain_chunks import Applied
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import consumers, plain_chunks
-from pipeline.readers.queue.plain_chunks import Applied
-from pipeline.shuffle import queue_apply
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, staging_of, truncate, update
@@ -53,7 +52,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 
 def plain(connection: psycopg.Connection[Any], upto: int) -> Applied:
     """Apply the log up to there to all consumers by that one statement."""
-    connection.execute(statement("readers.queue", "set_planner"))
+    connection.execute(statement("consumers.queue", "set_planner"))
     whole = [replace(consumer, applied_seq=0) for consumer in consumers.look(connection)]
     return plain_chunks.apply(connection, DEFAULT.identifier, whole, upto)
 

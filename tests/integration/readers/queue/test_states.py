@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.readers import consumer_status
+from pipeline.consumers import status as consumer_status
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, staging_of, update
 

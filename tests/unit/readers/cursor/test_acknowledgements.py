@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.consumers.cursor import acknowledgements
+from pipeline.consumers.cursor.acknowledgements import Acknowledgements
 from pipeline.errors import WrongArgument
-from pipeline.readers.cursor import acknowledgements
-from pipeline.readers.cursor.acknowledgements import Acknowledgements
 
 
 def test_an_acknowledgement_inside_of_a_transaction_settles_those_before_it() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.readers.cursor.frames import (
+from pipeline.consumers.cursor.frames import (
     FRAME_BYTES,
     BadFrame,
     Entry,

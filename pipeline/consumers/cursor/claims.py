@@ -9,10 +9,10 @@ import uuid
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
+from pipeline.consumers.cursor.feed import Connection
 from pipeline.errors import ConsumerChanged, ConsumerError, PipelineError, UnknownConsumer
 from pipeline.log.page import Filter
 from pipeline.postgres import connections, queries, session_settings
-from pipeline.readers.cursor.feed import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Session:
         try:
             connection = await connections.connect_async(dsn, name="pipeline cursors", settings=session_settings.SERVER)
             try:
-                await connection.execute(queries.statement("readers.cursor", "lock_session"), {"session": name})
+                await connection.execute(queries.statement("consumers.cursor", "lock_session"), {"session": name})
             except BaseException:
                 await connection.close()
                 raise
@@ -107,7 +107,7 @@ class Session:
         before = [(claim, claim.position) for claim in self._own_claims()]
         async with self._connection.cursor(row_factory=dict_row) as cursor:
             names = {"names": [claim.name for claim, _ in before]}
-            await cursor.execute(queries.statement("readers.cursor", "review_cursors"), names, prepare=True)
+            await cursor.execute(queries.statement("consumers.cursor", "review_cursors"), names, prepare=True)
             rows = {row["name"]: row for row in await cursor.fetchall()}
         for claim, position in before:
             if (reason := _judge(claim, position, rows.get(claim.name))) is not None:

@@ -13,11 +13,11 @@ from typing import Generic, Protocol, TypeVar
 import psycopg
 from psycopg.rows import TupleRow
 
+from pipeline.consumers.cursor.frames import FRAME_BYTES, MAX_EVENTS
 from pipeline.errors import Unavailable
 from pipeline.log.page import EVERYTHING, Described, Filter, Numbered, PageRequest, Pages
 from pipeline.log.wakeups import Wakeups
 from pipeline.postgres import connections, session_settings
-from pipeline.readers.cursor.frames import FRAME_BYTES, MAX_EVENTS
 
 logger = logging.getLogger(__name__)
 

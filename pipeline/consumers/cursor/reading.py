@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pipeline.readers.cursor.acknowledgements import Acknowledgements
-from pipeline.readers.cursor.claims import Claim
-from pipeline.readers.cursor.feed import Follower
-from pipeline.readers.cursor.leases import Cursors
+from pipeline.consumers.cursor.acknowledgements import Acknowledgements
+from pipeline.consumers.cursor.claims import Claim
+from pipeline.consumers.cursor.feed import Follower
+from pipeline.consumers.cursor.leases import Cursors
 
 IDLE_SECONDS = 30.0
 """How often the position of a client that has acknowledged everything skips events that its filter leaves out."""

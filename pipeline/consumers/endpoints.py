@@ -53,13 +53,13 @@ async def create(body: NewConsumer, database: TheDatabase, response: Response) -
 @router.get("", response_model=Consumers, summary="List consumers")
 async def everyone(database: TheDatabase) -> dict[str, Any]:
     """All consumers ordered by name, with their status."""
-    return {"data": await database.rows(statement("readers", "consumer_status"), {"name": None})}
+    return {"data": await database.rows(statement("consumers", "consumer_status"), {"name": None})}
 
 
 @router.get("/{name}", response_model=Consumer, summary="Show a consumer", responses=_NAMED)
 async def one(name: Name, database: TheDatabase) -> dict[str, Any]:
     """Its settings and status."""
-    found = await database.rows(statement("readers", "consumer_status"), {"name": name})
+    found = await database.rows(statement("consumers", "consumer_status"), {"name": name})
     if not found:
         raise HTTPException(404, f'consumer "{name}" does not exist; GET /v1/consumers lists all')
     return found[0]
@@ -143,7 +143,7 @@ async def dead_letters(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """Items that were delivered too often, as they were then, by seq."""
-    found = await database.rows(statement("readers", "dead_letters"), {"name": name, "after": after, "limit": limit})
+    found = await database.rows(statement("consumers", "dead_letters"), {"name": name, "after": after, "limit": limit})
     return json_list([row["letter"] for row in found])
 
 
@@ -172,7 +172,7 @@ async def _hand_out(database: Pool, client: Client, name: str, wanted: Receive) 
     # Of a delivery that a crash forgets the item is handed out again, as of any that is not acknowledged.
     transaction = database.transaction(durable=False)
     async with transaction as connection, connection.cursor(row_factory=scalar_row) as cursor:
-        await cursor.execute(statement("readers", "receive_records"), parameters)
+        await cursor.execute(statement("consumers", "receive_records"), parameters)
         items = await cursor.fetchall()
         client.require_there()
     return items or None
@@ -181,13 +181,13 @@ async def _hand_out(database: Pool, client: Client, name: str, wanted: Receive) 
 async def _change(database: Pool, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
     """Call a function; returns the consumer as it is then, or as it was if it was deleted."""
     async with database.transaction() as connection:
-        before = await rows(connection, statement("readers", "consumer_status"), {"name": name})
+        before = await rows(connection, statement("consumers", "consumer_status"), {"name": name})
         if not before and change != "create_consumer":
             raise HTTPException(404, f"there is no consumer '{name}'; GET /v1/consumers lists all")
-        await connection.execute(statement("readers", change), {"name": name, **arguments})
-        return (await rows(connection, statement("readers", "consumer_status"), {"name": name}) or before or [{}])[0]
+        await connection.execute(statement("consumers", change), {"name": name, **arguments})
+        return (await rows(connection, statement("consumers", "consumer_status"), {"name": name}) or before or [{}])[0]
 
 
 async def _one(database: Pool, call: LiteralString, **arguments: Any) -> dict[str, Any]:
-    found = await database.rows(statement("readers", call), arguments)
+    found = await database.rows(statement("consumers", call), arguments)
     return found[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from pipeline.readers.consumer_status import ConsumerStatus
+from pipeline.consumers.status import ConsumerStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
 

@@ -14,6 +14,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
+from pipeline.consumers.cursor.claims import Claim, Session
+from pipeline.consumers.cursor.feed import Connect, Connection
 from pipeline.errors import (
     ConsumerChanged,
     CursorExpired,
@@ -26,8 +28,6 @@ from pipeline.errors import (
 from pipeline.log.page import Filter
 from pipeline.postgres import queries
 from pipeline.postgres.silence import Silence
-from pipeline.readers.cursor.claims import Claim, Session
-from pipeline.readers.cursor.feed import Connect, Connection
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Cursors:
         try:
             async with self._lend() as connection:
                 row = await (
-                    await connection.execute(queries.statement("readers.cursor", "advance_cursor"), values)
+                    await connection.execute(queries.statement("consumers.cursor", "advance_cursor"), values)
                 ).fetchone()
         except psycopg.errors.ObjectInUse:
             raise ConsumerChanged(f"consumer {claim.name} is now read by another client; connect again") from None
@@ -131,7 +131,7 @@ class Cursors:
                 held = CursorHeld(f"consumer {name} is read by {found.reader} since {since}")
                 raise _Busy(found.held_by, found.reader_session or "", held)
             values = {"name": name, "reader": reader, "session": own}
-            await connection.execute(queries.statement("readers.cursor", "take_cursor"), values)
+            await connection.execute(queries.statement("consumers.cursor", "take_cursor"), values)
             return found
 
     def _forgotten(self, session: str | None) -> bool:
@@ -152,7 +152,7 @@ class Cursors:
         try:
             async with self._lend() as connection:
                 ended = await (
-                    await connection.execute(queries.statement("readers.cursor", "evict_reader"), values)
+                    await connection.execute(queries.statement("consumers.cursor", "evict_reader"), values)
                 ).fetchone()
         except psycopg.errors.InsufficientPrivilege:
             return False
@@ -166,7 +166,7 @@ class Cursors:
         while self._session is not None and self._session.lost is None and own.startswith(self._session.name):
             with suppress(psycopg.Error, PipelineError, OSError):
                 async with self._lend() as connection:
-                    await connection.execute(queries.statement("readers.cursor", "release_cursor"), values)
+                    await connection.execute(queries.statement("consumers.cursor", "release_cursor"), values)
                     return
             await asyncio.sleep(_RELEASE_SECONDS)
 
@@ -191,7 +191,7 @@ class _Busy(Exception):
 async def _find(connection: Connection, name: str) -> _Found:
     async with connection.cursor(row_factory=class_row(_Found)) as cursor:
         values: dict[str, Any] = {"name": name}
-        found = await (await cursor.execute(queries.statement("readers.cursor", "find_cursor"), values)).fetchone()
+        found = await (await cursor.execute(queries.statement("consumers.cursor", "find_cursor"), values)).fetchone()
     if found is None:
         remedy = "create it: `pipeline consumers create`, or POST /v1/consumers"
         raise UnknownConsumer(f"there is no consumer {name!r}; {remedy}")

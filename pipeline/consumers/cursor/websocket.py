@@ -15,17 +15,17 @@ from pipeline import refusals
 from pipeline.api import auth
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
+from pipeline.consumers.cursor import frames
+from pipeline.consumers.cursor.acknowledgements import Acknowledgements
+from pipeline.consumers.cursor.claims import Claim
+from pipeline.consumers.cursor.feed import Feed, Follower
+from pipeline.consumers.cursor.leases import Cursors
+from pipeline.consumers.cursor.reading import Reading
 from pipeline.errors import PipelineError, WrongArgument
 from pipeline.log import shapes
 from pipeline.log.table import EventsTable
 from pipeline.log.wakeups import Wakeups
 from pipeline.postgres.pool import Pool
-from pipeline.readers.cursor import frames
-from pipeline.readers.cursor.acknowledgements import Acknowledgements
-from pipeline.readers.cursor.claims import Claim
-from pipeline.readers.cursor.feed import Feed, Follower
-from pipeline.readers.cursor.leases import Cursors
-from pipeline.readers.cursor.reading import Reading
 
 logger = logging.getLogger(__name__)
 

@@ -48,22 +48,22 @@ class ConsumerStatus:
 
 def find(connection: Connection, name: str | None = None) -> list[ConsumerStatus]:
     """All consumers ordered by name, or the named one; empty when there is none."""
-    return queries.rows(connection, ConsumerStatus, statement("readers", "consumer_status"), {"name": name})
+    return queries.rows(connection, ConsumerStatus, statement("consumers", "consumer_status"), {"name": name})
 
 
 def tables_read(connection: Connection) -> list[str]:
     """The events tables beside the default one that consumers read, and that exist."""
-    return [name for (name,) in connection.execute(statement("readers", "tables_read")).fetchall()]
+    return [name for (name,) in connection.execute(statement("consumers", "tables_read")).fetchall()]
 
 
 def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:
     """Run one of the statements that change a consumer; returns its value, if it has one."""
-    return queries.value(connection, statement("readers", named), arguments)
+    return queries.value(connection, statement("consumers", named), arguments)
 
 
 def dead_letters(connection: Connection, name: str, limit: int) -> list[dict[str, Any]]:
     """The oldest dead letters of a consumer, as columns by name; `letter` is the whole dead letter as JSON text."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
-            statement("readers", "dead_letters"), {"name": name, "after": 0, "limit": limit}
+            statement("consumers", "dead_letters"), {"name": name, "after": 0, "limit": limit}
         ).fetchall()

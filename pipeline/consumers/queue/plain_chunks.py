@@ -11,10 +11,10 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.config import patterns
+from pipeline.consumers.queue import items
+from pipeline.consumers.queue.consumers import RecordsConsumer
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import items
-from pipeline.readers.queue.consumers import RecordsConsumer
 
 
 @dataclass(frozen=True)
@@ -54,5 +54,5 @@ def wishes(consumers: Sequence[RecordsConsumer]) -> Jsonb:
 @cache
 def query(events: str) -> bytes:
     """The statement, for the events table of that quoted name."""
-    text = statement("readers.queue", "apply_plain")
+    text = statement("consumers.queue", "apply_plain")
     return text.format(events=events, change_item=items.change_item()).encode()

@@ -42,14 +42,14 @@ def claim(connection: Connection, consumers: Sequence[RecordsConsumer]) -> list[
 
     From here on the transaction finds items by their keys, and its commit does not wait for the disk.
     """
-    connection.execute(statement("readers.queue", "set_planner"))
+    connection.execute(statement("consumers.queue", "set_planner"))
     return _read(connection, "claim_consumers", {"ids": [consumer.id for consumer in consumers]})
 
 
 def set_applied(connection: Connection, consumers: Sequence[RecordsConsumer], seq: int) -> None:
     """Record that the log up to `seq` is in the items of these consumers, which are claimed."""
     connection.execute(
-        statement("readers.queue", "set_applied"), {"ids": [consumer.id for consumer in consumers], "seq": seq}
+        statement("consumers.queue", "set_applied"), {"ids": [consumer.id for consumer in consumers], "seq": seq}
     )
 
 
@@ -60,4 +60,4 @@ def wake(connection: Connection, consumers: Sequence[RecordsConsumer]) -> None:
 
 
 def _read(connection: Connection, name: str, values: dict[str, list[int]]) -> list[RecordsConsumer]:
-    return queries.rows(connection, RecordsConsumer, statement("readers.queue", name), values)
+    return queries.rows(connection, RecordsConsumer, statement("consumers.queue", name), values)

@@ -9,9 +9,9 @@ from typing import LiteralString
 from psycopg import sql
 
 from pipeline.config import patterns
+from pipeline.consumers.queue.consumers import RecordsConsumer
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue.consumers import RecordsConsumer
 
 _STEPS = ("apply_1_seen", "apply_2_keyed", "apply_3_items", "apply_4_latest", "apply_5_write")
 """Parts of one `with`, in its order; the last one ends with the select."""
@@ -41,13 +41,13 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
     ((changed, tables, seqs, is_odd),) = connection.execute(text, values, prepare=True).fetchall()
     if tables:
         outdated = {"consumer": consumer.id, "tables": tables, "seqs": seqs}
-        changed += connection.execute(statement("readers.queue", "remove_outdated"), outdated).rowcount
+        changed += connection.execute(statement("consumers.queue", "remove_outdated"), outdated).rowcount
     return int(changed), is_odd
 
 
 def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit: int) -> int | None:
     """The seq of the last of the next `limit` events after a seq; None when there are not so many."""
-    query = sql.SQL(statement("readers.queue", "end_chunk")).format(events=events)
+    query = sql.SQL(statement("consumers.queue", "end_chunk")).format(events=events)
     row = connection.execute(query, {"after": after, "limit": limit}).fetchone()
     return None if row is None else int(row[0])
 
@@ -63,10 +63,10 @@ def _apply_query(events: str, grouped: bool) -> bytes:
 
 def compose(events: str, steps: Iterable[LiteralString], *, grouped: bool = False) -> bytes:
     """One statement of these steps, which are parts of a `with`; `events`: the quoted name of the events table."""
-    text = ",\n".join(statement("readers.queue", step) for step in steps)
+    text = ",\n".join(statement("consumers.queue", step) for step in steps)
     return f"with {text}".format(
         events=events,
-        change_item=change_item(statement("readers.queue", "across_truncate")),
+        change_item=change_item(statement("consumers.queue", "across_truncate")),
         known_group=_KNOWN_GROUP[grouped],
         group_of_record=_group_of_record("e.record"),
         old_key=key_of_record("was.record", "k.key_columns", "k.columns"),
@@ -76,7 +76,7 @@ def compose(events: str, steps: Iterable[LiteralString], *, grouped: bool = Fals
 
 def change_item(across_truncate: str = "") -> str:
     """How an `insert` of items goes on where they are there; `across_truncate`: what to look at where one may be."""
-    return statement("readers.queue", "change_item").format(across_truncate=across_truncate)
+    return statement("consumers.queue", "change_item").format(across_truncate=across_truncate)
 
 
 def key_of_record(record: str, names: str, columns: str) -> str:
@@ -85,4 +85,4 @@ def key_of_record(record: str, names: str, columns: str) -> str:
 
 
 def _group_of_record(record: str) -> str:
-    return statement("readers.queue", "group_of_record").format(record=record)
+    return statement("consumers.queue", "group_of_record").format(record=record)

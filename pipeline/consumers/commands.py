@@ -26,11 +26,11 @@ START = "now, beginning, or a seq after which to begin."
 @app.command("list")
 def consumers_list(context: typer.Context, as_json: Json = False) -> int:
     """Each consumer with its pending and delivered items, and how many seqs it is behind."""
-    from pipeline.cli.render.consumers import show_consumers
-    from pipeline.readers import consumer_status
+    from pipeline.consumers import status
+    from pipeline.consumers.render import show_consumers
 
     with _connected(context) as connection:
-        found = consumer_status.find(connection)
+        found = status.find(connection)
     output({"data": found}, as_json, lambda: show_consumers(found))
     return 0
 
@@ -76,11 +76,11 @@ def consumers_create(
 @app.command("show")
 def consumers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """One consumer: its settings and status."""
-    from pipeline.cli.render.consumers import show_consumer
-    from pipeline.readers import consumer_status
+    from pipeline.consumers import status
+    from pipeline.consumers.render import show_consumer
 
     with _connected(context) as connection:
-        found = consumer_status.find(connection, name)
+        found = status.find(connection, name)
     if not found:
         raise _unknown(name)
     output(found[0], as_json, lambda: show_consumer(found[0]))
@@ -127,25 +127,23 @@ def consumers_dead_letters(
     as_json: Json = False,
 ) -> int:
     """Items that were delivered too often: show them, put them back, or delete them."""
-    from pipeline.cli.render.consumers import show_dead_letters
+    from pipeline.consumers import status
+    from pipeline.consumers.render import show_dead_letters
     from pipeline.errors import ConfigError
-    from pipeline.readers import consumer_status
 
     if retry and discard:
         raise ConfigError("--retry and --discard exclude each other: use one of them")
     if seqs and not (retry or discard):
         raise ConfigError("--seq selects dead letters to --retry or to --discard: use it with one of these")
     with _connected(context) as connection:
-        if not consumer_status.find(connection, name):
+        if not status.find(connection, name):
             raise _unknown(name)
         if retry or discard:
-            count = consumer_status.call(
-                connection, "retry_dead" if retry else "discard_dead", name=name, seqs=seqs or None
-            )
+            count = status.call(connection, "retry_dead" if retry else "discard_dead", name=name, seqs=seqs or None)
             done = "put back" if retry else "discarded"
             output({"count": count}, as_json, lambda: say(f"{count} dead letters of {name} {done}"))
             return 0
-        found = consumer_status.dead_letters(connection, name, limit)
+        found = status.dead_letters(connection, name, limit)
     if as_json:  # as Postgres printed them: no digit is lost
         print(in_json(f'{{"data": [{", ".join(letter["letter"] for letter in found)}]}}'))
     else:
@@ -155,14 +153,14 @@ def consumers_dead_letters(
 
 def _change(context: typer.Context, change: LiteralString, done: str, name: str, as_json: bool, **given: Any) -> int:
     """Call a function and report it; with JSON print the consumer as it is then, or as it was if it was deleted."""
-    from pipeline.readers import consumer_status
+    from pipeline.consumers import status
 
     with _connected(context) as connection, connection.transaction():
-        before = consumer_status.find(connection, name)
+        before = status.find(connection, name)
         if not before and change != "create_consumer":
             raise _unknown(name)
-        consumer_status.call(connection, change, name=name, **given)
-        found = (consumer_status.find(connection, name) or before)[0]
+        status.call(connection, change, name=name, **given)
+        found = (status.find(connection, name) or before)[0]
     output(found, as_json, lambda: say(f"consumer {json.dumps(name)} {done}"))
     return 0
 

@@ -7,9 +7,9 @@ from functools import cache
 from psycopg import sql
 
 from pipeline.config import patterns
+from pipeline.consumers.queue import items
+from pipeline.consumers.queue.consumers import RecordsConsumer
 from pipeline.postgres.connections import Connection
-from pipeline.readers.queue import items
-from pipeline.readers.queue.consumers import RecordsConsumer
 
 _EVENTS = ("apply_1_seen", "apply_2_keyed", "every_3_items")
 _GROUPS = {False: "every_4_alone", True: "every_4_grouped"}

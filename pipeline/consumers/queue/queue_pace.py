@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pipeline.consumers.queue.queue_apply import CaughtUp
 from pipeline.process.run_delay import ShortCores
-from pipeline.shuffle.queue_apply import CaughtUp
 
 SHARE = 0.12
 """Of the time, for lagging consumers while there is something to move, or the log lags and cores are short."""

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from pipeline.consumers.queue import consumers, every_change, items, plain_chunks
+from pipeline.consumers.queue.consumers import RecordsConsumer
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import consumers, every_change, items, plain_chunks
-from pipeline.readers.queue.consumers import RecordsConsumer
 
 CHUNK_EVENTS, LEAST_EVENTS = 5_000, 300
 """The most events of one chunk, and the fewest that a chunk is made smaller for."""
@@ -65,7 +65,9 @@ def catch_up(
 
 def _head(connection: Connection, source: uuid.UUID, table: str | None) -> int:
     """The newest seq of an events table that is committed; None: of the default one."""
-    query = statement("shuffle", "last_moved") if table is None else statement("shuffle", "last_of_table")
+    query = (
+        statement("consumers.queue", "last_moved") if table is None else statement("consumers.queue", "last_of_table")
+    )
     return int(queries.value(connection, query, {"source": source, "name": table}, default=0))
 
 
