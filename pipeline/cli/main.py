@@ -20,7 +20,6 @@ from pipeline.cli import completion, failures, flags, redaction
 from pipeline.cli.commands import (
     backfills,
     dead_letters,
-    exports,
     followers,
     followers_release,
     followers_watch,
@@ -35,6 +34,7 @@ from pipeline.cli.commands import (
 from pipeline.config import settings
 from pipeline.consumers import commands
 from pipeline.errors import PipelineError
+from pipeline.exports import commands as exports
 from pipeline.printable import say
 from pipeline.terminal.command import Json, load, output
 

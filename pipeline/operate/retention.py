@@ -11,14 +11,13 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, RetentionBusy
-from pipeline.exports import lakes
+from pipeline.exports import lakes, status
 from pipeline.log import tables
 from pipeline.log.partitions import Partition
 from pipeline.log.readers import LAKE, LaggingReader, Readers
 from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
 from pipeline.log.retention.policy import Dropped
 from pipeline.log.table import EventsTable
-from pipeline.operate import export_status
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -211,7 +210,7 @@ def _holders(config: Config, connection: Connection, table: EventsTable) -> list
     readers = Readers(connection, table)
     found = [Holder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
     lake = str(lakes.folder(config, str(table)))
-    exported = export_status.why_off(config) is None
+    exported = status.why_off(config) is None
     if exported and (LAKE, lake) not in readers.known():
         upto = policy.dropped(connection, table).below - 1
         found.append(

@@ -21,11 +21,12 @@ from pipeline.config.settings import Config
 from pipeline.consumers import status as consumer_status
 from pipeline.consumers.status import ConsumerStatus
 from pipeline.errors import PipelineError
+from pipeline.exports import status as export_status
+from pipeline.exports.status import ExportStatus
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import adoption, export_status, followers, retention, snapshot_status, ways
+from pipeline.operate import adoption, followers, retention, snapshot_status, ways
 from pipeline.operate.adoption import Adoption
-from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.followers import Shown as Follower
 from pipeline.operate.lag import facts, stages
 from pipeline.operate.lag.facts import Look, Moved

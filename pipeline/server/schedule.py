@@ -17,11 +17,10 @@ from pipeline.capture.replication import prepare
 from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, RetentionBusy
-from pipeline.exports import compaction, extra, lakes
+from pipeline.exports import compaction, extra, lakes, status
 from pipeline.exports.child import Event, Kept
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
-from pipeline.operate import export_status
 from pipeline.operate import retention as drop_old
 from pipeline.operate.samples import sample
 from pipeline.operate.verify import content, verifications
@@ -106,7 +105,7 @@ def planned(
         often = min(RETENTION_SECONDS, max(1.0, keep / 20))
         # A second run that finds the first still at work ends at once.
         scheduler.add_job(retention, "interval", [config, stopped], id="retention", seconds=often, max_instances=2)
-    if off := export_status.why_off(config):
+    if off := status.why_off(config):
         logger.info("exports are off: %s", off, extra={"action": "export.off"})
     else:
         if lacking := extra.lacks(config.export_formats):

@@ -21,7 +21,7 @@ from lake.changes.files import ChangeFiles
 from lake.folder import Folder
 from lake.states import current
 from pipeline.config.settings import load
-from pipeline.operate import export_status
+from pipeline.exports import status as export_status
 from pipeline.postgres import connections, migrations
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.table import Table

@@ -26,7 +26,7 @@ from lake.compaction.plan import plan
 from lake.folder import Folder
 from lake.states import current
 from pipeline.config.settings import load
-from pipeline.operate import export_status
+from pipeline.exports import status as export_status
 from pipeline.postgres import connections, migrations
 from tests.benchmarks import plot
 from tests.benchmarks.errors import BenchmarkFailed

@@ -16,9 +16,8 @@ from lake.folder import Folder
 from lake.identity import reading
 from lake.states import as_of, current
 from pipeline.config.settings import load
-from pipeline.exports import lakes
+from pipeline.exports import lakes, status
 from pipeline.log.table import DEFAULT
-from pipeline.operate import export_status
 from pyspark_sequin_events import catalog
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.small_log import SOURCE, add_inserts, add_table, small_log
@@ -94,7 +93,7 @@ def test_a_table_that_is_divided_has_a_current_state_only_when_its_rows_were_rea
         head = json.loads((outer / "manifest.json").read_bytes())
         assert list(head["current"]) == ["public.notes"]
         assert "`pipeline backfill start public.orders`" in head["without_current"]["public.orders"]
-        [hidden] = export_status.read(config, log).hidden
+        [hidden] = status.read(config, log).hidden
         assert (hidden.table_name, hidden.events_table) == ("public.orders", str(DEFAULT))
         with ledger.opened(database_dsn) as book, pytest.raises(ExportError, match=f"{AUDIT} has changes of it"):
             as_of.wanted(reading(book, Folder(outer)), "public.orders", 60, None)

@@ -29,9 +29,9 @@ from lake.states import as_of, current, engines
 from lake.storage import object_store as storage
 from lake.storage.where import ObjectPath
 from pipeline.config.settings import load
+from pipeline.exports import preflight as check_exports
 from pipeline.exports import reach
-from pipeline.operate.export_status import ExportStatus, looked_into
-from pipeline.operate.preflight import exports as check_exports
+from pipeline.exports.status import ExportStatus, looked_into
 from tests.fixtures.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
 from tests.fixtures.postgres import unique
 from tests.fixtures.small_log import SOURCE, small_log

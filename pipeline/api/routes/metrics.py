@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from pipeline.api import follower_metrics, lag_metrics
 from pipeline.capture.catchup.plan import Part
 from pipeline.consumers.status import ConsumerStatus
+from pipeline.exports.status import ExportStatus
 from pipeline.log.tables import KnownTable
-from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.operate.snapshot_status import SnapshotStatus

@@ -29,7 +29,8 @@ Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds between t
 def status(context: typer.Context, as_json: Json = False, watch: Watch = False, interval: Interval = None) -> int:
     """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
     from pipeline.cli.render.status import show_status
-    from pipeline.operate import export_status, status
+    from pipeline.exports import status as export_status
+    from pipeline.operate import status
     from pipeline.postgres import databases
 
     if interval is not None and not watch:

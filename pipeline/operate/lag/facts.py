@@ -15,9 +15,9 @@ from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.source import publication_form, slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
+from pipeline.exports.status import ExportStatus
 from pipeline.followers.applier_session import Applier
 from pipeline.log.readers import LaggingReader
-from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.followers import Shown
 from pipeline.operate.lag import slot_lag
 from pipeline.operate.lag.lsn_times import Around

@@ -13,11 +13,11 @@ from pipeline.capture.source import own_tables, publications, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
 from pipeline.errors import PipelineError, SchemaError
+from pipeline.exports import preflight as exports
 from pipeline.findings import Cure, Finding, Findings, first_names, guarded, of_error
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import (
     blocked_transactions,
-    exports,
     legacy_log,
     ports,
     restores,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pipeline.capture.source import sources
 from pipeline.config.routes import dividing, never_used
 from pipeline.config.settings import Config
+from pipeline.exports import status
 from pipeline.findings import Finding, Findings, first_names, guarded
 from pipeline.log.shuffling import routes
 from pipeline.log.table import EventsTable
-from pipeline.operate import export_status
 from pipeline.operate.preflight import legacy_log
 from pipeline.postgres.connections import Connection
 
@@ -21,7 +21,7 @@ def run(config: Config, connection: Connection) -> Findings:
     for later, earlier in never_used(config.routes):
         text = f"route {later} never gets a change: route {earlier} comes first and takes all of them"
         yield Finding("warning", "routes", text, f"put route {later} first, or remove it")
-    if export_status.why_off(config) is None:
+    if status.why_off(config) is None:
         for number in dividing(config.routes):
             text = f"route {number} takes some actions only: its tables have no `current` in the lake"
             yield Finding("warning", "routes", text, "leave out its actions, or read `changes` of both lakes")

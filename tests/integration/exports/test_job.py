@@ -19,8 +19,8 @@ import pytest
 from pipeline.config.settings import Config, load
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, SchemaError
 from pipeline.exports import child, java, job, ledger
+from pipeline.exports import status as export_status
 from pipeline.exports.ledger import Run
-from pipeline.operate import export_status
 from pipeline.server import schedule
 from tests.fixtures.server import run_command
 from tests.fixtures.small_log import add_inserts, add_table, small_log

@@ -19,9 +19,9 @@ from lake import conversion, ledger, replaced
 from lake.changes import exporter
 from lake.changes.manifest import Manifest
 from lake.states import current
-from pipeline.cli.render.exports import show_exports
 from pipeline.config.settings import load
 from pipeline.exports import ledger as exports
+from pipeline.exports.render import show_exports
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_readers import by_glob, by_manifest, of_listing
 from tests.fixtures.linked_lake import link_folders, symbolic_links

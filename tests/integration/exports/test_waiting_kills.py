@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.operate import export_status
+from pipeline.exports import status as export_status
 from tests.fixtures.waiting_lake import TABLES, TRUNCATE, Watched, runs, waiting_lake
 from tests.fixtures.waiting_victim import POINTS
 

@@ -12,8 +12,8 @@ from importlib import metadata
 import pytest
 
 from pipeline.config import settings
+from pipeline.exports import spark_cluster
 from pipeline.findings import Finding
-from pipeline.operate.preflight import spark_cluster
 from tests.fixtures.postgres import free_port
 
 

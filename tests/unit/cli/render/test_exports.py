@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from pipeline.api.routes import metrics
-from pipeline.cli.render import exports as export_report
 from pipeline.cli.render import status
-from pipeline.cli.render.export_progress import Progress
 from pipeline.config.settings import load
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra
+from pipeline.exports import preflight as check_exports
+from pipeline.exports import render as export_report
+from pipeline.exports.export_progress import Progress
 from pipeline.exports.ledger import Export, Run
-from pipeline.operate.export_status import ExportStatus
-from pipeline.operate.preflight import exports as check_exports
+from pipeline.exports.status import ExportStatus
 from pipeline.operate.status import Status
 from pipeline.server import schedule
 

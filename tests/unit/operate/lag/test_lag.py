@@ -12,8 +12,8 @@ import pytest
 from pipeline.api import lag_metrics
 from pipeline.cli.render import lag as lag_report
 from pipeline.exports.ledger import Run
+from pipeline.exports.status import ExportStatus
 from pipeline.log.readers import LaggingReader
-from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.lag import causes, lsn_times
 from pipeline.operate.lag import stages as lag_stages
 from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session

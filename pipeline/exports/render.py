@@ -10,7 +10,7 @@ from rich.table import Table
 
 from pipeline.cli.render import backfills
 from pipeline.exports.ledger import Export, File, Run, UnexchangedFolder
-from pipeline.operate.export_status import ExportStatus
+from pipeline.exports.status import ExportStatus
 from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text

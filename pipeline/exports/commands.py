@@ -26,8 +26,7 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Fail while another expo
 @app.command("run")
 def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = False) -> int:
     """Export what is new, after an export that is already running; shows the progress. --json: one event per line."""
-    from pipeline.cli.render import export_progress
-    from pipeline.exports import lakes
+    from pipeline.exports import export_progress, lakes
     from pipeline.postgres import databases
 
     with databases.without_source(load(context, "export")) as config, _stoppable() as stopped:
@@ -46,8 +45,7 @@ def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = 
 @app.command("compact")
 def export_compact(context: typer.Context, as_json: Json = False) -> int:
     """Merge small files of changes now, as the server does by its schedule. --json: one event per line."""
-    from pipeline.cli.render import export_progress
-    from pipeline.exports import compaction
+    from pipeline.exports import compaction, export_progress
     from pipeline.postgres import databases
 
     with databases.without_source(load(context, "export")) as config, _stoppable() as stopped:
@@ -65,8 +63,8 @@ def export_compact(context: typer.Context, as_json: Json = False) -> int:
 @app.command("list")
 def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
     """The newest ranges, the newest runs with the reason if one failed, and folders that keep small files."""
-    from pipeline.cli.render.exports import show_exports
     from pipeline.exports import ledger
+    from pipeline.exports.render import show_exports
     from pipeline.operate import snapshot_status
 
     with connected(context, "export") as (config, connection):
@@ -83,8 +81,8 @@ def export_show(
     context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)], as_json: Json = False
 ) -> int:
     """One range with its files."""
-    from pipeline.cli.render.exports import show_export
     from pipeline.exports import ledger
+    from pipeline.exports.render import show_export
 
     with connected(context, "export") as (_, connection):
         found, files = ledger.export(connection, number)
@@ -105,8 +103,7 @@ def export_state(
     as_json: Json = False,
 ) -> int:
     """A table as it was after a seq, or at a time, from the lake. --json: one event per line."""
-    from pipeline.cli.render import export_progress
-    from pipeline.exports import job, lakes
+    from pipeline.exports import export_progress, job, lakes
     from pipeline.postgres import databases
 
     with databases.without_source(load(context, "export")) as found, _stoppable() as stopped:

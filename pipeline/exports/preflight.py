@@ -8,10 +8,9 @@ from pathlib import Path
 from pipeline.config.bucket import Bucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
-from pipeline.exports import extra, java, reach
+from pipeline.exports import extra, java, reach, spark_cluster
+from pipeline.exports.status import why_off
 from pipeline.findings import Finding, Findings
-from pipeline.operate.export_status import why_off
-from pipeline.operate.preflight import spark_cluster
 
 _OTHER_FOLDER = "set another PIPELINE_EXPORT_DIR"
 
