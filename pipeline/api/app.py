@@ -25,7 +25,7 @@ from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.routes import backfills, followers, metrics
+from pipeline.api.routes import followers, metrics
 from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Service, Surroundings
@@ -42,6 +42,7 @@ from pipeline.postgres.silence import Silence
 from pipeline.process import supervised
 from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
+from pipeline.snapshots import endpoints as backfills
 
 READY_SECONDS = 1.0
 """How long an answer of `/readyz` is given to all who ask: each look opens sessions."""

@@ -18,7 +18,6 @@ from setproctitle import setproctitle
 from pipeline import logs
 from pipeline.cli import completion, failures, flags, redaction
 from pipeline.cli.commands import (
-    backfills,
     dead_letters,
     followers,
     followers_release,
@@ -36,6 +35,7 @@ from pipeline.consumers import commands
 from pipeline.errors import PipelineError
 from pipeline.exports import commands as exports
 from pipeline.printable import say
+from pipeline.snapshots import commands as backfills
 from pipeline.terminal.command import Json, load, output
 
 app = typer.Typer(

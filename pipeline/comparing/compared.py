@@ -8,7 +8,6 @@ from psycopg import sql
 
 from pipeline.capture.schema_history import continuity, introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
-from pipeline.capture.snapshot import selection
 from pipeline.capture.source import captured_now, publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
@@ -18,6 +17,7 @@ from pipeline.errors import NotComparable
 from pipeline.postgres import key_comparison
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
+from pipeline.snapshots import selection
 
 
 @dataclass(frozen=True)

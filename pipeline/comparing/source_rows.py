@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.snapshot import selection
 from pipeline.comparing import compared, partition_bounds, row_text
 from pipeline.comparing.compared import Compared
 from pipeline.comparing.log_state import Key, Sum
@@ -20,6 +19,7 @@ from pipeline.postgres import connections, key_comparison, queries, reading_sess
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.postgres.session_settings import SNAPSHOT
+from pipeline.snapshots import selection
 
 LOCK_TIMEOUT = "2s"
 _ALTERED = "it was altered while it was compared; run it again"

@@ -65,7 +65,7 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
     """The newest ranges, the newest runs with the reason if one failed, and folders that keep small files."""
     from pipeline.exports import ledger
     from pipeline.exports.render import show_exports
-    from pipeline.operate import snapshot_status
+    from pipeline.snapshots import snapshot_status
 
     with connected(context, "export") as (config, connection):
         exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from rich.console import Group
 from rich.table import Table
 
-from pipeline.cli.render import backfills
 from pipeline.exports.ledger import Export, File, Run, UnexchangedFolder
 from pipeline.exports.status import ExportStatus
-from pipeline.operate.snapshot_status import SnapshotStatus
+from pipeline.snapshots import render
+from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
 
@@ -53,7 +53,7 @@ def show_exports(
     if not found and not runs:
         drawing.show("nothing was exported yet")
         return
-    lacking = backfills.incomplete(now) if now else ()
+    lacking = render.incomplete(now) if now else ()
     stay = map(_unexchanged, unexchanged)
     drawing.show(_ranges(found) if found else None, _runs(runs) if runs else None, *lacking, *stay)
 

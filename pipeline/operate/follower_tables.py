@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipeline.capture.schema_history import rewrites
-from pipeline.capture.snapshot import known_tables, overview
 from pipeline.capture.source import captured_now, publication_ledger, published_relations
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
@@ -18,6 +17,7 @@ from pipeline.followers.routed import is_routed
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.snapshots import known_tables, overview
 
 _ALL = 2**31 - 1
 

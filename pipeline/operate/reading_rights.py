@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.capture.snapshot import overview, to_read
-from pipeline.capture.snapshot.to_read import Relation
 from pipeline.capture.source import publication_ledger, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.printable import sql
+from pipeline.snapshots import overview, to_read
+from pipeline.snapshots.to_read import Relation
 
 
 def failed(pipeline: Connection | None, stored: Source | None) -> dict[int, str]:

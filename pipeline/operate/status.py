@@ -25,7 +25,7 @@ from pipeline.exports import status as export_status
 from pipeline.exports.status import ExportStatus
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import adoption, followers, retention, snapshot_status, ways
+from pipeline.operate import adoption, followers, retention, ways
 from pipeline.operate.adoption import Adoption
 from pipeline.operate.followers import Shown as Follower
 from pipeline.operate.lag import facts, stages
@@ -33,13 +33,14 @@ from pipeline.operate.lag.facts import Look, Moved
 from pipeline.operate.lag.model import Lag, Limit, is_late
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
-from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.verify import verifications
 from pipeline.operate.verify.verifications import Verification
 from pipeline.operate.ways import WayCount
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.snapshots import snapshot_status
+from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.terminal.json_values import as_json
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream import status

@@ -21,10 +21,11 @@ from pipeline.followers.registry import Follower, FollowerTable
 from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import Comparison, Difference
 from pipeline.followers.verifying.shape import Relation, Table
-from pipeline.operate import follower_forms, follower_tables, followers, start_backfill
+from pipeline.operate import follower_forms, follower_tables, followers
 from pipeline.operate.follower_reach import Reach
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
+from pipeline.snapshots import start
 from pipeline.wal import lsn
 
 _ALTERED = "it was altered while it was compared; run it again"
@@ -142,7 +143,7 @@ def _chosen(
         return list(by_oid.values())
     chosen = []
     for name in names:
-        table = start_backfill.captured_table(source, name, captured)
+        table = start.captured_table(source, name, captured)
         if table.oid not in by_oid:
             raise TableRefused(
                 f"{connecting.what(found.name)} does not have {table.schema}.{table.name}; "

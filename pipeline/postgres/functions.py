@@ -33,7 +33,7 @@ ORDER = (
     ),
     ("consumers.cursor", ("advance", "passed_upto")),
     ("log", ("readers",)),
-    ("capture.snapshot", ("partition_truncates", "snapshots")),
+    ("snapshots", ("partition_truncates", "snapshots")),
 )
 """Files in the packages' `functions/`; what a function calls comes before it."""
 

@@ -216,8 +216,8 @@ def _run_schedule(role: Role) -> None:
 
 
 def _run_snapshot(role: Role) -> None:
-    from pipeline.capture.snapshot import role as snapshot
-    from pipeline.capture.snapshot import worker
+    from pipeline.snapshots import role as snapshot
+    from pipeline.snapshots import worker
 
     while not role.stop:
         snapshot.run(role.config, role.connection, role.stop, role.launch(READ_TABLES, worker.COMMAND), role.report)
@@ -237,7 +237,7 @@ def _help_to_catch_up() -> int:
 
 
 def _read_tables() -> int:
-    from pipeline.capture.snapshot import worker
+    from pipeline.snapshots import worker
 
     return worker.main()
 
@@ -290,7 +290,7 @@ NEEDS = {
         "pipeline.capture.replication.undecodable",
         "pipeline.capture.catchup.catch_up",
     ),
-    "snapshot": ("pipeline.capture.snapshot.role", "pipeline.capture.snapshot.worker"),
+    "snapshot": ("pipeline.snapshots.role", "pipeline.snapshots.worker"),
     "shuffle": ("pipeline.log.shuffling.shuffler",),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "followers": ("pipeline.followers.running.role", "pipeline.followers.running.applier_process"),

@@ -18,7 +18,7 @@ from pipeline.config.settings import Config
 from pipeline.config.values import OFF
 from pipeline.errors import ConfigError, NotReady, PipelineError, SourceUnfit
 from pipeline.findings import Finding
-from pipeline.operate.preflight import check, legacy_log, snapshots, source_roles
+from pipeline.operate.preflight import check, legacy_log, source_roles
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process import heartbeat
@@ -28,6 +28,7 @@ from pipeline.process.heartbeat import Heartbeat
 from pipeline.process.supervisor import Supervisor
 from pipeline.server import listeners
 from pipeline.server.leadership import Leadership
+from pipeline.snapshots import preflight
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool =
                     raise SourceUnfit(f"{error}{_others(found)}") from error
                 _log_findings(found, source_roles.SUPERUSER, action="serve.superuser")
                 if sources.find_in_any(pipeline, config.source_id) is None:
-                    _log_findings(found, snapshots.NAME, snapshots.RIGHTS, action="serve.snapshot")
+                    _log_findings(found, preflight.NAME, preflight.RIGHTS, action="serve.snapshot")
         _refuse(found if reads_source else check.run(config, accepted, source_too=False))
         migrations.upgrade(config.database, config.events_table)
         legacy_log.ensure(config, pipeline)

@@ -18,8 +18,8 @@ from psycopg.conninfo import make_conninfo
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import TableRefused
-from pipeline.operate import start_backfill
 from pipeline.postgres import connections
+from pipeline.snapshots import start
 from pipeline.wires.pgdeltastream.sessions import snapshot
 from pipeline.wires.pgdeltastream.sessions.page_query import Page
 from tests.fixtures.hostile_objects import HARMLESS, OBJECTS, Hostile, HostileObject
@@ -70,16 +70,16 @@ def use(config: Config, log: psycopg.Connection, objects: list[HostileObject]) -
     ):
         for each in objects:
             name = f"app.{each.table}"
-            start_backfill.start(config, catalog, pipeline, name, start_backfill.by_text("n = 2"))
+            start.start(config, catalog, pipeline, name, start.by_text("n = 2"))
             assert [row["n"] for row in page(config, name)] == [1, 2, 3]
         finish(log)
         for each in objects:
             name = f"app.{each.table}"
             if each.comparable:
-                start_backfill.start(config, catalog, pipeline, name, differences=True)
+                start.start(config, catalog, pipeline, name, differences=True)
             else:
                 with pytest.raises(TableRefused, match=f"{name} cannot be compared: (the type app|an implicit cast)"):
-                    start_backfill.start(config, catalog, pipeline, name, differences=True)
+                    start.start(config, catalog, pipeline, name, differences=True)
         finish(log)
     with pytest.raises(TableRefused):
         page(config, "app.view")

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.capture.snapshot.register import Register
 from pipeline.capture.source import sources
 from pipeline.postgres import connections, session_settings
+from pipeline.snapshots.register import Register
 from tests.spark.conftest import Pipeline
 from tests.spark.test_state import fold, latest, rows_in
 

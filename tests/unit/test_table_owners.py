@@ -54,7 +54,7 @@ OWNERS = {
         {"spark/lake": JOB, "spark/pyspark_sequin_events": JOB},
     ),
     "pipeline.backfills": Owner(
-        "pipeline/capture/snapshot",
+        "pipeline/snapshots",
         {
             "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
@@ -72,30 +72,31 @@ OWNERS = {
         },
     ),
     "pipeline.snapshot_tables": Owner(
-        "pipeline/capture",
+        "pipeline/snapshots",
         {
+            "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
             "pipeline/log/shuffling": "an update may leave out what only the epoch before its table was compared has",
         },
     ),
     "pipeline.partition_changes": Owner(
-        "pipeline/capture/snapshot",
+        "pipeline/snapshots",
         {"pipeline/operate": REPORT, "pipeline/followers": JOINED},
     ),
     "pipeline.inheritance": Owner(
-        "pipeline/capture/snapshot",
+        "pipeline/snapshots",
         {
             "pipeline/followers/running": "an applier hears of changes",
             "pipeline/followers/schema_changes": "a follower's tables inherit as the source's do",
         },
     ),
-    "pipeline.partition_looks": Owner("pipeline/capture/snapshot"),
+    "pipeline.partition_looks": Owner("pipeline/snapshots"),
     "pipeline.partitions": Owner(
-        "pipeline/capture/snapshot",
+        "pipeline/snapshots",
         {"pipeline/followers/schema_changes": JOINED},
     ),
     "pipeline.snapshots": Owner(
-        "pipeline/capture/snapshot",
+        "pipeline/snapshots",
         {"pipeline/demo": "the demo reads it as any reader does"},
     ),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
@@ -141,10 +142,10 @@ OWNERS = {
     "pipeline.events_tables": Owner(
         "pipeline/log/shuffling",
         {
-            "pipeline/capture/snapshot": SEQS,
             "pipeline/consumers/queue": "a queue asks how far the log has come",
             "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
             "pipeline/operate/verify": PROOF,
+            "pipeline/snapshots": SEQS,
             "spark/lake/tables": DIVIDED,
         },
         {"pipeline/log/writing": "its room moves in a later commit"},
@@ -215,6 +216,7 @@ OWNERS = {
         {
             "pipeline/log/shuffling": "the shuffler moves no further than what is staged without a gap",
             "pipeline/log/writing/partitioned": "the shuffler moves no further than what is staged without a gap",
+            "pipeline/snapshots": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/capture": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/operate": REPORT,
         },
@@ -227,10 +229,10 @@ OWNERS = {
     "pipeline.relations": Owner(
         "pipeline/capture/schema_history",
         {
-            "pipeline/capture/snapshot": "a truncate of a partition is an event of the partition",
             "pipeline/consumers/queue": VERSION,
             "pipeline/exports": VERSION,
             "pipeline/operate/verify": PROOF,
+            "pipeline/snapshots": "a truncate of a partition is an event of the partition",
             "pipeline/wires/sequin": VERSION,
             "spark/pyspark_sequin_events": JOB,
             "pipeline/followers": VERSION,
@@ -274,15 +276,15 @@ OWNERS = {
     "pipeline.adopted_tables": Owner(
         "pipeline/log",
         {
-            "pipeline/capture/snapshot": YIELDS,
             "pipeline/operate": REPORT,
             "pipeline/operate/verify": PROOF,
+            "pipeline/snapshots": YIELDS,
         },
     ),
     "pipeline.adopting_sources": Owner("pipeline/log"),
     "pipeline.segments": Owner(
         "pipeline/log",
-        {"pipeline/capture/snapshot": YIELDS},
+        {"pipeline/snapshots": YIELDS},
         {"pipeline/capture/catchup": PART},
     ),
     "pipeline.seq_jumps": Owner(
@@ -294,12 +296,12 @@ OWNERS = {
         "pipeline/log/shuffling",
         {
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
-            "pipeline/capture/snapshot": YIELDS,
             "pipeline/consumers/queue": "a queue asks how far the log has come",
             "pipeline/log/retention": VERSION,
             "pipeline/log/sql/hold_writers.sql": "nobody writes events while the log jumps",
             "pipeline/log/staging": "what is staged waits until it is moved, and is looked for once it is",
             "pipeline/log/writing/partitioned": "its room moves in a later commit",
+            "pipeline/snapshots": YIELDS,
             "pipeline/operate": REPORT,
         },
         {"pipeline/log/writing": "its room moves in a later commit"},
@@ -326,7 +328,7 @@ OWNERS = {
     ),
     "pipeline.seen_tables": Owner(
         "pipeline/capture/source",
-        {"pipeline/capture/snapshot": NEW_PARTITIONS, "pipeline/wires/walstream": FIRST_ROWS},
+        {"pipeline/snapshots": NEW_PARTITIONS, "pipeline/wires/walstream": FIRST_ROWS},
     ),
     "pipeline.walstream_sessions": Owner(
         "pipeline/wires/walstream",

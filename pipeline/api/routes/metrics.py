@@ -15,10 +15,10 @@ from pipeline.exports.status import ExportStatus
 from pipeline.log.tables import KnownTable
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
-from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.status import Status
 from pipeline.operate.verify.verifications import Verification
 from pipeline.operate.ways import WayCount
+from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.wires.pgdeltastream import metrics
 from pipeline.wires.walstream import walstream_metrics
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.cli.render import backfills, catchup, content, dead_letters, followers, gaps, lag, retention, routes
+from pipeline.cli.render import catchup, content, dead_letters, followers, gaps, lag, retention, routes
 from pipeline.consumers import render as consumers
 from pipeline.exports import render as exports
 from pipeline.findings import Finding
@@ -17,6 +17,7 @@ from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
 from pipeline.operate.ways import WayCount
 from pipeline.postgres.role_locks import RoleState
+from pipeline.snapshots import render as backfills
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
 from pipeline.wires.pgdeltastream import render

@@ -129,7 +129,7 @@ class SourceTables:
         values = {"oid": oid, "publications": self._publications}
         query = statement("capture.source", "published_relations")
         found = queries.rows(self._source, Relation, query, values)
-        if not found and (there := self._source.execute(statement("capture.snapshot", "leaves"), values).fetchall()):
+        if not found and (there := self._source.execute(statement("snapshots", "leaves"), values).fetchall()):
             raise FollowerError(f"{there[0][1]} of the source is not published any more: it cannot be copied")
         return found
 

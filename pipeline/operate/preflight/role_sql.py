@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Identifier
 
-from pipeline.capture.snapshot import to_read
 from pipeline.capture.source import publication_ledger, publishable_tables, slot_mark, sources
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.config.settings import Config
@@ -22,6 +21,7 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import in_comment, shortest
+from pipeline.snapshots import to_read
 
 REPLICATING, READING = "pipeline", "pipeline_reader"
 """The names of roles that are proposed."""

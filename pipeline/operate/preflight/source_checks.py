@@ -15,10 +15,11 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, guarded
 from pipeline.operate import slot_owners
-from pipeline.operate.preflight import catchup, providers, snapshots, source_roles, table_checks
+from pipeline.operate.preflight import catchup, providers, source_roles, table_checks
 from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.snapshots import preflight as snapshots
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream import preflight
 from pipeline.wires.pgdeltastream.sessions.store import Session

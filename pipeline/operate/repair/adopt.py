@@ -15,7 +15,6 @@ from pipeline.capture.catchup import store as parts
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity, application_name
-from pipeline.capture.snapshot import known_tables
 from pipeline.capture.source import (
     captured_tables,
     own_tables,
@@ -46,6 +45,7 @@ from pipeline.operate.repair.gap import Gap
 from pipeline.operate.repair.take_over import take_over
 from pipeline.postgres import migrations, waits
 from pipeline.postgres.connections import Connection
+from pipeline.snapshots import known_tables
 from pipeline.wires.pgdeltastream.sessions import bounds, store
 
 

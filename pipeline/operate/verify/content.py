@@ -12,9 +12,6 @@ import psycopg
 
 from pipeline.capture.replication import still_published
 from pipeline.capture.schema_history import rewrites, versions
-from pipeline.capture.snapshot import known_tables, overview, to_read
-from pipeline.capture.snapshot.former_keys import FormerKeys
-from pipeline.capture.snapshot.overview import Whole
 from pipeline.capture.source import captured_now, publication_ledger, sources
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
@@ -26,11 +23,14 @@ from pipeline.config.settings import Config
 from pipeline.errors import NotComparable, PipelineError
 from pipeline.log import tables
 from pipeline.log.retention import policy
-from pipeline.operate import not_begun, start_backfill
+from pipeline.operate import not_begun
 from pipeline.operate.verify import verifications
 from pipeline.postgres import connections, migrations, reading_session, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.session_settings import SNAPSHOT
+from pipeline.snapshots import known_tables, overview, start, to_read
+from pipeline.snapshots.former_keys import FormerKeys
+from pipeline.snapshots.overview import Whole
 from pipeline.wal import lsn
 
 SHOWN = 100
@@ -133,7 +133,7 @@ def run(
         with reading_session.transaction(source, SNAPSHOT):
             still_published.require_published(source, pipeline, stored)
             captured = captured_now.read(config, source, pipeline, stored)
-            named = [start_backfill.captured_table(source, each, captured) for each in names]
+            named = [start.captured_table(source, each, captured) for each in names]
         chosen = named or list(captured.values())
         run_of = _Run(source, pipeline, stored, share, on_look, stopping)
         found = [run_of.compare(table) for table in sorted(set(chosen), key=lambda table: (table.schema, table.name))]

@@ -8,13 +8,15 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from pipeline.capture.snapshot import backfills as stored_backfills
-from pipeline.capture.snapshot.condition import Term
 from pipeline.capture.source import sources
 from pipeline.errors import BackfillError, ConditionRefused, TableRefused, UnknownBackfill
-from pipeline.operate import backfills, snapshot_status, start_backfill
-from pipeline.operate.start_backfill import by_terms, by_text
 from pipeline.postgres import connections, session_settings
+from pipeline.snapshots import backfills as stored_backfills
+from pipeline.snapshots import snapshot_status
+from pipeline.snapshots import start as start_backfill
+from pipeline.snapshots import status as backfills
+from pipeline.snapshots.conditions.condition import Term
+from pipeline.snapshots.start import by_terms, by_text
 from tests.fixtures.captured import Captured, captured
 from tests.fixtures.postgres import unique
 

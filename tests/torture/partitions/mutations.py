@@ -10,7 +10,7 @@ import sys
 from tests.torture.faults.mutations import Edit, Mutation
 from tests.torture.followers.mutations import run_each
 
-ROOM, SQL = "pipeline/capture/snapshot", "pipeline/capture/snapshot/sql"
+ROOM, SQL = "pipeline/snapshots", "pipeline/snapshots/sql"
 TRUNCATES = f"{ROOM}/functions/partition_truncates.sql"
 LOOKS, FOLLOWERS = "tests/integration/capture/snapshot/test_partitions.py", "tests/integration/followers/schema_changes"
 LAKE = "tests/spark/test_truncated_partitions.py"

@@ -21,8 +21,8 @@ import psycopg
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
-from pipeline.operate import start_backfill
 from pipeline.postgres import connections, session_settings
+from pipeline.snapshots import start
 from tests.fixtures.postgres import Cluster, temporary_server, unique
 from tests.fixtures.server import serving
 from tests.fixtures.waiting import eventually
@@ -118,7 +118,7 @@ class Round:
             connections.connect(self._config.source, "source", settings=session_settings.SOURCE) as source,
             connections.connect(self._config.database, "pipeline database") as log,
         ):
-            start_backfill.start(self._config, source, log, "public.p", differences=True)
+            start.start(self._config, source, log, "public.p", differences=True)
 
     def _wait_for_log(self) -> None:
         with psycopg.connect(self._config.source, autocommit=True) as source:

@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeVar
 from psycopg import sql
 from psycopg.rows import class_row
 
-from pipeline.capture.snapshot.selection import trusted
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.config.settings import Config
 from pipeline.errors import TableRefused
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement
+from pipeline.snapshots.selection import trusted
 from pipeline.wires.pgdeltastream.sessions import table_names
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from pipeline.capture.snapshot import plan
 from pipeline.config import settings
+from pipeline.snapshots import plan
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 from tests.fixtures.waiting import eventually
 

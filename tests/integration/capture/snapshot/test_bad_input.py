@@ -8,12 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.capture.snapshot import backfills, plan, worker
 from pipeline.comparing import comparison
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.operate import start_backfill
 from pipeline.postgres import connections, session_settings
+from pipeline.snapshots import backfills, plan, start, worker
 from tests.fixtures.shuffling import move, shuffler, stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 from tests.fixtures.waiting import PATIENCE, eventually
@@ -287,7 +286,7 @@ def test_types_that_are_altered_do_not_keep_their_tables_from_being_read(config:
         assert log == {**table, **{pk: ("sad", f"({pk},here)") for pk in before}}
 
         with connections.connect(config.source, "source", settings=session_settings.SERVER) as source:
-            number = start_backfill.start(config, source, reading.log, "t", differences=True).id
+            number = start.start(config, source, reading.log, "t", differences=True).id
         assert end(reading, number) == ("complete", None)
         assert {pk: (row["m"], row["p"]) for pk, row in reading.folded("t").items()} == table
 
@@ -311,7 +310,7 @@ def test_a_key_whose_type_does_not_take_it_any_more_is_named(
         reading.source.execute("alter type mood rename value 'sad' to 'blue'")
         for differences, ended in ((True, "failed"), (False, "complete")):
             with connections.connect(config.source, "source", settings=session_settings.SERVER) as source:
-                number = start_backfill.start(config, source, reading.log, "t", differences=differences).id
+                number = start.start(config, source, reading.log, "t", differences=differences).id
             state, said = end(reading, number)
             assert state == ended
             if differences:

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pipeline.capture.snapshot import condition_words
-from pipeline.capture.snapshot.condition import Condition, Term, of_terms, parse
-from pipeline.capture.snapshot.condition_check import require_harmless
 from pipeline.errors import ConditionRefused
 from pipeline.postgres.queries import statement
+from pipeline.snapshots.conditions import words as condition_words
+from pipeline.snapshots.conditions.check import require_harmless
+from pipeline.snapshots.conditions.condition import Condition, Term, of_terms, parse
 from tests.fixtures.postgres import Cluster
 
 SETUP = r"""
@@ -314,7 +314,7 @@ def test_functions_that_do_more_than_compute_are_refused(source: psycopg.Connect
         except ConditionRefused as refused:
             assert_names_a_function(str(refused))
     names = sorted(set().union(*(functions for _, functions in asked)))
-    query = statement("capture.snapshot", "harmful_functions")
+    query = statement("snapshots.conditions", "harmful_functions")
     harmful = {name for name, _ in source.execute(query, {"functions": names})}
     assert [text for text, functions in asked if harmful.isdisjoint(functions)] == []
     assert len(asked) > 60

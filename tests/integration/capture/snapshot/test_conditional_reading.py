@@ -8,16 +8,15 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from pipeline.capture.snapshot import backfills, reader
-from pipeline.capture.snapshot.reader import RangeReader, TooSlow
-from pipeline.capture.snapshot.worker import Worker
 from pipeline.capture.source import sources
 from pipeline.log.staging import ranges
 from pipeline.log.staging.range_writer import RangeWriter
 from pipeline.log.staging.ranges import Planned
-from pipeline.operate import start_backfill
-from pipeline.operate.backfills import Shown
 from pipeline.postgres import connections, reading_session, session_settings
+from pipeline.snapshots import backfills, reader, start
+from pipeline.snapshots.reader import RangeReader, TooSlow
+from pipeline.snapshots.status import Shown
+from pipeline.snapshots.worker import Worker
 from tests.fixtures.captured import Captured, captured
 
 
@@ -41,7 +40,7 @@ def worker(known: Captured, source_dsn: str, database_dsn: str) -> Iterator[Work
 
 def begun(known: Captured, worker: Worker, where: str) -> Shown:
     """A backfill with two ranges to read."""
-    found = start_backfill.start(known.config, known.source, known.log, "orders", start_backfill.by_text(where))
+    found = start.start(known.config, known.source, known.log, "orders", start.by_text(where))
     backfills.begin_wait(known.log, found.id, 1, 1, {})
     stored = backfills.find(known.log, found.id)
     assert stored is not None

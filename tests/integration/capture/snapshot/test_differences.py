@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from pipeline.capture.schema_history import rewrites
-from pipeline.capture.snapshot import comparing
 from pipeline.log.staging.range_writer import RangeWriter
 from pipeline.log.staging.ranges import Taken
 from pipeline.operate.verify import verify
+from pipeline.snapshots import comparing
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.stage import Stage, databases

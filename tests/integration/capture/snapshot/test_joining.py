@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.capture.snapshot.known_tables import EMPTY
 from pipeline.config import settings
 from pipeline.config.settings import Config
+from pipeline.snapshots.known_tables import EMPTY
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 
 TABLE, ROWS = "create table t (id int primary key)", "insert into t select generate_series(1, 5)"

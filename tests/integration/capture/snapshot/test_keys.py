@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.comparing import compared
 from pipeline.comparing.comparison import Comparison
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.operate import start_backfill
 from pipeline.postgres import connections, session_settings
+from pipeline.snapshots import start
+from pipeline.snapshots.former_keys import FormerKeys
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.comparing_content import differing
 from tests.fixtures.shuffling import shuffler, stored
@@ -350,7 +350,7 @@ def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
             assert reading.state("t") == "complete"
 
         with connections.connect(config.source, "source", settings=session_settings.SERVER) as source, Mover(config):
-            start_backfill.start(config, source, reading.log, "t", differences=True)
+            start.start(config, source, reading.log, "t", differences=True)
             eventually(compared)
         assert [action for action, _ in reading.events("t")] == ["insert"] * 4 + ["read"] * 4
         require_equal(reading, "t", 4)
@@ -367,7 +367,7 @@ def test_a_table_that_cannot_be_compared_for_now_does_not_hold_up_the_others(
             connections.connect(config.source, "source", settings=session_settings.SERVER) as source,
             monkeypatch.context() as patched,
         ):
-            begun = start_backfill.start(config, source, reading.log, "t", differences=True)
+            begun = start.start(config, source, reading.log, "t", differences=True)
             patched.setattr("pipeline.comparing.differing.keys", refused)
             eventually(lambda: tried(reading))
         assert list(reading.worker.held) == [begun.id]

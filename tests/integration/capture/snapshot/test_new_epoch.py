@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.capture.snapshot import backfills, register
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.errors import TableRefused
-from pipeline.operate import start_backfill
+from pipeline.snapshots import backfills, register, start
 from tests.fixtures.captured import Captured, captured
 from tests.fixtures.shuffling import stored
 
@@ -53,7 +52,7 @@ ALL = [
 
 
 def test_each_table_is_read_again_once(known: Captured) -> None:
-    start_backfill.start(known.config, known.source, known.log, "orders")
+    start.start(known.config, known.source, known.log, "orders")
     now = begin(known)
     update(known, now)
     update(known, now)
@@ -74,7 +73,7 @@ def test_an_epoch_that_is_not_reread_reads_nothing_and_says_so(known: Captured) 
 
 def test_one_of_which_another_backfill_is_under_way_is_read_again_after_it(known: Captured) -> None:
     now = begin(known)
-    asked = start_backfill.start(known.config, known.source, known.log, "orders")
+    asked = start.start(known.config, known.source, known.log, "orders")
     update(known, now)
     update(known, now)
     assert ("orders", "differences", "waiting", 0x10) not in begun(known)
@@ -97,4 +96,4 @@ def test_a_table_without_a_key_cannot_be_compared(known: Captured) -> None:
     with pytest.raises(
         TableRefused, match=r"public.bare has no key .*; `pipeline backfill start public.bare` reads it"
     ):
-        start_backfill.start(known.config, known.source, known.log, "bare", differences=True)
+        start.start(known.config, known.source, known.log, "bare", differences=True)

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pipeline.capture.snapshot import pace
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.postgres import connections, copy_text, session_settings
+from pipeline.snapshots import pace
 from tests.fixtures.shuffling import stored
 from tests.fixtures.snapshotting import NoStop, snapshotting
 from tests.fixtures.waiting import eventually

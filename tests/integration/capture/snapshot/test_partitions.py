@@ -8,11 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.capture.snapshot import worker
 from pipeline.capture.source import sources
 from pipeline.comparing import compared, log_state, source_rows
 from pipeline.errors import BackfillError
-from pipeline.operate import partitions_kept, snapshot_status, start_backfill
+from pipeline.operate import partitions_kept
+from pipeline.snapshots import snapshot_status, worker
+from pipeline.snapshots import start as start_backfill
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 from tests.fixtures.stage import databases

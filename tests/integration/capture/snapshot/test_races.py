@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.capture.snapshot import plan
-from pipeline.capture.snapshot.shapes import Changed
 from pipeline.log.staging.range_writer import RangeWriter
 from pipeline.log.staging.ranges import Taken
+from pipeline.snapshots import plan
+from pipeline.snapshots.shapes import Changed
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.stage import Stage, databases

@@ -13,10 +13,11 @@ from pydantic import SecretStr
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import TableRefused
-from pipeline.operate import role_warnings, start_backfill
+from pipeline.operate import role_warnings
 from pipeline.operate.preflight import check
 from pipeline.operate.preflight.role_sql import SourceRoles
 from pipeline.postgres import connections, reading_session, session_settings
+from pipeline.snapshots import start
 from tests.fixtures.postgres import unique
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 
@@ -115,7 +116,7 @@ def test_only_published_columns_and_those_of_the_filter_are_asked_for_and_read(
             connections.connect(poor.database, "pipeline") as log,
             pytest.raises(TableRefused, match=r'may not read note of public.t; run: grant select \("note"\) on public'),
         ):
-            start_backfill.start(poor, source, log, "t")
+            start.start(poor, source, log, "t")
 
 
 @pytest.mark.parametrize("altering", [True, False])

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 
-from pipeline.capture.snapshot.condition import Condition, Term, of_terms, parse
 from pipeline.errors import ConditionRefused, ConfigError
+from pipeline.snapshots.conditions.condition import Condition, Term, of_terms, parse
 
 COLUMNS = ["id", "a", "b", "c", "t", "d", "j", "Odd name", 'q"uote', "per%cent", "position", "at", "select"]
 

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from pipeline.capture.snapshot.overview import Incomplete
-from pipeline.cli.render import backfill_progress, backfills
-from pipeline.cli.render.backfill_progress import Pace
-from pipeline.operate.backfills import Shown
-from pipeline.operate.snapshot_status import SnapshotStatus
+from pipeline.snapshots import backfill_progress, render
+from pipeline.snapshots.backfill_progress import Pace
+from pipeline.snapshots.overview import Incomplete
+from pipeline.snapshots.snapshot_status import SnapshotStatus
+from pipeline.snapshots.status import Shown
 from pipeline.terminal import drawing
 
 WHEN = datetime(2026, 3, 4, tzinfo=UTC)
@@ -26,37 +26,35 @@ ENDED = replace(READING, state="complete", ranges_done=12, rows_per_second=None,
 
 def test_a_list(capsys: pytest.CaptureFixture[str]) -> None:
     failed = replace(ENDED, id=8, state="failed", reason="the table was dropped")
-    backfills.show_backfills([READING, failed], None)
+    render.show_backfills([READING, failed], None)
     first, second = capsys.readouterr().out.splitlines()[1:]
     assert first.startswith("7          public.orders   asked   reading   3 of 12 ")
     assert "3 of 12" in first and "11,000" in first and "4,000" in first and "about 1 min 35 s" in first
     assert "failed" in second and re.search(r" - +- +the table was dropped$", second.rstrip())
-    backfills.show_backfills([], None)
+    render.show_backfills([], None)
     assert "begin one: `pipeline backfill start TABLE`" in capsys.readouterr().out
-    backfills.show_backfill(READING)
+    render.show_backfill(READING)
     shown = capsys.readouterr().out
     assert "50,000 rows of the whole table" in shown and "seq 10 to 20" in shown and "id > 5" in shown
 
 
 def test_sentences() -> None:
-    assert backfills.line(ENDED) == (
+    assert render.line(ENDED) == (
         "backfill 7 of public.orders is complete: 12,000 rows read, 11,000 events; the log had something newer of the"
         " others"
     )
-    assert backfills.line(replace(ENDED, rows=12_000)).endswith("12,000 rows read, 12,000 events")
-    assert backfills.line(replace(READING, state="failed", reason="x")) == "backfill 7 of public.orders is failed: x"
-    assert "of rows with id > 5; `pipeline backfill show 7`" in backfills.started(READING, served=True)
-    assert backfills.started(READING, served=False).endswith(
-        "no server runs that would read it: start `pipeline serve`"
-    )
-    assert backfills.left(READING).endswith("`pipeline backfill cancel 7` ends it")
+    assert render.line(replace(ENDED, rows=12_000)).endswith("12,000 rows read, 12,000 events")
+    assert render.line(replace(READING, state="failed", reason="x")) == "backfill 7 of public.orders is failed: x"
+    assert "of rows with id > 5; `pipeline backfill show 7`" in render.started(READING, served=True)
+    assert render.started(READING, served=False).endswith("no server runs that would read it: start `pipeline serve`")
+    assert render.left(READING).endswith("`pipeline backfill cancel 7` ends it")
 
 
 def test_status_is_short_where_all_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(backfills.sections(None)) == []
-    assert list(backfills.sections(SnapshotStatus([], {"complete": 9}, []))) == []
+    assert list(render.sections(None)) == []
+    assert list(render.sections(SnapshotStatus([], {"complete": 9}, []))) == []
     unread = [Incomplete("public.notes", "failed", "this user may not read it")]
-    drawing.show(*backfills.sections(SnapshotStatus([READING], {"complete": 9, "failed": 1, "not read": 2}, unread)))
+    drawing.show(*render.sections(SnapshotStatus([READING], {"complete": 9, "failed": 1, "not read": 2}, unread)))
     shown = capsys.readouterr().out
     assert "public.orders" in shown and "public.notes" in shown and "and 2 more" in shown
 

@@ -1,0 +1,121 @@
+"""Prints how far a backfill is while somebody waits: a bar on a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.progress import BarColumn
+from rich.progress import Progress as Bar
+
+from pipeline.snapshots import render
+from pipeline.snapshots.status import NO_SERVER, Shown
+from pipeline.terminal import drawing
+from pipeline.terminal.bars import TextColumn
+from pipeline.terminal.drawing import Console
+
+_PLAIN_EVERY = 2.0
+_RATE_SECONDS = 10.0
+"""The rate is that of so many last seconds."""
+
+
+class Tell(Protocol):
+    """Takes each look at the backfill."""
+
+    def __call__(self, now: Shown, *, served: bool) -> None: ...
+
+
+class Pace:
+    """Rows a second in the last seconds, from the looks at a backfill."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque()
+
+    def take(self, rows: int, moment: float) -> float | None:
+        """One more look; None while it is too early to tell."""
+        self._looks.append((moment, rows))
+        while len(self._looks) > 2 and moment - self._looks[1][0] >= _RATE_SECONDS:
+            self._looks.popleft()
+        since, before = self._looks[0]
+        return (rows - before) / (moment - since) if rows > before and moment > since else None
+
+
+@contextmanager
+def shown(as_json: Callable[[Shown], None] | None = None) -> Iterator[Tell]:
+    """Yields a function that prints the progress; `as_json` prints each look that differs from the last instead."""
+    console = drawing.console()
+    if as_json or not console.is_terminal:
+        yield _json(as_json) if as_json else _plain(console)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}")
+    pace = Pace()
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, pace="")
+
+        def tell(now: Shown, *, served: bool) -> None:
+            rate = pace.take(now.rows_read, time.monotonic())
+            description = f"{now.table} {doing(now, served=served)}"
+            bar.update(
+                task,
+                description=description,
+                total=now.ranges_all or None,
+                completed=now.ranges_done,
+                pace=", ".join(measures(now, rate)),
+            )
+
+        yield tell
+
+
+def doing(now: Shown, *, served: bool) -> str:
+    """What it does, or waits for."""
+    if not served and not now.ended:
+        return f"{now.state}: {NO_SERVER}"
+    return f"{now.state}: {now.reason}" if now.reason else now.state
+
+
+def measures(now: Shown, rate: float | None) -> Iterator[str]:
+    """How far it is, and how fast."""
+    if now.ranges_all:
+        yield f"ranges {render.ranges(now)}"
+        yield drawing.count(now.rows_read, "row")
+    if (found := rate or now.rows_per_second) and not now.ended:
+        yield f"{render.rate(found)} rows/s"
+    if now.seconds_left:
+        yield f"{render.time_left(now)} left"
+
+
+def _plain(console: Console) -> Tell:
+    due, before = 0.0, ""
+    pace = Pace()
+
+    def tell(now: Shown, *, served: bool) -> None:
+        nonlocal due, before
+        rate = pace.take(now.rows_read, time.monotonic())
+        if now.ended or time.monotonic() < due:
+            return
+        said = doing(now, served=served)
+        if said != before or now.ranges_done:
+            console.print(", ".join([f"{now.table} {said}", *measures(now, rate)]))
+            console.file.flush()
+            due, before = time.monotonic() + _PLAIN_EVERY, said
+
+    return tell
+
+
+def _json(as_json: Callable[[Shown], None]) -> Tell:
+    before: Shown | None = None
+
+    def tell(now: Shown, *, served: bool) -> None:
+        nonlocal before
+        if before is None or _counts(now) != _counts(before):
+            as_json(now)
+            before = now
+
+    return tell
+
+
+def _counts(now: Shown) -> tuple[object, ...]:
+    return now.state, now.reason, now.ranges_done, now.ranges_all

@@ -1,0 +1,119 @@
+"""What a backfill that compares does otherwise: it plans ranges of the keys that may differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import psycopg
+
+from pipeline.capture.source.sources import Source
+from pipeline.comparing import differing
+from pipeline.log import tables as events_tables
+from pipeline.log.retention import policy
+from pipeline.log.staging import ranges
+from pipeline.log.staging.ranges import Planned, Taken
+from pipeline.postgres.connections import Connection
+from pipeline.snapshots import backfills
+from pipeline.snapshots.backfills import Backfill
+
+REASON = "compares the table with the log"
+UNKNOWN = (
+    "the log did not say which rows the table had: rows that it lacked have the action read, and that rows were deleted"
+    " is known only of those that it had"
+)
+NOTHING = "it has no partitions, so nothing says what its rows were like"
+KEYS_PER_RANGE = 1_000
+LOOK_SECONDS = 1.0
+"""Between two looks whether a comparison is to go on."""
+
+
+def comparison(backfill: Backfill) -> Planned:
+    """The range whose reader compares, instead of reading rows."""
+    return Planned(backfill.table_oid, backfill.table_oid, None, compares=True)
+
+
+def of_keys(backfill: Backfill, keys: Sequence[Sequence[str]]) -> list[Planned]:
+    """Ranges of these keys; one without keys where there are none, whose marker comes all the same."""
+    parts = [keys[at : at + KEYS_PER_RANGE] for at in range(0, len(keys), KEYS_PER_RANGE)] or [[]]
+    table, marks = backfill.table_oid, backfill.differences
+    return [Planned(table, table, None, keys=part, differences=marks) for part in parts]
+
+
+def floor_seqs(pipeline: Connection) -> dict[str, int]:
+    """By events table, up to which seq events are dropped."""
+    return {str(table): policy.dropped(pipeline, table).below - 1 for table in events_tables.with_known(pipeline, [])}
+
+
+def is_told(pipeline: Connection, backfill: Backfill) -> bool:
+    """Whether the log has said all along which rows the table had."""
+    told = backfill.told_seqs
+    return told is not None and all(seq <= told.get(name, 0) for name, seq in floor_seqs(pipeline).items())
+
+
+class Comparison:
+    """One that a worker makes. `look`, `plan`: connections to the pipeline database, to read the log and to write."""
+
+    def __init__(self, source: Connection, look: Connection, plan: Connection, stored: Source) -> None:
+        self._source, self._look, self._plan, self._stored = source, look, plan, stored
+
+    def run(self, taken: Taken, backfill: Backfill, stop: Callable[[], bool]) -> bool:
+        """False when it was to stop, or was taken away, before its end: then it is to be made from its beginning.
+
+        Ranges that were planned by then are read all the same, and once more: what does not differ adds nothing.
+        """
+        backfills.wait(self._plan, backfill.id, REASON)
+        stopping = _Stopping(self._plan, backfill.id, stop)
+        batches = self._batches(taken, backfill, stopping)
+        batch = next(batches, None)
+        while batch is not None and not stopping.said:
+            following = next(batches, None)
+            if following is None:
+                break
+            self._store(backfill, batch)
+            batch = following
+        return not stopping.said and self._end(taken, backfill, batch or [])
+
+    def _end(self, taken: Taken, backfill: Backfill, last: Sequence[Sequence[str]]) -> bool:
+        """Plan the last batch; False when the range was taken away."""
+        ended = False
+        with self._plan.transaction():
+            backfills.more_ranges(self._plan, backfill.id, -1)  # first: who cancels it locks its row before its ranges
+            ended = ranges.compared(self._plan, taken)
+            if not ended:
+                raise psycopg.Rollback
+            if last:
+                self._store(backfill, last)
+            backfills.wait(self._plan, backfill.id, None)
+        return ended
+
+    def _batches(self, taken: Taken, backfill: Backfill, stopping: Callable[[], bool]) -> Iterator[list[list[str]]]:
+        table = taken.table_oid
+        return iter(differing.keys(self._source, self._look, self._stored, table, stopping, backfill.bounds))
+
+    def _store(self, backfill: Backfill, keys: Sequence[Sequence[str]]) -> None:
+        with self._plan.transaction():
+            planned = of_keys(backfill, keys)
+            added = ranges.plan(self._plan, backfill.source_id, backfill.epoch, backfill.id, planned)
+            backfills.more_ranges(self._plan, backfill.id, added)
+
+
+class _Stopping:
+    """Whether a comparison is to end early: the worker is, or its backfill has ended or pauses."""
+
+    def __init__(self, pipeline: Connection, backfill: int, stop: Callable[[], bool]) -> None:
+        self._pipeline, self._backfill, self._stop = pipeline, backfill, stop
+        self._look_at = 0.0
+        self.said = False
+        """What it has said last; once it was so, it stays."""
+
+    def __call__(self) -> bool:
+        self.said = self.said or self._stop() or self._ended()
+        return self.said
+
+    def _ended(self) -> bool:
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        found = backfills.find(self._pipeline, self._backfill)
+        return found is None or found.state != "reading"

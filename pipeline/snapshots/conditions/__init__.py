@@ -1,0 +1,3 @@
+"""Conditions of backfills: their language, and what it may ask for."""
+
+from __future__ import annotations

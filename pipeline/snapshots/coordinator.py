@@ -1,0 +1,299 @@
+"""What leads the snapshot workers: waits for older transactions, plans ranges, and says when a table is whole."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Sequence
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from pipeline.capture.schema_history import introspection, rewrites
+from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.source import publication_ledger
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.log import tables as events_tables
+from pipeline.log.staging import ranges
+from pipeline.log.staging.ranges import Planned
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.snapshots import (
+    backfills,
+    comparing,
+    partition_changes,
+    recovery,
+    register,
+    to_read,
+    truncates,
+    unresolved,
+)
+from pipeline.snapshots.backfills import Backfill
+from pipeline.snapshots.plan import Extent
+from pipeline.snapshots.samples import Samples
+from pipeline.snapshots.shapes import has_key, without_key
+from pipeline.snapshots.unresolved import KEYS_PER_RANGE, Round
+
+logger = logging.getLogger(__name__)
+
+LOCK_TIMEOUT = "2s"
+TABLES_SECONDS = 2.0
+"""Between two looks at which tables are captured."""
+TRUNCATES_SECONDS = 5.0
+"""Between two looks for truncates, from which on a table is whole that was never read."""
+
+
+class Coordinator:
+    """Uses both connections, from one thread. `step` does what is to be done now, and returns at once."""
+
+    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source, from_lsn: int) -> None:
+        """`from_lsn`: where the stream of the source's epoch begins."""
+        self._source, self._pipeline, self._stored = source, pipeline, stored
+        source.execute("set search_path = ''")
+        source.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'".encode())
+        self._config = config
+        self._register = register.Register(config, source, pipeline, stored, from_lsn)
+        self._samples = Samples(source, pipeline, stored)
+        self._rounds: dict[int, Round] = {}
+        self._ended: set[int] = set()
+        """Backfills whose last range is planned, an empty one."""
+        self._truncates = truncates.Watch(pipeline, stored)
+        self._tables_at = self._truncates_at = 0.0
+
+    def step(self) -> bool:
+        """One look; returns whether workers are needed."""
+        now = time.monotonic()
+        if now >= self._tables_at:
+            self._tables_at = now + TABLES_SECONDS
+            self._register.update()
+        self._collect()
+        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+            if backfill.epoch != self._stored.epoch:
+                reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
+                backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
+            elif backfill.state == "paused":
+                ranges.hold(self._pipeline, backfill.id)
+            else:
+                self._try_to_advance(backfill)
+        recovery.recover(self._source, self._pipeline, self._stored.id)
+        if now >= self._truncates_at:
+            self._truncates_at = now + TRUNCATES_SECONDS
+            self._truncates.look(lambda oid: [extent.oid for extent in self._extents(oid)])
+        return any(each.state == "reading" for each in backfills.open_of(self._pipeline, self._stored.id))
+
+    def _try_to_advance(self, backfill: Backfill) -> None:
+        """Do what is next for the backfill; a lock on its table, or an error there, does not keep the others."""
+        try:
+            self._advance(backfill)
+        except psycopg.errors.LockNotAvailable:
+            holders = statement("snapshots", "holders_of_table")
+            row = self._source.execute(holders, {"oid": backfill.table_oid}).fetchone()
+            reason = "waits for a lock on the table" if row is None else f"waits for pid {row[0]}, which locks it"
+            backfills.wait(self._pipeline, backfill.id, reason)
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            reason = f"{connections.one_line(error)}; it is tried again"
+            if reason != backfill.reason:
+                logger.exception("%s cannot be read now", backfill.table, extra={"action": "snapshot.refused"})
+            backfills.wait(self._pipeline, backfill.id, reason)
+
+    def _advance(self, backfill: Backfill) -> None:
+        if backfill.state == "reading":
+            self._follow(backfill)
+        elif backfill.after_xid is None:
+            self._begin_wait(backfill)
+        else:
+            row = self._source.execute(
+                statement("snapshots", "older_transactions"), {"xid": backfill.after_xid}
+            ).fetchone()
+            assert row is not None  # noqa: S101  function calls
+            ended, oldest = row
+            if ended:
+                self._plan(backfill)
+            else:
+                reason = f"waits for transactions that had begun before it, as {oldest or 'one that has just ended'}"
+                backfills.wait(self._pipeline, backfill.id, reason)
+
+    def _begin_wait(self, backfill: Backfill) -> None:
+        self._rounds.pop(backfill.id, None)
+        self._ended.discard(backfill.id)
+        next_xid, seqs = self._samples.take()
+        lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
+        backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
+
+    def _extents(self, table_oid: int) -> Sequence[Extent]:
+        return to_read.relations(self._source, [table_oid], (), sized=True)
+
+    def _plan(self, backfill: Backfill) -> None:
+        extents = _of(backfill, self._extents(backfill.table_oid))
+        if backfill.compares and not extents:
+            backfills.end(self._pipeline, backfill.id, "failed", comparing.NOTHING)
+            return
+        versions = [self._version(extent.oid) for extent in extents]
+        by_key = all(version is not None and has_key(version) for version in versions)
+        if not by_key:
+            logger.info(
+                "%s has no key: it is read in one transaction, which holds a snapshot at the source until then",
+                backfill.table,
+                extra={"action": "snapshot.keyless", "table": backfill.table},
+            )
+        compares = backfill.compares and by_key
+        planned = (
+            [comparing.comparison(backfill)]
+            if compares
+            else to_read.ranges(self._config, self._source, extents, by_key=by_key)
+        )
+        floor_seqs = comparing.floor_seqs(self._pipeline) if compares else None
+        estimate = sum(extent.rows for extent in extents), sum(extent.bytes for extent in extents)
+        with self._pipeline.transaction():
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
+            files = {extent.oid: extent.file for extent in extents}
+            backfills.planned(self._pipeline, backfill, files, by_key, estimate, added, floor_seqs)
+
+    def _version(self, oid: int) -> TableVersion | None:
+        made = self._stored.publications
+        names = list(publication_ledger.known(self._stored))
+        found = introspection.present(self._source, oid, self._stored.slot, names, list(made.values()))
+        return found.version if found else None
+
+    def _collect(self) -> None:
+        """Count what has become events, also of backfills that have ended."""
+        for number in ranges.uncollected(self._pipeline, self._stored.id):
+            moved = backfills.count_moved(self._pipeline, number)
+            if number in self._rounds:
+                self._rounds[number].left_out += moved.left_out
+
+    def _follow(self, backfill: Backfill) -> None:
+        """Plan again what has changed, and look what is missing when all is read."""
+        extents = _of(backfill, self._extents(backfill.table_oid))
+        if backfill.compares:
+            if ranges.left(self._pipeline, backfill.id) == 0:
+                self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
+            return
+        changed = [each for each in extents if backfill.files.get(str(each.oid), each.file) != each.file]
+        gone = backfill.files.keys() - {str(each.oid) for each in extents}
+        if changed or gone:
+            self._plan_again(backfill, changed, gone)
+        elif ranges.left(self._pipeline, backfill.id) == 0:
+            self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
+        elif outdated := ranges.drop_outdated(self._pipeline, backfill.id, backfill.files):
+            backfills.more_ranges(self._pipeline, backfill.id, -outdated)
+
+    def _plan_again(self, backfill: Backfill, changed: Sequence[Extent], gone: Collection[str] = ()) -> None:
+        """Relations that were written anew have their rows in other blocks; some are new, some dropped or detached."""
+        self._ended.discard(backfill.id)
+        planned = to_read.ranges(self._config, self._source, changed, by_key=bool(backfill.by_key))
+        files = {**backfill.files, **{str(extent.oid): extent.file for extent in changed}}
+        files = {oid: file for oid, file in files.items() if oid not in gone}
+        with self._pipeline.transaction():
+            outdated = ranges.drop_outdated(self._pipeline, backfill.id, files)
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
+            backfills.more_ranges(self._pipeline, backfill.id, added - outdated, files)
+        backfills.wait(self._pipeline, backfill.id, None)
+
+    def _finish(self, backfill: Backfill, extents: Sequence[Extent]) -> None:
+        if not extents:
+            self._register.update()  # it ends the backfill of a table that was dropped
+        new = [each for each in extents if str(each.oid) not in backfill.files]
+        if new and not backfill.compares:
+            self._plan_again(backfill, new)
+        elif not self._ends(backfill, extents) and not (
+            backfill.by_key and backfill.condition is None and self._read_unresolved(backfill, extents)
+        ):
+            self._complete(backfill)
+
+    def _ends(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
+        """Plan an empty range, once; False when it is an event already, or there is nothing to read it of.
+
+        When it has come by, the log has everything that had been done to the table when nothing was left to read. The
+        marker before it does not say so: a relation may have been emptied or dropped since.
+        """
+        if backfill.id in self._ended or not extents:
+            return False
+        self._ended.add(backfill.id)
+        if backfill.compares and not backfill.partial:
+            self._settle(backfill)
+        first = extents[0]
+        last = Planned(first.oid, first.table_oid, first.file, 0, 0)
+        self._add(backfill, comparing.of_keys(backfill, []) if backfill.compares else [last])
+        return True
+
+    def _settle(self, backfill: Backfill) -> None:
+        """From here on an update may leave out values that only the epochs before have. Before the last look for such
+        updates, which reads those that came too early.
+        """
+        lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
+        values = {"source": self._stored.id, "oid": backfill.table_oid, "epoch": backfill.epoch, "lsn": lsn}
+        self._pipeline.execute(statement("snapshots", "settle_table"), values)
+
+    def _add(self, backfill: Backfill, planned: Sequence[Planned]) -> None:
+        with self._pipeline.transaction():
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
+            backfills.more_ranges(self._pipeline, backfill.id, added)
+
+    def _read_unresolved(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
+        """Plan ranges of the keys that are to be read once more; False when there are none."""
+        version = next(filter(None, (self._version(each.oid) for each in extents)), None)
+        if version is None:
+            return False
+        if not has_key(version):
+            backfills.wait(self._pipeline, backfill.id, without_key(backfill.table, backfill.id))
+            return True
+        last = self._rounds.setdefault(backfill.id, Round(backfill.since_seqs or {}))
+        _, seqs = self._samples.take()
+        written = events_tables.with_known(self._pipeline, [self._config.events_table])
+        found = unresolved.keys(self._pipeline, backfill, version, last, written)
+        if not found:
+            return False
+        last.begin(seqs)
+        parts = [found[at : at + KEYS_PER_RANGE] for at in range(0, len(found), KEYS_PER_RANGE)]
+        planned = [Planned(each.oid, each.table_oid, each.file, keys=part) for each in extents for part in parts]
+        self._add(backfill, comparing.of_keys(backfill, found) if backfill.compares else planned)
+        return True
+
+    def _complete(self, backfill: Backfill) -> None:
+        unknown = backfill.compares and not comparing.is_told(self._pipeline, backfill)
+        with self._pipeline.transaction():
+            if not backfills.end(self._pipeline, backfill.id, "complete", comparing.UNKNOWN if unknown else None):
+                return
+            name = backfill.events_table or self._config.events_table
+            values = {"source": self._stored.id, "name": name}
+            seq = int(queries.value(self._pipeline, statement("snapshots", "newest_seq"), values))
+            if backfill.condition is None:
+                partition_changes.settle(self._pipeline, backfill, seq)
+            if backfill.condition is None and not backfill.partial:
+                self._complete_table(backfill, seq)
+            if backfill.compares and not backfill.partial and backfill.started_at is not None:
+                place = backfill.epoch, backfill.after_lsn
+                for rewritten in rewrites.unsettled(self._pipeline, backfill.source_id):
+                    if rewritten.table_oid == backfill.table_oid:
+                        rewrites.settle(self._pipeline, rewritten, backfill.started_at, place)
+        self._rounds.pop(backfill.id, None)
+        self._ended.discard(backfill.id)
+        said = "they differed from the log" if backfill.compares else "the log had something newer of the others"
+        logger.info(
+            "%s is read: %s rows, of which %s are events; %s",
+            backfill.table,
+            backfill.rows_read,
+            backfill.rows_added,
+            said,
+            extra={"action": "snapshot.complete", "table": backfill.table},
+        )
+
+    def _complete_table(self, backfill: Backfill, seq: int) -> None:
+        told = (backfill.told_seqs or backfill.floor_seqs) if backfill.compares else backfill.since_seqs
+        values = {
+            "source": self._stored.id,
+            "oid": backfill.table_oid,
+            "seq": seq,
+            "first_seq": None if backfill.compares else backfill.first_seq,
+            "events_table": backfill.events_table or self._config.events_table,
+            "told_seqs": None if told is None else Jsonb(told),
+        }
+        self._pipeline.execute(statement("snapshots", "complete_table"), values)
+
+
+def _of(backfill: Backfill, extents: Sequence[Extent]) -> Sequence[Extent]:
+    """Those that hold the rows of its table, or of its partitions."""
+    return extents if backfill.relations is None else [each for each in extents if each.oid in backfill.relations]

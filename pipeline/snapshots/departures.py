@@ -1,0 +1,86 @@
+"""Which keys rows have left by an update: the log has no event of its own under such a key that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.source.sources import Source
+from pipeline.log import tables as events_tables
+from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+Place = list[int]
+"""Epoch, commit_lsn and commit_idx."""
+TABLES = 32
+"""Of so many tables, those that were looked at last, it is kept in memory: ranges of several come in turns."""
+
+
+@dataclass
+class _Known:
+    """Of one table: where rows have left a key last, as far as these seqs, by events table."""
+
+    key_columns: tuple[str, ...]
+    seqs: Mapping[str, int] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+
+
+class Departures:
+    """Kept in memory of a few tables: each look reads only what has come to the log since the one before."""
+
+    def __init__(self, pipeline: Connection, stored: Source) -> None:
+        self._pipeline, self._stored = pipeline, stored
+        self._known: dict[int, _Known] = {}
+
+    def of(self, table_oid: int, version: TableVersion, keys: Iterable[str]) -> dict[str, Any]:
+        """Of these keys, as `record_pk` has them and as far as was looked: `pipeline.snapshot_ranges.departed`."""
+        known = self._known.get(table_oid)
+        if known is None or known.key_columns != version.key_columns:
+            return {"keys": {}, "seqs": {}}
+        return {"keys": {key: known.places[key] for key in keys if key in known.places}, "seqs": known.seqs}
+
+    def look(self, table_oid: int, version: TableVersion) -> None:
+        """Read what the log has now of this table."""
+        known = self._known.pop(table_oid, None)
+        if known is None or known.key_columns != version.key_columns:
+            known = _Known(version.key_columns)
+        values = {"source": self._stored.id}
+        seqs: dict[str, int] = queries.value(self._pipeline, statement("snapshots", "sample"), values)
+        for table in events_tables.with_known(self._pipeline, []):
+            after, upto = known.seqs.get(str(table), 0), seqs.get(str(table), 0)
+            if upto > after:
+                for key, place in self._between(table, table_oid, version, after, upto):
+                    known.places[key] = max(place, known.places.get(key, []))
+        known.seqs = seqs
+        self._known[table_oid] = known
+        if len(self._known) > TABLES:
+            del self._known[next(iter(self._known))]
+
+    def _between(
+        self, table: EventsTable, table_oid: int, version: TableVersion, after: int, upto: int
+    ) -> Iterator[tuple[str, Place]]:
+        query = sql.SQL(statement("snapshots", "departures")).format(
+            events=table.identifier,
+            key=sql.SQL(statement("log", "key_of_record")).format(
+                names=sql.SQL("%(names)s::text[]"),
+                record=sql.SQL("e.was"),
+                columns=sql.SQL("%(columns)s::jsonb"),
+            ),
+        )
+        values = {
+            "source": self._stored.id,
+            "table": table_oid,
+            "after": after,
+            "upto": upto,
+            "names": list(version.key_columns),
+            "columns": Jsonb([asdict(column) for column in version.columns]),
+        }
+        for key, *place in self._pipeline.execute(query, values).fetchall():
+            yield key, place

@@ -1,0 +1,115 @@
+"""Backfills over HTTP: as the command `pipeline backfill`, but a condition is column, operator, value, never SQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from pipeline.api.database import in_thread
+from pipeline.api.parameters import refuse_unknown
+from pipeline.api.problems import documented
+from pipeline.config.settings import Config
+from pipeline.errors import Unavailable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.snapshots import start as start_backfill
+from pipeline.snapshots import status
+from pipeline.snapshots.backfill_models import Backfill, Backfills, NewBackfill
+from pipeline.snapshots.conditions.condition import Term
+from pipeline.snapshots.status import Shown
+
+router = APIRouter(
+    prefix="/v1/backfills", tags=["backfills"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
+)
+
+T = TypeVar("T")
+SECONDS = 10.0
+"""How long each of the databases has for a request."""
+_AT_ONCE = threading.BoundedSemaphore(4)
+"""Requests that have connections of their own, one to each database."""
+Number = Annotated[int, Path(alias="id", ge=1, lt=2**63, description="the backfill's id", examples=[7])]
+_NUMBERED = documented(404)
+
+
+@router.post("", status_code=201, response_model=Backfill, summary="Begin a backfill", responses=documented(409))
+async def start(body: NewBackfill, request: Request, response: Response) -> Shown:
+    """The rows that the table has become events with the action `read`, unless the log has a newer one of their key.
+
+    With `differences` only what differs from the log becomes events: inserts, updates and deletes.
+    """
+    config = _config(request)
+    chosen = start_backfill.by_terms([Term(each.column, each.operator, each.value) for each in body.where])
+
+    def work() -> Shown:
+        with (
+            _connected(config) as pipeline,
+            connections.answering(config.source, "source", SECONDS, name="pipeline api") as source,
+        ):
+            return start_backfill.start(config, source, pipeline, body.table, chosen, differences=body.differences)
+
+    found = await in_thread(request, work, source_too=True)
+    response.headers["Location"] = f"/v1/backfills/{found.id}"
+    return found
+
+
+@router.get("", response_model=Backfills, summary="List backfills")
+async def newest(
+    request: Request, limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100
+) -> dict[str, Any]:
+    """The newest first, also those of tables that have joined."""
+    return await _asked(request, lambda config, pipeline: {"data": status.listed(config, pipeline, limit)})
+
+
+@router.get("/{id}", response_model=Backfill, summary="Show a backfill", responses=_NUMBERED)
+async def one(request: Request, number: Number) -> Shown:
+    """How far it is, how fast, and how long it still takes."""
+    return await _asked(request, lambda config, pipeline: status.show(config, pipeline, number))
+
+
+@router.post("/{id}/pause", response_model=Backfill, summary="Pause a backfill", responses=documented(404, 409))
+async def pause(request: Request, number: Number) -> Shown:
+    """Nothing more of it is read for now; what is being read is finished."""
+    return await _asked(request, lambda config, pipeline: status.pause(config, pipeline, number))
+
+
+@router.post("/{id}/resume", response_model=Backfill, summary="Resume a backfill", responses=documented(404, 409))
+async def resume(request: Request, number: Number) -> Shown:
+    """The opposite of pause."""
+    return await _asked(request, lambda config, pipeline: status.resume(config, pipeline, number))
+
+
+@router.post("/{id}/cancel", response_model=Backfill, summary="Cancel a backfill", responses=documented(404, 409))
+async def cancel(request: Request, number: Number) -> Shown:
+    """It ends; the events that it has added stay."""
+    return await _asked(request, lambda config, pipeline: status.cancel(config, pipeline, number))
+
+
+def _config(request: Request) -> Config:
+    found: Config = request.app.state.config
+    return found
+
+
+async def _asked(request: Request, ask: Callable[[Config, Connection], T]) -> T:
+    config = _config(request)
+
+    def work() -> T:
+        with _connected(config) as pipeline:
+            return ask(config, pipeline)
+
+    return await in_thread(request, work)
+
+
+@contextmanager
+def _connected(config: Config) -> Iterator[Connection]:
+    """A connection to the pipeline database for one request."""
+    if not _AT_ONCE.acquire(timeout=SECONDS):
+        raise Unavailable("too many requests about backfills at once; try again later")
+    try:
+        with connections.answering(config.database, "pipeline database", SECONDS, name="pipeline api") as pipeline:
+            yield pipeline
+    finally:
+        _AT_ONCE.release()

@@ -1,0 +1,148 @@
+"""Changes of partitions that the log does not have yet: what reads or compares them, and when they are settled."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.capture.source.captured_now import Captured
+from pipeline.capture.source.sources import Source
+from pipeline.comparing.partition_bounds import Line
+from pipeline.log.staging import progress
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.snapshots import backfills, known_tables
+from pipeline.snapshots.backfills import Backfill
+
+_TOGETHER = timedelta(seconds=10)
+"""Partitions that were seen first within this time are read by one backfill."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row of `pipeline.partition_changes` that is not settled. `first_seen_at`: of a table that the epoch made."""
+
+    id: int
+    epoch: int
+    root_oid: int
+    leaf_oid: int
+    what: str
+    bounds: Line | None
+    backfill_id: int | None
+    reason: str | None
+    first_seen_at: datetime | None
+
+
+@dataclass(frozen=True)
+class PartitionNote:
+    """A table of which the log differs from the source, as somebody has accepted of `kept` changes of partitions.
+
+    `always`: also of later ones. `unknown`: what came and went before a first look is not known.
+    """
+
+    table: str
+    always: bool
+    unknown: bool
+    kept: int
+
+
+def notes(pipeline: Connection, stored: Source) -> list[PartitionNote]:
+    """Such tables, by name."""
+    return queries.rows(pipeline, PartitionNote, statement("snapshots", "partition_notes"), {"source": stored.id})
+
+
+def keep(pipeline: Connection, stored: Source, root: int, *, always: bool | None = None) -> int:
+    """The log of a table stays as it is; returns how many changes that settles. `always`: see `PartitionNote`."""
+    values = {"source": stored.id, "root": root}
+    with pipeline.transaction():
+        if always is not None:
+            pipeline.execute(statement("snapshots", "keep_always"), {**values, "always": always})
+        return pipeline.execute(statement("snapshots", "keep_partitions"), values).rowcount
+
+
+def unsettled(pipeline: Connection, stored: Source, root: int | None = None) -> list[Change]:
+    """Those of all tables, or of one; the oldest first."""
+    values = {"source": stored.id, "root": root}
+    return queries.rows(pipeline, Change, statement("snapshots", "open_partition_changes"), values)
+
+
+def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
+    """Take partitions that joined for ones that returned, if the log has got rows of them from before that."""
+    doubtful = pipeline.execute(statement("snapshots", "doubtful_partitions"), {"source": source}).fetchall()
+    for change, of_epoch, lsn in doubtful:
+        reached = of_epoch != epoch or progress.log_reaches(pipeline, source, lsn)[0]
+        pipeline.execute(statement("snapshots", "end_doubt"), {"id": change, "reached": reached})
+
+
+def begin(pipeline: Connection, stored: Source, table: Captured, changes: Collection[Change]) -> int | None:
+    """Read or compare partitions that joined, as far as nothing does; None if nothing is to be done now.
+
+    One that left before it joined again is compared: so rows that were deleted meanwhile go, too.
+    """
+    waiting = [each for each in changes if each.backfill_id is None and each.reason is None]
+    if returned := {each.leaf_oid for each in waiting if each.what == "returned"}:
+        return compare(pipeline, stored, table, [each for each in changes if each.leaf_oid in returned])
+    chosen = _first([each for each in waiting if each.what == "attached"])
+    if not chosen:
+        return None
+    relations = [each.leaf_oid for each in chosen]
+    return _start(pipeline, stored, table, chosen, backfills.INITIAL, relations=relations)
+
+
+def alone(pipeline: Connection, stored: Source, root: int) -> list[Change]:
+    """Those by which alone the log does not have a table whole; none if it lacks more, or nothing."""
+    known = known_tables.read(pipeline, stored).get(root)
+    return [] if known is None or known.complete_seq is None else unsettled(pipeline, stored, root)
+
+
+def compare(pipeline: Connection, stored: Source, table: Captured, changes: Collection[Change]) -> int | None:
+    """Compare what these partitions may have with the log; None where a backfill of the table is under way."""
+    bounds = [each.bounds for each in changes]
+    within = None if None in bounds else bounds
+    return _start(pipeline, stored, table, changes, backfills.DIFFERENCES, bounds=within)
+
+
+def settle(pipeline: Connection, backfill: Backfill, seq: int) -> None:
+    """The backfill has ended. `seq`: the newest one."""
+    end_doubts(pipeline, backfill.source_id, backfill.epoch)
+    values = {
+        "source": backfill.source_id,
+        "root": backfill.table_oid,
+        "backfill": backfill.id,
+        "partial": backfill.partial,
+        "compares": backfill.compares,
+        "epoch": backfill.epoch,
+        "lsn": backfill.after_lsn or 0,
+        "seq": seq,
+    }
+    pipeline.execute(statement("snapshots", "settle_partitions"), values)
+
+
+def _first(changes: Sequence[Change]) -> list[Change]:
+    """Those that one backfill reads: walstream's clients get rows of new tables, so these are not read with others."""
+    old = [each for each in changes if each.first_seen_at is None]
+    if old or not changes:
+        return old
+    first = min(each.first_seen_at for each in changes if each.first_seen_at is not None)
+    return [each for each in changes if each.first_seen_at is not None and each.first_seen_at - first <= _TOGETHER]
+
+
+def _start(
+    pipeline: Connection,
+    stored: Source,
+    table: Captured,
+    changes: Collection[Change],
+    kind: str,
+    *,
+    relations: Sequence[int] | None = None,
+    bounds: Sequence[Line | None] | None = None,
+) -> int | None:
+    each = table.oid, table.schema, table.name
+    started = backfills.start(pipeline, stored.id, stored.epoch, each, kind, relations=relations, bounds=bounds)
+    if started is not None:
+        values = {"backfill": started, "ids": [each.id for each in changes]}
+        pipeline.execute(statement("snapshots", "partitions_read_by"), values)
+    return started

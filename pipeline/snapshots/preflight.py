@@ -1,0 +1,128 @@
+"""The preflight's part on rows that tables have when they join: what reading them will be, and which cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import psycopg
+
+from pipeline.capture.replication import prepare
+from pipeline.capture.source import publication_ledger, publishable_tables
+from pipeline.capture.source.publishable_tables import Table
+from pipeline.capture.source.sources import Source
+from pipeline.config import patterns
+from pipeline.config.settings import Config
+from pipeline.findings import Cure, Finding, Findings, first_names
+from pipeline.operate import reading_rights
+from pipeline.operate.preflight import table_checks
+from pipeline.postgres import migrations, reading_session
+from pipeline.postgres.connections import Connection
+from pipeline.snapshots import known_tables, to_read
+from pipeline.snapshots.to_read import Relation
+from pipeline.terminal import drawing
+
+NAME, RIGHTS = "snapshot", "snapshot rights"
+ROWS_PER_SECOND = 50_000
+"""A rough rate: rows of some hundred bytes, two workers, both databases at hand."""
+EVENT_BYTES, GROWTH = 300, 1.5
+"""What an event takes beside its values, and how much larger these are as JSON; as rough."""
+_PATIENCE = "set local lock_timeout = '1s'"
+
+
+def run(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+    """What the snapshot of the tables that are to join will be. Parameters as in `source_checks.run`."""
+    unknown = _unknown(config, pipeline)
+    joining = [] if config.snapshot == "never" or unknown else _joining(config, source, pipeline, stored)
+    if config.snapshot == "never":
+        yield Finding("ok", NAME, "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read")
+    elif unknown:
+        yield Finding("ok", NAME, f"which tables must be read is known once {unknown}")
+    elif not joining:
+        yield Finding("ok", NAME, "no table is to be read")
+    failed = reading_rights.failed(pipeline, stored)
+    if not joining and not failed:
+        return
+    named = reading_rights.publications(config, stored)
+    try:
+        with reading_session.catalog_session(config, source, name="pipeline check") as reading, reading.transaction():
+            reading.execute(_PATIENCE)
+            found = to_read.relations(reading, [table.oid for table in joining], named, sized=True)
+            tried = to_read.relations(reading, failed, named, sized=False)
+    except psycopg.errors.LockNotAvailable:
+        yield Finding("warning", NAME, "a session locks a table: how much there is to read is not known", "check again")
+        return
+    if joining:
+        yield Finding("ok", NAME, _said(joining, found))
+    yield from _refused([*found, *tried], failed)
+
+
+def _joining(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> list[Table]:
+    """The tables that will join, of partitions the roots: those that are published, or that we will publish."""
+    publisher = prepare.publisher(config, source, pipeline)
+    found = publisher.tables()
+    published = publication_ledger.read(source, [config.publication])
+    ours = config.publication not in published or (
+        stored is not None and stored.publications.get(config.publication) == published[config.publication].oid
+    )
+    owned = [each for each in found if each.owned]
+    by_administrator = [each for each in found if each.keyed]  # who publishes them where this user owns none
+    there = owned or by_administrator if ours else publishable_tables.covered(found, published.values())
+    roots = {table.line[-1] for table in there} - _known(pipeline, stored)
+    return [
+        table
+        for table in found
+        if table.oid in roots and patterns.matches(config.snapshot_tables, f"{table.schema}.{table.name}")
+    ]
+
+
+def _unknown(config: Config, pipeline: Connection | None) -> str | None:
+    """The event before which nobody can say which tables have joined already; None if that is known."""
+    if pipeline is None:
+        return "the pipeline database answers" if table_checks.is_elsewhere(config) else None
+    current = migrations.current_revision(pipeline)
+    return "the pipeline database is migrated" if current not in (None, migrations.head()) else None
+
+
+def _known(pipeline: Connection | None, stored: Source | None) -> set[int]:
+    """Tables that have joined already, whether they were read or not."""
+    if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
+        return set()
+    return {oid for oid, each in known_tables.read(pipeline, stored).items() if each.captured}
+
+
+def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
+    unread = {each.table_oid for each in found if each.lacking}
+    if len(unread) == len(joining):
+        return f"none of {drawing.count(len(joining), 'table')} can be read: see {RIGHTS}"
+    found = [each for each in found if each.table_oid not in unread]
+    rows, size = sum(each.rows for each in found), sum(each.bytes for each in found)
+    tables = drawing.count(len(joining) - len(unread), "table")
+    if unread:
+        tables += f" of {len(joining)}"
+    if not rows:
+        return f"{tables} will be read, without rows so far"
+    disk = drawing.size(round(rows * EVENT_BYTES + size * GROWTH))
+    said = (
+        f"{tables} will be read: about {drawing.count(rows, 'row')},"
+        f" {drawing.size(size)}; at a rough {ROWS_PER_SECOND:,} rows/s that takes"
+        f" {drawing.ago(max(rows / ROWS_PER_SECOND, 1))}, and about {disk} of disk in the pipeline database"
+    )
+    one = {each.table_oid for each in found if each.blocks and not each.identified}
+    if keyless := [table for table in joining if table.oid in one]:
+        said += (
+            f"; {first_names(keyless)}: without a key, so read in one transaction that holds a snapshot until its end"
+        )
+    unplaced = {each.table_oid for each in found if each.blocks and not each.by_place} - one
+    if whole := [table for table in joining if table.oid in unplaced]:
+        said += (
+            f"; {first_names(whole)}: read in one transaction, too, unless the reading role may select the column ctid"
+        )
+    return said
+
+
+def _refused(found: Sequence[Relation], failed: Mapping[int, str]) -> Findings:
+    """A warning for each table that cannot be read: the others are. `failed`: tables whose reading has failed."""
+    for each in found:
+        if each.lacking:
+            remedy = reading_rights.remedy(each, failed)
+            yield Finding("warning", RIGHTS, each.lacking, remedy, cure=Cure("source", each.grants))

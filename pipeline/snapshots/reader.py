@@ -1,0 +1,283 @@
+"""Reads one range of a table at the source, in a short transaction of its own, and stages its rows.
+
+The order of its steps is what makes the rows exact (docs/decisions/0011-reading-beside-the-stream.md): lock, snapshot,
+rows, marker; then the rows are made durable here; then the transaction, and its marker with it, commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.capture.source import captured_now
+from pipeline.capture.source.sources import Source
+from pipeline.errors import PipelineError
+from pipeline.log.staging import rows
+from pipeline.log.staging.range_writer import RangeWriter
+from pipeline.log.staging.ranges import Read, Taken
+from pipeline.postgres import connections, copy_text, key_comparison, queries, reading_session
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.key_comparison import KeyComparison
+from pipeline.postgres.queries import statement
+from pipeline.postgres.session_settings import SNAPSHOT
+from pipeline.snapshots import selection
+from pipeline.snapshots.comparing import NOTHING
+from pipeline.snapshots.conditions import check
+from pipeline.snapshots.departures import Departures
+from pipeline.snapshots.samples import Samples
+from pipeline.snapshots.shapes import Changed, Facts, Shape, Shapes, Unreadable, without_key
+from pipeline.wal.markers import RANGE_MARKER
+from pipeline.wal.messages import UNCHANGED, Row
+
+LOCK_TIMEOUT = "2s"
+CONDITION_SECONDS = 60
+"""How long rows of a range with a condition are read: what a user wrote may take any time for each row."""
+STAGE_BYTES = 1_000_000
+"""Rows are handed to the pipeline database in parts of about so many bytes."""
+_FAILED = (psycopg.pq.TransactionStatus.INERROR, psycopg.pq.TransactionStatus.UNKNOWN)
+"""A statement has failed there, or the connection is gone."""
+_TIMEOUTS = (
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.TransactionTimeout,
+)
+_PASSING = ("08", "40", "53", "55", "57")
+"""SQLSTATE classes of errors that may be gone at the next try."""
+_RAISE = "raise that timeout for this role"
+_OLD_KEY = "; the log has a key from before that type was altered: start it again without --differences"
+_HEAD = rows.transaction_head(0)
+_CHANGE = rows.change_head(0, 0, 0, b"read")
+_DELETE = rows.change_head(0, 0, 0, b"delete")
+
+
+class Held(PipelineError):
+    """A session keeps the table from being read."""
+
+
+class TooSlow(PipelineError):
+    """A timeout ended the transaction: a shorter range may be read in time."""
+
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(sentence)
+        self.remedy = remedy
+
+
+class RangeReader:
+    """Reads ranges over one connection to the source, one at a time."""
+
+    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+        """`pipeline`: for looks at the log and at what is stored of the source."""
+        self._source, self._pipeline = source, pipeline
+        self._stored = stored
+        self._samples = Samples(source, pipeline, stored)
+        self._shapes = Shapes(source, pipeline, stored)
+        self._departures = Departures(pipeline, stored)
+
+    def read(self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: str | None = None) -> None:
+        """Read the range and stage its rows, unless it was taken away. `since`: seqs before the backfill began.
+
+        `condition`: what a user wrote. It is checked in the transaction that reads, because a table's owner may alter
+        columns, or add a cast, at any time. Raises Held, Changed, TooSlow, Unreadable, NotComparable or
+        ConditionRefused; then nothing is staged, and no marker has committed.
+        """
+        with reading_session.transaction(self._source, SNAPSHOT):
+            self._samples.take()
+            name = self._shapes.name(taken.relation_oid)
+            limit = None if condition is None else self._limit()
+        with self._transaction(taken, limit):
+            departed = None
+            if taken.differences is None:
+                facts, shape = self._read_rows(taken, name, staging, condition)
+            else:
+                with key_comparison.no_ambiguity():
+                    facts, shape, departed = self._read_keys(taken, staging)
+            marked = self._source.execute(
+                "select pg_catalog.pg_logical_emit_message(true, %s, %s), pg_catalog.pg_current_xact_id()::text",
+                (RANGE_MARKER, str(taken.token)),
+            ).fetchone()
+            assert marked is not None  # noqa: S101  function calls
+            seqs = self._samples.before(facts.snapshot, since)
+            version = shape.description.to_json()
+            read = Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1], departed)
+            self._source.execute("commit" if staging.store(read) else "rollback")
+
+    def _read_rows(self, taken: Taken, name: str, staging: RangeWriter, condition: str | None) -> tuple[Facts, Shape]:
+        """Rows of one relation, as they are."""
+        self._lock(taken, [name])
+        facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
+        shape = self._shapes.shape(taken.relation_oid, facts)
+        if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
+            raise Changed(without_key(name, taken.backfill_id))
+        # By the keys that such rows have now, nobody would learn what becomes of them until then.
+        if shape.by_key and captured_now.is_about_to_be_keyed(
+            self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
+        ):
+            raise Held("it has got a key: waits until its updates are captured")
+        chosen = [shape.published]
+        if taken.keys is not None:  # what the log lacks of them is read again
+            key = key_comparison.read(self._source, taken.relation_oid, shape.version.key_columns, by_text=True)
+            chosen.append(key.is_one_of(taken.keys))
+        if condition is not None:
+            chosen.append(check.trusted(self._source, condition, taken.table_oid))
+        query = selection.of_range(taken, name, shape.version, chosen)
+        self._copy(query, shape, staging)
+        return facts, shape
+
+    def _read_keys(self, taken: Taken, staging: RangeWriter) -> tuple[Facts, Shape, dict[str, Any]]:
+        """Rows of a whole table with these keys, in whatever partition, and of each key without a row a delete."""
+        leaves = self._look_before(taken)
+        self._lock(taken, [name for _, name in leaves])
+        found: set[str] = set()
+        read = []
+        for oid, name in leaves:
+            facts = self._shapes.facts(oid, taken.table_oid, name)
+            shape = self._shapes.shape(oid, facts)
+            if not shape.by_key or any(len(key) != len(shape.version.key_columns) for key in taken.keys or ()):
+                raise Unreadable(f"{name} has another key than when it was compared; start it again")
+            comparison = key_comparison.read(self._source, oid, shape.version.key_columns)
+            chosen = comparison.is_one_of(taken.keys or ())
+            self._copy(selection.of_range(taken, name, shape.version, [chosen, shape.published]), shape, staging, found)
+            read.append((facts, shape, comparison))
+        if self._shapes.leaves(taken.table_oid) != leaves:
+            raise Changed("its partitions are others now")
+        facts, shape, comparison = read[0]
+        found |= self._stage_missing(taken.keys or (), comparison, shape, staging, found)
+        return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
+
+    def _look_before(self, taken: Taken) -> list[tuple[int, str]]:
+        """The relations to read. No query comes before the locks in the transaction that reads, nor one of the log that
+        may take long.
+        """
+        leaves = self._shapes.leaves(taken.table_oid)
+        if not leaves:
+            name = self._shapes.name(taken.table_oid)
+            raise Unreadable(f"{name}: {NOTHING}")
+        oid, name = leaves[0]
+        version = self._shapes.shape(oid, self._shapes.facts(oid, taken.table_oid, name)).version
+        self._source.execute("rollback")
+        self._departures.look(taken.table_oid, version)
+        self._begin()
+        return leaves
+
+    def _stage_missing(
+        self,
+        keys: Sequence[Sequence[str]],
+        comparison: KeyComparison,
+        shape: Shape,
+        staging: RangeWriter,
+        found: Collection[str],
+    ) -> set[str]:
+        """Deletes of the keys that have no row; returns them as the log has keys."""
+        if not keys:
+            return set()
+        version, names = shape.version, [column.name for column in shape.version.columns]
+        places = [names.index(column) for column in version.key_columns]
+        query = sql.SQL("copy ({}) to stdout").format(selection.as_printed(comparison, keys))
+        staged: dict[str, bytes] = {}
+        with closing(copy_text.lines(self._source, query)) as arriving:
+            for line in chain.from_iterable(arriving):
+                row: Row = [UNCHANGED] * len(names)
+                for place, value in zip(places, copy_text.values(line, len(places)), strict=True):
+                    row[place] = value
+                pk, record, exact, _ = shape.relation.encoder.encode_present(row)
+                if (key := pk.decode()) not in found and key not in staged:
+                    number = staging.rows + len(staged)
+                    rest = None if exact is None else (None, exact, None, None, None, None)
+                    staged[key] = rows.row(_HEAD, number + 1, number, _DELETE, pk, record, rest)
+        if staged:
+            staging.add(list(staged.values()))
+        return staged.keys() | set()
+
+    def _lock(self, taken: Taken, names: Sequence[str]) -> None:
+        try:
+            reading_session.lock(self._source, [selection.trusted(name) for name in names], SNAPSHOT, LOCK_TIMEOUT)
+        except psycopg.Error as error:
+            found = self._explained(taken, error, _RAISE)
+            if isinstance(found, psycopg.Error) and not connections.is_ours(found):
+                found = connections.unavailable(self._source.info.dsn, "source", found)
+            raise found from error
+
+    def _begin(self, timeout: int | None = None) -> None:
+        """`timeout`: of a statement, in milliseconds; None: that of the role."""
+        limit = None if timeout is None else str(timeout)
+        local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT, "statement_timeout": limit}
+        reading_session.begin(self._source, SNAPSHOT, **local)
+
+    @contextmanager
+    def _transaction(self, taken: Taken, limit: int | None) -> Iterator[None]:
+        """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors.
+
+        `limit`: how long a statement may take, in milliseconds, unless the role has less.
+        """
+        remedy = _RAISE if limit is None else f"its condition has {CONDITION_SECONDS} s; start it with another"
+        try:
+            self._begin(limit)
+            yield
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            if self._source.info.transaction_status not in _FAILED:
+                raise connections.unavailable(self._pipeline.info.dsn, "pipeline database", error) from error
+            raise self._explained(taken, error, remedy) from error
+        finally:
+            reading_session.roll_back(self._source)
+
+    def _explained(self, taken: Taken, error: psycopg.Error, remedy: str) -> Exception:
+        """What an error of the source says about the range; the error itself where it says nothing."""
+        line = connections.one_line(error)
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            reading_session.roll_back(self._source)
+            with reading_session.transaction(self._source, SNAPSHOT):
+                return Held(self._who_holds(taken))
+        if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
+            return Changed("the table was renamed or dropped")
+        if isinstance(error, _TIMEOUTS):
+            return TooSlow(line, remedy if isinstance(error, psycopg.errors.QueryCanceled) else _RAISE)
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            reading_session.roll_back(self._source)
+            with reading_session.transaction(self._source, SNAPSHOT):
+                return Unreadable(self._shapes.refused(taken.relation_oid, taken.table_oid) or line)
+        if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
+            return error
+        remedy = _OLD_KEY if isinstance(error, psycopg.DataError) and taken.keys else ""
+        return Unreadable(f"{line} (SQLSTATE {error.sqlstate}){remedy}")
+
+    def _limit(self) -> int | None:
+        """How many milliseconds a range with a condition has; None if the role's own timeout is shorter."""
+        most = round(1000 * CONDITION_SECONDS)
+        role: int = queries.value(self._source, statement("snapshots", "statement_timeout"))
+        return most if not role or role > most else None
+
+    def _copy(self, rows_of: sql.Composable, shape: Shape, staging: RangeWriter, found: set[str] | None = None) -> None:
+        """Stage the rows of this query. `found`: is given their keys."""
+        query = sql.SQL("copy ({}) to stdout").format(rows_of)
+        encode, staged, size = shape.relation.encode_texts, list[bytes](), 0
+        width = len(shape.version.columns)
+        with closing(copy_text.lines(self._source, query)) as arriving:
+            for number, line in enumerate(chain.from_iterable(arriving), staging.rows):
+                pk, record, exact, _ = encode(copy_text.values(line, width), len(line))
+                rest = None if exact is None else (None, exact, None, None, None, None)
+                row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
+                if found is not None:
+                    found.add(pk.decode())
+                staged.append(row if len(row) <= rows.LONGEST else rows.without_values(row))
+                size += len(row)
+                if size >= STAGE_BYTES:
+                    staging.add(staged)
+                    staged, size = [], 0
+        if staged:
+            staging.add(staged)
+
+    def _who_holds(self, taken: Taken) -> str:
+        row = self._source.execute(statement("snapshots", "holders_of_table"), {"oid": taken.relation_oid}).fetchone()
+        if row is None:
+            return "waits for a lock on the table"
+        pid, user, name, state = row
+        return (
+            f"waits for pid {pid} ({user or 'another user'}, {name or 'no name'}, {state or 'unknown'}), which locks it"
+        )

@@ -1,0 +1,281 @@
+"""Which tables are captured, and which of them the log has whole: a row of `pipeline.snapshot_tables` for each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+
+from pipeline.capture.source import captured_now, captured_tables, sources
+from pipeline.capture.source.captured_now import Captured
+from pipeline.capture.source.captured_tables import Joined
+from pipeline.capture.source.seen_tables import SeenTables
+from pipeline.capture.source.sources import Source
+from pipeline.comparing import source_rows
+from pipeline.config import patterns
+from pipeline.config.settings import Config
+from pipeline.log.staging import progress
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.snapshots import backfills, known_tables, partition_changes
+from pipeline.snapshots.former_keys import FormerKeys
+from pipeline.snapshots.inheritance import Inheritance
+from pipeline.snapshots.known_tables import EMPTY, Known
+from pipeline.snapshots.partition_truncates import PartitionTruncates
+from pipeline.snapshots.partitions import Partitions
+
+logger = logging.getLogger(__name__)
+
+EARLIER = "it was captured before rows that tables already had were read; `pipeline backfill start` reads them"
+ANOTHER_EPOCH = "epoch {} began without its rows being read; `pipeline backfill start` reads them"
+NEVER = "PIPELINE_SNAPSHOT was never when it joined; `pipeline backfill start` reads its rows"
+NOT_CHOSEN = "PIPELINE_SNAPSHOT_TABLES did not match it when it joined; `pipeline backfill start` reads its rows"
+NOT_CAPTURED = "it is not captured any more"
+UNKEYED = "the table has no key, so rows that are read could count twice"
+
+
+def read(
+    pipeline: Connection, stored: Source, table: Captured, kind: str, gap: tuple[int, int] | None = None
+) -> int | None:
+    """Start a backfill of the whole table, by which it becomes whole in the log; None when one is under way.
+
+    `gap`: between which LSNs changes of it are missing.
+    """
+    with pipeline.transaction():
+        each = table.oid, table.schema, table.name
+        started = backfills.start(pipeline, stored.id, stored.epoch, each, kind, gap=gap)
+        if started is None:
+            return None
+        values = {"source": stored.id, "oid": table.oid, "backfill": started}
+        pipeline.execute(statement("snapshots", "read_by"), values)
+    name = f"{table.schema}.{table.name}"
+    logger.info("the rows of %s are read", name, extra={"action": "snapshot.begins", "table": name})
+    return started
+
+
+class Register:
+    """Keeps the rows in step with what is captured, and starts a backfill for each table that joins."""
+
+    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source, from_lsn: int) -> None:
+        """`from_lsn`: where the stream of this epoch begins."""
+        self._config = config
+        self._source, self._pipeline = source, pipeline
+        self._stored = stored
+        self._from_lsn = from_lsn
+        self._former = FormerKeys(source, pipeline, stored)
+        self._seen = SeenTables(source, pipeline, stored.id, stored.epoch)
+        self._partitions = Partitions(source, pipeline, stored, from_lsn, self._why_unread)
+        self._partition_truncates = PartitionTruncates(pipeline, stored)
+        self._inheritance = Inheritance(source, pipeline, stored)
+        self._rereads = False
+        """Whether this is the first look at an epoch whose tables are compared with the log."""
+        self._at = 0
+        """The end of the source's WAL after the last look at its catalog."""
+
+    def update(self) -> None:
+        """Look once at what is captured."""
+        self._seen.look()
+        passing = self._partitions.passing()
+        now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
+        stored = known_tables.read(self._pipeline, self._stored)
+        joined = captured_tables.joined(self._pipeline, self._stored.id)
+        self._former.look()
+        partitions = self._partitions.read(now, passing)
+        inheriting = self._inheritance.read()
+        self._at = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
+        with self._pipeline.transaction():
+            since = sources.reads_from(self._pipeline, self._stored.id)
+            self._rereads = sources.rereads(self._pipeline, self._stored.id) == self._stored.epoch
+            for oid, table in now.items():
+                self._compare(table, stored.get(oid), joined, since)
+            for oid in stored.keys() - now.keys():
+                self._left(stored[oid])
+            self._partitions.compare(partitions, now, stored, joined, self._at, upgraded=since is not None)
+            self._inheritance.compare(inheriting, self._at)
+            if since is not None:
+                sources.read_tables(self._pipeline, self._stored.id)
+            if self._rereads:
+                sources.reread(self._pipeline, self._stored.id, None)
+        partition_changes.end_doubts(self._pipeline, self._stored.id, self._stored.epoch)
+        self._partition_truncates.look()
+        self._read_partitions(now)
+        if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):
+            source_rows.mark(self._source)  # where nobody writes, the log would not get there
+
+    def _read_partitions(self, tables: Mapping[int, Captured]) -> None:
+        changes = partition_changes.unsettled(self._pipeline, self._stored)
+        for root in {each.root_oid for each in changes} & tables.keys():
+            with self._pipeline.transaction():
+                of_root = [each for each in changes if each.root_oid == root]
+                partition_changes.begin(self._pipeline, self._stored, tables[root], of_root)
+
+    def _compare(
+        self, table: Captured, before: Known | None, all_joined: Mapping[int, Joined], since: datetime | None
+    ) -> None:
+        joined = all_joined.get(table.oid)
+        another = self._former.had_another(table, before)
+        if before is not None and before.epoch != self._stored.epoch:
+            self._begin_epoch(table, before, joined)
+        elif before is None and since is not None and (joined is None or joined.joined_at <= since):
+            self._store_earlier(table, joined)
+        elif before is None or another or known_tables.has_joined(table, before, joined):
+            rekeyed = another or (
+                known_tables.had_inserts_alone(table, all_joined)
+                if before is None
+                else known_tables.is_rekeyed(table, before)
+            )
+            again = before is not None and (joined is None or joined.id == before.joined)
+            empty_at = None if rekeyed or again else self._empty_at(table, all_joined)
+            same = joined is not None and joined.root_oid == table.oid and not (rekeyed or again)
+            self._join(table, joined, empty_at, joined.joined_lsn if joined and same else None, rekeyed=rekeyed)
+        elif before.awaited and before.since_lsn is not None and self._log_reaches(before.since_lsn):
+            self._execute("complete_empty", {"oid": table.oid, "events_table": self._config.events_table})
+        elif before.reread is not None:
+            self._reread(table, before.reread)
+        elif before.unread:
+            read(self._pipeline, self._stored, table, "initial")
+        elif not known_tables.is_described(table, before):
+            self._execute("rename_table", _stored_values(table))
+
+    def _store_earlier(self, table: Captured, joined: Joined | None) -> None:
+        if self._rereads:
+            self._store(table, joined, None, reread="asked")
+            self._reread(table, "asked")
+        else:
+            self._store(table, joined, EARLIER)
+
+    def _begin_epoch(self, table: Captured, before: Known, joined: Joined | None) -> None:
+        """Nothing is known of what happened between the epochs."""
+        rekeyed = known_tables.has_another_key(table, before)
+        same = self._is_same(table, before) and not rekeyed
+        kind = backfills.DIFFERENCES if same and table.keyed else "asked"
+        reason = None if self._rereads else ANOTHER_EPOCH.format(self._stored.epoch)
+        self._store(table, joined, reason, reread=kind if self._rereads else None, keeps=same, rekeyed=rekeyed)
+        if self._rereads:
+            self._end_before(table)
+            self._reread(table, kind)
+        if self._rereads and not same:
+            logger.info(
+                "%s.%s has another oid or key than before epoch %s: all its rows are read",
+                table.schema,
+                table.name,
+                self._stored.epoch,
+                extra={"action": "snapshot.another_oid", "table": f"{table.schema}.{table.name}"},
+            )
+
+    def _end_before(self, table: Captured) -> None:
+        """A backfill of the epoch that has ended never ends by itself."""
+        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+            if backfill.table_oid == table.oid and backfill.epoch != self._stored.epoch:
+                reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
+                backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
+
+    def _reread(self, table: Captured, kind: str) -> None:
+        """Unless another backfill of it is under way; then at a later look."""
+        gap = sources.gap(self._pipeline, self._stored.id, self._stored.epoch)
+        read(self._pipeline, self._stored, table, kind, gap)
+
+    def _is_same(self, table: Captured, before: Known) -> bool:
+        """Whether this oid was the same table in the epoch before: in another cluster it may be any other's."""
+        clusters = sources.clusters(self._pipeline, self._stored.id)
+        return (table.schema, table.name) == (before.table_schema, before.table_name) or (
+            clusters.get(before.epoch) == clusters.get(self._stored.epoch)
+        )
+
+    def _empty_at(self, table: Captured, joined: Mapping[int, Joined]) -> int | None:
+        """Where it joined without any row, if all inserts since then are in the stream; an LSN."""
+        found = [joined.get(oid) for oid in table.relations]
+        there = [
+            each.joined_lsn
+            for each in found
+            if each is not None and each.was_empty and each.root_oid == table.oid and each.joined_lsn >= self._from_lsn
+        ]
+        return max(there, default=0) if len(there) == len(found) else None
+
+    def _log_reaches(self, lsn: int) -> bool:
+        return progress.log_reaches(self._pipeline, self._stored.id, lsn)[0]
+
+    def _join(
+        self, table: Captured, joined: Joined | None, empty_at: int | None, since: int | None, *, rekeyed: bool
+    ) -> None:
+        """It joins, or gets another key: from now on its rows are read, unless the settings say otherwise.
+
+        Before the place where it was empty it may have had rows: a log that lags does not have it whole yet. `since`:
+        LSN from which on it is captured with this key, as far as is known, which is before this look; None: from now.
+        """
+        unread = self._unwanted(table)
+        if empty_at is not None:
+            there = self._log_reaches(empty_at)
+            self._store(table, joined, None if there else EMPTY, complete=there, since=empty_at)
+        elif unread is not None:
+            self._store(table, joined, unread, rekeyed=rekeyed, since=since)
+        else:
+            self._store(table, joined, None, rekeyed=rekeyed, since=since)
+            if read(self._pipeline, self._stored, table, "initial") is None:
+                self._read_from_the_beginning(table)
+
+    def _unwanted(self, table: Captured) -> str | None:
+        """Why rows that come with a table or partition are not read, by the settings; None: they are."""
+        if self._config.snapshot == "never":
+            return NEVER
+        chosen = self._config.snapshot_tables
+        return None if not chosen or patterns.matches(chosen, f"{table.schema}.{table.name}") else NOT_CHOSEN
+
+    def _why_unread(self, table: Captured) -> str | None:
+        return self._unwanted(table) if table.keyed else UNKEYED
+
+    def _read_from_the_beginning(self, table: Captured) -> None:
+        """One that is under way has read rows whose changes were not captured then."""
+        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+            if backfill.table_oid == table.oid and backfill.partial:
+                backfills.end(self._pipeline, backfill.id, "cancelled", "all of its table is read instead")
+                read(self._pipeline, self._stored, table, "initial")
+            elif backfill.table_oid == table.oid and backfill.condition is None:
+                backfills.start_over(self._pipeline, backfill.id)
+                self._execute("read_by", {"oid": table.oid, "backfill": backfill.id})
+
+    def _left(self, table: Known) -> None:
+        if table.captured:
+            self._execute("table_left", {"oid": table.table_oid, "reason": NOT_CAPTURED})
+            for backfill in backfills.open_of(self._pipeline, self._stored.id):
+                if backfill.table_oid == table.table_oid:
+                    backfills.end(self._pipeline, backfill.id, "failed", NOT_CAPTURED)
+
+    def _store(
+        self,
+        table: Captured,
+        joined: Joined | None,
+        reason: str | None,
+        *,
+        complete: bool = False,
+        reread: str | None = None,
+        keeps: bool = False,
+        rekeyed: bool = False,
+        since: int | None = None,
+    ) -> None:
+        """`reread`: kind of the backfill that is to begin; `keeps`: the log has the rows from before under this oid.
+
+        `rekeyed`: but it knows them by another key. `since`: as in `_join`.
+        """
+        values = {
+            **_stored_values(table),
+            "epoch": self._stored.epoch,
+            "joined": joined.id if joined else None,
+            "reason": reason,
+            "complete": complete,
+            "reread": reread,
+            "keeps": keeps,
+            "rekeyed": rekeyed,
+            "lsn": self._at,
+            "since_lsn": self._at if since is None else since,
+            "events_table": self._config.events_table,
+        }
+        self._execute("store_table", values)
+
+    def _execute(self, name: str, values: Mapping[str, object]) -> None:
+        self._pipeline.execute(statement("snapshots", name), {**values, "source": self._stored.id})
+
+
+def _stored_values(table: Captured) -> dict[str, object]:
+    return {**vars(table), "members": list(table.members)}

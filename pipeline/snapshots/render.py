@@ -1,0 +1,149 @@
+"""Prints backfills, and which tables the log has whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from pipeline.operate.partitions_kept import Kept
+from pipeline.snapshots.partition_changes import PartitionNote
+from pipeline.snapshots.snapshot_status import SnapshotStatus
+from pipeline.snapshots.status import NO_SERVER, Shown
+from pipeline.terminal import drawing
+from pipeline.terminal.drawing import Text
+
+_STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}
+
+_KINDS = {
+    "initial": "initial: the table had joined",
+    "asked": "asked: somebody asked for all rows",
+    "differences": "differences: only what differs from the log is appended",
+}
+
+
+def line(found: Shown) -> str:
+    """What has become of one, in one sentence."""
+    said = f"backfill {found.id} of {found.table} is {found.state}"
+    if found.reason:
+        said += f": {found.reason}"
+    if found.state == "complete":
+        said += f": {drawing.count(found.rows_read, 'row')} read, {drawing.count(found.rows, 'event')}"
+        newer = (
+            "the log had the others so" if found.kind == "differences" else "the log had something newer of the others"
+        )
+        said += f"; {newer}" if found.rows < found.rows_read else ""
+    return said
+
+
+def started(found: Shown, *, served: bool) -> str:
+    """That it has begun, and whether anybody reads it."""
+    said = f"backfill {found.id} of {found.table} has begun"
+    if found.kind == "differences":
+        said += "; it compares the table with the log"
+    if found.condition is not None:
+        said += f", of rows with {found.condition}"
+    return f"{said}; `pipeline backfill show {found.id}` says how far it is" if served else f"{said}; {NO_SERVER}"
+
+
+def left(found: Shown) -> str:
+    """That nobody waits for it any more."""
+    how = f"`pipeline backfill show {found.id}` says how far it is, `pipeline backfill cancel {found.id}` ends it"
+    return f"backfill {found.id} of {found.table} goes on without you; {how}"
+
+
+def summary(found: Sequence[Shown]) -> Table:
+    """For `status` and `list`: one line for each."""
+    columns = ("backfill", "table", "kind", "state", "ranges", "rows", "rows/s", "time left", "reason")
+    return drawing.table(columns, map(_line, found))
+
+
+def sections(now: SnapshotStatus | None) -> Iterator[Table]:
+    """For `status`: what is being read, and what the log lacks; nothing where all is complete."""
+    if now is None:
+        return
+    if now.backfills:
+        yield summary(now.backfills)
+    yield from incomplete(now)
+    if now.partitions:
+        yield drawing.table(("partitioned table", "partitions"), map(_note, now.partitions))
+
+
+def incomplete(now: SnapshotStatus) -> Iterator[Table]:
+    """What the log lacks, and what nobody reads; nothing where all is complete."""
+    if now.unread:
+        rows: list[tuple[object, ...]] = [(Text(each.table, "yellow"), each.state, each.reason) for each in now.unread]
+        if more := now.unread_count - len(now.unread):
+            rows.append((drawing.dim(f"and {more:,} more"), "", ""))
+        yield drawing.table(("not whole in the log", "state", "why"), rows)
+
+
+def _note(each: PartitionNote) -> tuple[str, str]:
+    said = []
+    if each.unknown:
+        said.append("which came and went before this version is not known")
+    if each.always:
+        said.append("the log keeps rows of partitions that leave")
+    elif each.kept:
+        said.append(f"the log stays as it is after {drawing.count(each.kept, 'change')} of partitions")
+    return each.table, "; ".join(said)
+
+
+def kept(found: Kept) -> str:
+    """What `settle --keep` has done."""
+    said = f"the log of {found.table} stays as it is: {drawing.count(found.changes, 'change')} of partitions settled"
+    return f"{said}; later ones are settled at once" if found.always else said
+
+
+def _line(each: Shown) -> list[object]:
+    return [
+        each.id,
+        each.table,
+        each.kind,
+        Text(each.state, _STYLES.get(each.state, "bold red")),
+        ranges(each),
+        drawing.whole(each.rows),
+        rate(each.rows_per_second),
+        time_left(each),
+        each.reason or "",
+    ]
+
+
+def ranges(each: Shown) -> str:
+    """How many of its ranges are events."""
+    return f"{each.ranges_done:,} of {each.ranges_all:,}" if each.ranges_all else "-"
+
+
+def rate(number: float | None) -> str:
+    """Rows a second."""
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def time_left(each: Shown) -> str:
+    """About how long it still takes."""
+    return "-" if each.seconds_left is None else f"about {drawing.ago(max(each.seconds_left, 1))}"
+
+
+def show_backfills(found: Sequence[Shown], now: SnapshotStatus | None) -> None:
+    """Print them, the newest first, and what nobody reads."""
+    none = "there are no backfills; begin one: `pipeline backfill start TABLE`"
+    drawing.show(summary(found) if found else none, *(incomplete(now) if now else ()))
+
+
+def show_backfill(found: Shown) -> None:
+    """Print one with all that is known of it."""
+    drawing.show(
+        summary([found]),
+        drawing.table(("", ""), ((drawing.dim(label), value) for label, value in _facts(found))),
+    )
+
+
+def _facts(found: Shown) -> Iterator[tuple[str, object]]:
+    yield "rows read", drawing.whole(found.rows_read)
+    yield "of about", None if found.rows_estimated is None else f"{found.rows_estimated:,} rows of the whole table"
+    yield "condition", found.condition or "none: all rows"
+    yield "events", None if found.first_seq is None else f"seq {found.first_seq} to {found.last_seq}"
+    yield "kind", _KINDS[found.kind]
+    yield "created", found.created_at
+    yield "begun", found.started_at
+    yield "ended", found.finished_at

@@ -1,0 +1,165 @@
+"""What a relation is like in the snapshot in which it is read, and how its rows are encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from pipeline import printable
+from pipeline.capture.schema_history import introspection
+from pipeline.capture.schema_history.introspection import Description
+from pipeline.capture.schema_history.staged_relation import StagedRelation
+from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.source import publication_ledger, published_relations, sources
+from pipeline.capture.source.published_relations import PublishedRelation
+from pipeline.capture.source.sources import Source
+from pipeline.errors import PipelineError
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.snapshots import selection, to_read
+
+
+class Unreadable(PipelineError):
+    """This table cannot be read, for a reason that does not go away by itself."""
+
+
+class Changed(PipelineError):
+    """The table is no longer what was planned: it is in another file, has another root, or is not there."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A relation in the snapshot in which it is read."""
+
+    snapshot: str
+    file: int
+    table_oid: int
+    same_name: bool
+    readable: bool
+    shape: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How rows of a relation are read and written, as long as `shape` of its Facts stays what it is.
+
+    `published`: only rows for which this holds are; None: all.
+    """
+
+    shape: str
+    description: Description
+    published: sql.Composable | None
+    relation: StagedRelation
+
+    @property
+    def version(self) -> TableVersion:
+        """The table's version."""
+        return self.description.version
+
+    @property
+    def by_key(self) -> bool:
+        """Whether a row's key identifies it in the log."""
+        return has_key(self.version)
+
+
+def has_key(version: TableVersion) -> bool:
+    """Whether rows of this version have a key that no other row of the table has."""
+    return bool(version.key_columns) and version.unique_in_root is not False
+
+
+def without_key(name: str, backfill: int) -> str:
+    """What to say of a table that is read by a key which it has lost, and what to do."""
+    return (
+        f"{name} has no key any more: add one, or end this with `pipeline backfill cancel {backfill}`, and read the "
+        "table in one transaction with `pipeline backfill start`"
+    )
+
+
+def _unreadable(user: str, name: str, columns: Sequence[str]) -> Unreadable:
+    grant = printable.sql(f"grant select{to_read.listed(columns)} on {name} to {printable.identifier(user)}")
+    what = f"{', '.join(columns)} of {name}" if columns else name
+    return Unreadable(f'user "{user}" may not read {what}; run: {grant}, then start it again')
+
+
+class Shapes:
+    """Looks over the connection to the source that reads; what it has found holds until the catalog says otherwise."""
+
+    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+        self._source, self._pipeline, self._stored = source, pipeline, stored
+        self._known: dict[int, Shape] = {}
+
+    @property
+    def _publications(self) -> list[str]:
+        return list(publication_ledger.known(self._stored))
+
+    def name(self, oid: int) -> str:
+        """The relation's name, quoted. Raises Changed when it is gone."""
+        name: str | None = queries.value(self._source, statement("snapshots", "relation_name"), {"oid": oid})
+        if name is None:
+            raise Changed("the table was dropped")
+        return name
+
+    def leaves(self, table_oid: int) -> list[tuple[int, str]]:
+        """Oid and name of each relation that holds rows of the table: itself, or its partitions."""
+        return self._source.execute(statement("snapshots", "leaves"), {"oid": table_oid}).fetchall()
+
+    def facts(self, oid: int, table_oid: int, name: str, file: int | None = None) -> Facts:
+        """Of a relation that is locked. Raises Changed when it is not what was planned, Unreadable."""
+        values = {"oid": oid, "name": name, "publications": self._publications}
+        facts = queries.one(self._source, Facts, statement("snapshots", "range_facts"), values)
+        if facts is None or not facts.same_name:
+            raise Changed("the table was renamed or dropped")
+        if facts.table_oid != table_oid:
+            raise Changed(f"{name} was attached to another table, or detached")
+        if file is not None and facts.file != file:
+            raise Changed(f"{name} was written anew")
+        if not facts.readable:
+            user = self._source.info.user
+            columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid) or ()
+            raise _unreadable(user, name, columns)
+        return facts
+
+    def refused(self, oid: int, table_oid: int) -> str | None:
+        """Return the reason why the user may not read the relation, and the remedy; None if the user may."""
+        found = to_read.relations(self._source, [table_oid], self._publications, sized=False)
+        return next(
+            (f"{each.refused}; then start it again" for each in found if each.oid == oid and each.refused), None
+        )
+
+    def shape(self, oid: int, facts: Facts) -> Shape:
+        """How its rows are read. Raises Changed or Unreadable."""
+        known = self._known.get(oid)
+        if known is None or known.shape != facts.shape:
+            known = self._known[oid] = self._describe(oid, facts)
+        return known
+
+    def _describe(self, oid: int, facts: Facts) -> Shape:
+        found = self._published(oid)
+        if found is None:  # by a publication that was made since
+            self._stored = sources.find(self._pipeline, self._stored.id) or self._stored
+            found = self._published(oid)
+        if found is None:
+            raise Unreadable("it is not published any more")
+        user = self._source.info.user
+        columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid, ())
+        if columns:
+            raise _unreadable(user, found.name, columns)
+        described = introspection.present(
+            self._source,
+            oid,
+            self._stored.slot,
+            self._publications,
+            list(self._stored.publications.values()),
+            found.columns or [],
+            joined=True,
+        )
+        if described is None:
+            raise Changed("the table was dropped")
+        published = None if found.condition is None else selection.trusted(found.condition)
+        return Shape(facts.shape, described, published, StagedRelation(0, described.version))
+
+    def _published(self, oid: int) -> PublishedRelation | None:
+        return next(iter(published_relations.read(self._source, oid, self._publications)), None)

@@ -1,0 +1,190 @@
+"""Begin a backfill: what is refused at once, rather than when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NoReturn
+
+import psycopg
+from psycopg import sql
+
+from pipeline.capture.source import captured_now, publication_ledger, sources
+from pipeline.capture.source.captured_now import Captured
+from pipeline.capture.source.sources import Source
+from pipeline.comparing import compared
+from pipeline.config.settings import Config
+from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
+from pipeline.operate import not_begun
+from pipeline.postgres import connections, queries, reading_session, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.snapshots import backfills, partition_changes, register, to_read
+from pipeline.snapshots import status as shown_backfills
+from pipeline.snapshots.conditions import check, condition
+from pipeline.snapshots.conditions.condition import Condition, Term
+from pipeline.snapshots.status import Shown
+
+_BOUNDS = {"statement_timeout": "5s", "lock_timeout": "500ms"}
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
+Choose = Callable[[Sequence[str]], Condition]
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a name stands for at the source. `kind`, `persistence`: as in pg_class. `root`: of a partition."""
+
+    oid: int
+    name: str
+    kind: str
+    persistence: str
+    root: str | None
+    columns: list[str]
+
+
+def by_text(where: str | None) -> Choose | None:
+    """The rows for which this expression holds; None: all."""
+    return None if where is None else lambda columns: condition.parse(where, columns)
+
+
+def by_terms(terms: Sequence[Term]) -> Choose | None:
+    """The rows for which all of these hold; all where there are none."""
+    return (lambda columns: condition.of_terms(terms, columns)) if terms else None
+
+
+def start(
+    config: Config,
+    source: Connection,
+    pipeline: Connection,
+    name: str,
+    choose: Choose | None = None,
+    *,
+    differences: bool = False,
+) -> Shown:
+    """Begin one of this table: `schema.table`, or a table of the schema public. The source's session is used up.
+
+    `differences`: it compares the whole table with the log, and only what differs becomes events. Where the log lacks
+    only what partitions have changed that came or went, it compares what these may have.
+    Raises TableRefused, ConditionRefused, or BackfillError where one of the table is under way, or no source is known.
+    """
+    stored = sources.find(pipeline, config.source_id)
+    if stored is None:
+        raise BackfillError(not_begun.reason(pipeline))
+    source.execute("set search_path = ''")
+    captured = captured_now.read(config, source, pipeline, stored)
+    found = _named(source, name, captured.values())
+    table = captured.get(found.oid) or _refuse(found)
+    with reading_session.catalog_session(config, source, name="pipeline backfill") as reading:
+        relations = to_read.relations(reading, [table.oid], list(publication_ledger.known(stored)), sized=False)
+    for relation in relations:
+        if relation.refused:
+            raise TableRefused(relation.refused)
+    if differences:
+        _require_comparable(table, relations, choose)
+        _require_comparable_key(source, pipeline, stored, table)
+    started = _begin(
+        config, pipeline, stored, table, choose(found.columns) if choose else None, differences=differences
+    )
+    if started is None:
+        raise _under_way(pipeline, stored, table)
+    return shown_backfills.show(config, pipeline, started)
+
+
+def _begin(
+    config: Config,
+    pipeline: Connection,
+    stored: Source,
+    table: Captured,
+    chosen: Condition | None,
+    *,
+    differences: bool,
+) -> int | None:
+    if differences and (changes := partition_changes.alone(pipeline, stored, table.oid)):
+        with pipeline.transaction():
+            return partition_changes.compare(pipeline, stored, table, changes)
+    if chosen is None:
+        return register.read(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
+    text = _chosen(config, table, chosen).text
+    return backfills.start(pipeline, stored.id, stored.epoch, (table.oid, table.schema, table.name), "asked", text)
+
+
+def captured_table(source: Connection, name: str, captured: Mapping[int, Captured]) -> Captured:
+    """The captured table of this name, `schema.table` or one of the schema public. Raises TableRefused."""
+    found = _named(source, name, captured.values())
+    return captured.get(found.oid) or _refuse(found)
+
+
+def _require_comparable(table: Captured, relations: Iterable[to_read.Relation], choose: Choose | None) -> None:
+    if choose is not None:
+        raise ConditionRefused(
+            "a whole table is compared; leave the condition out, or read the rows without differences"
+        )
+    if not table.keyed or not all(relation.identified for relation in relations):
+        name = f"{table.schema}.{table.name}"
+        raise TableRefused(
+            f"{name} has no key by which rows could be compared; `pipeline backfill start {name}` reads it"
+        )
+
+
+def _require_comparable_key(source: Connection, pipeline: Connection, stored: Source, table: Captured) -> None:
+    """Raises TableRefused if comparing the table's keys may run code of an owner."""
+    if not table.relations:
+        return
+    try:
+        compared.comparison(source, compared.read(source, pipeline, stored, table.oid))
+    except NotComparable as error:
+        raise TableRefused(f"{table.schema}.{table.name} cannot be compared: {error}") from error
+
+
+def _named(source: Connection, name: str, captured: Iterable[Captured]) -> Named:
+    values = {"name": name}
+    found = queries.one(source, Named, statement("snapshots", "named_relations"), values) if "\0" not in name else None
+    if found is not None:
+        return found
+    known = sorted((each.schema, each.name) for each in captured)
+    whole = "." in name
+    comparable = {(f"{schema}.{table}" if whole else table).lower(): f"{schema}.{table}" for schema, table in known}
+    near = [comparable[each] for each in get_close_matches(name.lower(), comparable, 3, 0.8 if whole else 0.6)]
+    some = near or [*list(comparable.values())[:3], *(["…"] if len(known) > 3 else [])]
+    listed = ", ".join(some)
+    remedy = f"is it one of {listed}?" if listed else "no table is captured yet"
+    raise TableRefused(f"the source has no table {name[:200]}; {remedy}")
+
+
+def _refuse(found: Named) -> NoReturn:
+    """Why a relation is not captured as a table of its own."""
+    if found.root is not None:
+        raise TableRefused(f"{found.name} is a partition; name its root, {found.root}")
+    if found.kind in _KINDS:
+        raise TableRefused(f"{found.name} is {_KINDS[found.kind]}, which Postgres does not replicate; name a table")
+    if found.persistence != "p":
+        raise TableRefused(f"{found.name} is unlogged or temporary, which Postgres does not replicate")
+    raise TableRefused(f"{found.name} is not captured: no publication in use has it; `pipeline status` says why")
+
+
+def _under_way(pipeline: Connection, stored: Source, table: Captured) -> BackfillError:
+    for each in backfills.open_of(pipeline, stored.id):
+        if each.table_oid == table.oid:
+            text = f"backfill {each.id} of {each.table} is {each.state}; wait for its end, or cancel it"
+            return BackfillError(text)
+    return BackfillError(f"a backfill of {table.schema}.{table.name} has just ended; start it again")
+
+
+def _chosen(config: Config, table: Captured, chosen: Condition) -> Condition:
+    """The condition, once the source takes it; it is planned, which compares the types, and not run."""
+    name = sql.Identifier(table.schema, table.name)
+    query = sql.SQL("explain select from only {} as t where {}").format(name, chosen.sql())
+    with reading_session.connect(config, name="pipeline backfill", connect_timeout=5) as source:
+        with reading_session.transaction(source, session_settings.SOURCE, **_BOUNDS):
+            check.require_harmless(source, chosen, table.oid)
+        try:
+            with reading_session.transaction(source, session_settings.SOURCE, **_BOUNDS):
+                reading_session.lock(source, [name], session_settings.SOURCE, _BOUNDS["lock_timeout"])
+                check.require_harmless(source, chosen, table.oid)  # what is locked is not altered
+                source.execute(query)
+        except psycopg.errors.LockNotAvailable:  # another session locks the table: the reading finds that out
+            return chosen
+        except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.QueryCanceled) as error:
+            raise ConditionRefused(f"the source does not take that condition: {connections.one_line(error)}") from error
+    return chosen

@@ -1,0 +1,133 @@
+"""Backfills as people see and change them, in the terminal and over REST; the server's role `snapshot` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.errors import BackfillError, UnknownBackfill
+from pipeline.postgres import queries, role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.snapshots import backfills
+from pipeline.snapshots.backfills import Backfill
+
+ENDED = ("complete", "failed", "cancelled")
+ROLE = "snapshot"
+NO_SERVER = "no server runs that would read it: start `pipeline serve`"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A backfill. `rows`: events added; the log had the same, or something newer, of the rest of `rows_read`.
+
+    `rows_per_second` since it began, and `seconds_left` at that rate: only while it is reading, and where known.
+    `rows_estimated`: of the whole table, whatever the condition.
+    """
+
+    id: int
+    table: str
+    kind: str
+    condition: str | None
+    state: str
+    reason: str | None
+    ranges_done: int
+    ranges_all: int
+    rows_read: int
+    rows: int
+    rows_estimated: int | None
+    rows_per_second: float | None
+    seconds_left: float | None
+    events_table: str | None
+    first_seq: int | None
+    last_seq: int | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing changes any more."""
+        return self.state in ENDED
+
+
+def shown(backfill: Backfill, now: datetime) -> Shown:
+    """`now`: of the pipeline database, whose clock the other times are of."""
+    same = {name: getattr(backfill, name) for name in Shown.__annotations__ if hasattr(backfill, name)}
+    rate, left = _pace(backfill, now)
+    return Shown(**{**same, "rows": backfill.rows_added}, rows_per_second=rate, seconds_left=left)
+
+
+def _pace(backfill: Backfill, now: datetime) -> tuple[float | None, float | None]:
+    """Rows a second, and seconds left."""
+    if backfill.state != "reading" or backfill.started_at is None or not backfill.ranges_done:
+        return None, None
+    seconds = max((now - backfill.started_at).total_seconds(), 0.001)
+    left = max(backfill.ranges_all - backfill.ranges_done, 0) * seconds / backfill.ranges_done
+    return round(backfill.rows_read / seconds, 1), round(left, 1)
+
+
+def listed(config: Config, pipeline: Connection, most: int = 100) -> list[Shown]:
+    """The newest, the newest first; none where no source is known."""
+    stored = sources.find(pipeline, config.source_id)
+    return _shown(pipeline, backfills.listed(pipeline, stored.id, most)) if stored else []
+
+
+def under_way(pipeline: Connection, stored: Source) -> list[Shown]:
+    """Those that have not ended, the oldest first."""
+    return _shown(pipeline, backfills.open_of(pipeline, stored.id))
+
+
+def show(config: Config, pipeline: Connection, number: int) -> Shown:
+    """One of them. Raises UnknownBackfill."""
+    return _shown(pipeline, [_find(config, pipeline, number)])[0]
+
+
+def pause(config: Config, pipeline: Connection, number: int) -> Shown:
+    """Read none of its ranges for now; those that are being read are finished."""
+    return _change(config, pipeline, number, "paused", lambda: backfills.pause(pipeline, number, paused=True))
+
+
+def resume(config: Config, pipeline: Connection, number: int) -> Shown:
+    """Go on."""
+    return _change(config, pipeline, number, "resumed", lambda: backfills.pause(pipeline, number, paused=False))
+
+
+def cancel(config: Config, pipeline: Connection, number: int) -> Shown:
+    """End it; what it has added to the log stays."""
+    return _change(config, pipeline, number, "cancelled", lambda: backfills.end(pipeline, number, "cancelled"))
+
+
+def is_served(pipeline: Connection) -> bool:
+    """Whether a server runs that reads tables, or has just started and will."""
+    role = role_locks.states(pipeline).get(ROLE)
+    return (role is not None and role.held) or role_locks.server_starts(pipeline, ROLE)
+
+
+def _change(config: Config, pipeline: Connection, number: int, done: str, change: Callable[[], bool]) -> Shown:
+    with pipeline.transaction():
+        _find(config, pipeline, number)
+        changed = change()
+        found = show(config, pipeline, number)
+    if not changed:
+        may = "only one that is paused can be" if done == "resumed" else "it cannot be"
+        raise BackfillError(f"backfill {number} of {found.table} is {found.state}; {may} {done}")
+    return found
+
+
+def _find(config: Config, pipeline: Connection, number: int) -> Backfill:
+    stored = sources.find(pipeline, config.source_id)
+    found = backfills.find(pipeline, number)
+    if found is None or stored is None or found.source_id != stored.id:
+        raise UnknownBackfill(f"there is no backfill {number}; `pipeline backfill list` and GET /v1/backfills show all")
+    return found
+
+
+def _shown(pipeline: Connection, found: Collection[Backfill]) -> list[Shown]:
+    if not found:
+        return []
+    now: datetime = queries.value(pipeline, "select pg_catalog.clock_timestamp()")
+    return [shown(each, now) for each in found]

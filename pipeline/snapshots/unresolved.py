@@ -1,0 +1,79 @@
+"""Keys that are read once more: their newest event leaves a value out that is nowhere in the log.
+
+A row that moves into a block that was read before it is never read; the update that moved it is in the log, but without
+the large values that it left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from psycopg import sql
+
+from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.snapshots.backfills import Backfill
+
+KEYS_PER_RANGE = 1_000
+_JSON = (114, 3802)
+
+
+@dataclass
+class Round:
+    """How far unresolved keys were looked for, of one backfill.
+
+    `begun`: seqs by events table at which the backfill began. Up to `since` all keys are settled, but for `left_out`:
+    the log had something newer of them than what was read, which may lack the same values.
+    """
+
+    begun: Mapping[str, int]
+    since: Mapping[str, int] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def begin(self, seqs: Mapping[str, int]) -> None:
+        """Keys were looked for after these seqs had been read; they are being read now."""
+        self.since, self.left_out = seqs, []
+
+
+def keys(
+    connection: Connection,
+    backfill: Backfill,
+    version: TableVersion,
+    last: Round,
+    written: Sequence[EventsTable],
+) -> list[list[str]]:
+    """The keys of such rows, as texts in the order of the version's key."""
+    types = {column.name: column.base_type_oid for column in version.columns}
+    names = {f"key_{number}": name for number, name in enumerate(version.key_columns)}
+    key = sql.SQL("array[{}]").format(sql.SQL(", ").join(_part(each, types[name]) for each, name in names.items()))
+    newest = sql.SQL(" ").join(
+        sql.SQL(statement("snapshots", "no_newer")).format(events=table.identifier) for table in written
+    )
+    each = sql.SQL(statement("snapshots", "unresolved"))
+    found = sql.SQL("\nunion\n").join(
+        each.format(
+            key=key,
+            events=table.identifier,
+            begun=sql.Literal(last.begun.get(str(table), 0)),
+            since=sql.Literal(last.since.get(str(table), 0)),
+            newest=newest,
+        )
+        for table in written
+    )
+    values = {
+        "source": backfill.source_id,
+        "epoch": backfill.epoch,
+        "table": backfill.table_oid,
+        "left_out": last.left_out,
+        **names,
+    }
+    return [list(row[0]) for row in connection.execute(found, values).fetchall() if None not in row[0]]
+
+
+def _part(name: str, type_oid: int) -> sql.Composable:
+    """`name`: of the value that is the column's name."""
+    text = "(e.record -> {}::text)::text" if type_oid in _JSON else "e.record ->> {}::text"
+    return sql.SQL(text).format(sql.Placeholder(name))

@@ -1,0 +1,219 @@
+"""A snapshot worker: a process that takes one range after another, reads it and stages its rows."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+import psycopg
+from setproctitle import setproctitle
+
+from pipeline import logs
+from pipeline.capture.source import sources
+from pipeline.comparing.log_state import Truncated
+from pipeline.comparing.source_rows import Altered
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
+from pipeline.log.staging import ranges
+from pipeline.log.staging.range_writer import RangeWriter
+from pipeline.log.staging.ranges import Taken
+from pipeline.postgres import connections, reading_session, session_settings, waits
+from pipeline.postgres.connections import Connection
+from pipeline.process.child import RETRY
+from pipeline.process.signals import Stop, live_with_parent, read_settings
+from pipeline.snapshots import backfills, comparing, pace, plan
+from pipeline.snapshots.backfills import Backfill
+from pipeline.snapshots.reader import Held, RangeReader, TooSlow
+from pipeline.snapshots.shapes import Changed, Unreadable
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "pipeline.snapshots.worker")
+"""To start it where there is no fork server."""
+IDLE_SECONDS = 0.2
+"""Between two looks for a range, while there is none to read."""
+SOON_SECONDS = 0.01
+"""The same, right after one was read: those under way are moved in a moment."""
+HELD_SECONDS, CHANGED_SECONDS = 4.0, 1.0
+"""Before a table is tried again that is locked (an attempt waits for 2 s), or that is to be planned anew."""
+
+
+def main() -> int:
+    """Read ranges with the settings in the first line of standard input until told to stop; returns the status."""
+    if (given := read_settings()) is None:
+        return RETRY
+    config = settings.from_json(given)
+    setproctitle("pipeline: snapshot worker")
+    logs.setup(config.log_level, config.log_format, "snapshot worker")
+    stop = Stop(ignore_interrupt=True)
+    waits.end_at_stop(stop)
+    live_with_parent()
+    try:
+        _run(config, stop)
+    except PipelineError as error:
+        logger.warning("%s", error, extra={"action": "snapshot.failed"})
+        return RETRY if isinstance(error, Unavailable) else error.exit_code
+    except Exception:
+        logger.exception("unexpected error", extra={"action": "snapshot.failed"})
+        return RETRY
+    return 0
+
+
+def _run(config: Config, stop: Stop) -> None:
+    name = "pipeline snapshot worker"
+    with (
+        reading_session.connect(config, name=name, settings=session_settings.SNAPSHOT) as source,
+        connections.connect(config.database, "pipeline database", name=name) as pipeline,
+        connections.connect(config.database, "pipeline database", name=f"{name} staging") as staging,
+    ):
+        try:
+            stored = sources.find(pipeline, config.source_id)
+            if stored is None:
+                return
+            found = RangeReader(source, pipeline, stored)
+            Worker(config, source, pipeline, staging, stored.id, found).run(stop)
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            raise connections.unavailable_one(source, config.source_reading, config.database, error) from error
+
+
+@dataclass
+class Worker:
+    """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database.
+
+    `density`: of relations, by oid, how many rows a block had when one was last read. `held`: of backfills that had to
+    wait, by id, until when the ranges of others are taken.
+    """
+
+    config: Config
+    source: Connection
+    take: Connection
+    staging: Connection
+    source_id: UUID
+    reader: RangeReader
+    density: dict[int, float] = field(default_factory=dict)
+    held: dict[int, float] = field(default_factory=dict)
+
+    def run(self, stop: Stop) -> None:
+        """Read what there is to read; raises psycopg.Error when a database goes away."""
+        rate = pace.Rate(self.config.snapshot_max_rows, self.config.snapshot_workers)
+        stream, read_at = pace.Stream(self.take, self.source_id), 0.0
+        while not stop:
+            with reading_session.transaction(self.source, session_settings.SNAPSHOT):
+                lags = pace.stream_lags(self.source, self.take, self.source_id)
+            if lags:
+                stop.wait(pace.YIELD_SECONDS)
+            started = time.monotonic()
+            if lively := stream.is_lively():
+                rows = self.read_next(stop, pace.LIVELY_RANGES, pace.LIVELY_ROWS)
+            else:
+                rows = self.read_next(stop, 2 * self.config.snapshot_workers + 1)
+            if rows is None:
+                stop.wait(SOON_SECONDS if started < read_at + IDLE_SECONDS else IDLE_SECONDS)
+            else:
+                read_at = time.monotonic()
+                took = read_at - started
+                rest = pace.lively_rest(took, self.config.snapshot_workers) if lively else 0.0
+                stop.wait(max(rest, rate.rest(rows, took)))
+
+    def read_next(self, stop: Stop, most: int = 1_000, about: int | None = None) -> int | None:
+        """Read the next range, unless `most` are under way; returns the number of its rows, None when there is none.
+
+        `about`: only so many rows of it; the rest is another range then.
+        """
+        self.held = {backfill: until for backfill, until in self.held.items() if until > time.monotonic()}
+        taken = ranges.take(self.take, self.source_id, most, list(self.held))
+        if taken is None:
+            return None
+        return self._read(taken if about is None else self._shortened(taken, about), stop)
+
+    def _shortened(self, taken: Taken, rows: int) -> Taken:
+        if taken.compares or taken.from_block is None or taken.until_block is None:
+            return taken
+        at = taken.from_block + max(1, round(rows / self.density.get(taken.relation_oid, plan.ROWS_PER_BLOCK)))
+        if at >= taken.until_block:
+            return taken
+        with self.take.transaction():
+            if not ranges.shorten(self.take, taken, at):
+                return taken
+            backfills.more_ranges(self.take, taken.backfill_id, 1)
+        return replace(taken, until_block=at)
+
+    def _read(self, taken: Taken, stop: Stop) -> int:
+        """Read one range; returns the number of its rows."""
+        backfill = backfills.find(self.take, taken.backfill_id)
+        if backfill is None or backfill.state not in ("reading", "paused"):
+            ranges.drop(self.take, taken.backfill_id, [taken.id])
+            return 0
+        try:
+            return self._compare(taken, backfill, stop) if taken.compares else self._stage(taken, backfill)
+        except Held as held:
+            self._put_off(taken, backfill, str(held), HELD_SECONDS)
+        except Changed as changed:
+            logger.info("%s is read again: %s", backfill.table, changed, extra={"action": "snapshot.changed"})
+            self._put_off(taken, backfill, str(changed), CHANGED_SECONDS)
+        except TooSlow as slow:
+            self._split(taken, backfill, slow)
+            if self.source.closed:
+                raise Unavailable(f"the source ended a session: {slow}; it is tried again") from slow
+            return 0
+        except (Unreadable, ConditionRefused, NotComparable) as error:
+            self._fail(backfill, str(error))
+            return 0
+        except (psycopg.Error, Unavailable) as error:
+            with suppress(psycopg.Error):  # this database may be what fails
+                backfills.wait(self.take, backfill.id, f"{connections.one_line(error)}; it is tried again")
+            raise
+        return 0
+
+    def _put_off(self, taken: Taken, backfill: Backfill, reason: str, seconds: float) -> None:
+        ranges.give_back(self.take, taken)
+        backfills.wait(self.take, backfill.id, reason)
+        self.held[backfill.id] = time.monotonic() + seconds
+
+    def _stage(self, taken: Taken, backfill: Backfill) -> int:
+        with RangeWriter(self.staging, self.source_id, taken) as staging:
+            self.reader.read(taken, staging, backfill.since_seqs or {}, backfill.condition)
+            under_way = backfill.compares and ranges.compares(self.take, backfill.id)
+            if (reason := comparing.REASON if under_way else None) != backfill.reason:
+                backfills.wait(self.take, backfill.id, reason)
+            if taken.until_block and staging.rows:
+                self.density[taken.relation_oid] = staging.rows / (taken.until_block - (taken.from_block or 0))
+            return staging.rows
+
+    def _compare(self, taken: Taken, backfill: Backfill, stop: Stop) -> int:
+        """Plan ranges of the keys that may differ."""
+        stored = sources.find(self.take, self.source_id)
+        assert stored is not None  # noqa: S101  a worker is of a source
+        made = comparing.Comparison(self.source, self.take, self.staging, stored)
+        try:
+            if not made.run(taken, backfill, lambda: bool(stop)):
+                ranges.give_back(self.take, taken)
+        except (Truncated, Altered) as error:
+            raise Changed(str(error)) from error
+        except psycopg.DataError as error:  # for good, it may be: then the ranges of other tables come first
+            raise Changed(connections.one_line(error)) from error
+        return 0
+
+    def _split(self, taken: Taken, backfill: Backfill, slow: TooSlow) -> None:
+        """Read it in two halves, or give up where it cannot be any shorter."""
+        if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
+            self._fail(backfill, f"{slow}, also for the shortest range: {slow.remedy}")
+            return
+        with self.take.transaction():
+            ranges.split(self.take, taken, (taken.from_block + taken.until_block) // 2)
+            backfills.more_ranges(self.take, backfill.id, 1)
+
+    def _fail(self, backfill: Backfill, reason: str) -> None:
+        if backfills.end(self.take, backfill.id, "failed", reason):
+            logger.error("%s cannot be read: %s", backfill.table, reason, extra={"action": "snapshot.unreadable"})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
