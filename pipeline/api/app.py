@@ -25,7 +25,7 @@ from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.routes import followers, metrics
+from pipeline.api.routes import metrics
 from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Service, Surroundings
@@ -35,6 +35,7 @@ from pipeline.config.settings import Config
 from pipeline.consumers import endpoints
 from pipeline.consumers.cursor import websocket
 from pipeline.consumers.cursor.leases import Cursors
+from pipeline.followers.operating import endpoints as followers
 from pipeline.log.wakeups import Wakeups
 from pipeline.operate import readiness, status
 from pipeline.postgres.pool import Pool

@@ -17,23 +17,13 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.cli import completion, failures, flags, redaction
-from pipeline.cli.commands import (
-    dead_letters,
-    followers,
-    followers_release,
-    followers_watch,
-    init,
-    retention,
-    routes,
-    slots,
-    sources,
-    status,
-    verify,
-)
+from pipeline.cli.commands import dead_letters, init, retention, routes, slots, sources, status, verify
 from pipeline.config import settings
 from pipeline.consumers import commands
 from pipeline.errors import PipelineError
 from pipeline.exports import commands as exports
+from pipeline.followers.operating import commands as followers
+from pipeline.followers.operating import followers_release, followers_watch
 from pipeline.printable import say
 from pipeline.snapshots import commands as backfills
 from pipeline.terminal.command import Json, load, output

@@ -21,8 +21,8 @@ from pipeline.demo.server import ServerProcess
 from pipeline.demo.shop import Clerk
 from pipeline.demo.visitors import Incident, Visitors
 from pipeline.errors import PipelineError
-from pipeline.operate import wait_for_followers
-from pipeline.operate.watch_followers import Watch
+from pipeline.followers.operating import waiting
+from pipeline.followers.operating.watch import Watch
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 
@@ -68,7 +68,7 @@ class FollowedShow:
             watch = stack.enter_context(Watch(self._config, most=None))
             self._work(server, shopkeeper, watch, seconds)
             names = [each.name for each in self._clusters]
-            waited = wait_for_followers.wait(self._config, source, pipeline, names, ARRIVAL_TIMEOUT)
+            waited = waiting.wait(self._config, source, pipeline, names, ARRIVAL_TIMEOUT)
             if waited.reason is not None:
                 self._console.print(Text.assemble(("✗ ", "bold red"), waited.reason))
                 return 1

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.operate.watch_followers import Counted, Look, Watched
+from pipeline.followers.operating.watch import Counted, Look, Watched
 from pipeline.terminal import drawing
 
 _PLAIN_EVERY = 2.0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pipeline.config.settings import Config
 from pipeline.followers import registry
+from pipeline.followers.operating import adding
 from pipeline.followers.registry import Options
-from pipeline.operate import add_follower
 from pipeline.postgres import connections, migrations
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.embedded import Server
@@ -51,7 +51,7 @@ class FollowerCluster:
 
     def add(self, config: Config, source: Connection, pipeline: Connection) -> None:
         """As `pipeline followers add` does."""
-        add_follower.add(config, source, pipeline, self.name, self.dsn, Options(tables=("shop.*",)))
+        adding.add(config, source, pipeline, self.name, self.dsn, Options(tables=("shop.*",)))
 
 
 def forget(config: Config, folder: Path) -> None:

@@ -10,7 +10,8 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
-from pipeline.operate import followers, status
+from pipeline.followers.operating import status as followers
+from pipeline.operate import status
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.role_locks import RoleState
 

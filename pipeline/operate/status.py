@@ -23,11 +23,12 @@ from pipeline.consumers.status import ConsumerStatus
 from pipeline.errors import PipelineError
 from pipeline.exports import status as export_status
 from pipeline.exports.status import ExportStatus
+from pipeline.followers.operating import status as followers
+from pipeline.followers.operating.status import Shown as Follower
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import adoption, followers, retention, ways
+from pipeline.operate import adoption, retention, ways
 from pipeline.operate.adoption import Adoption
-from pipeline.operate.followers import Shown as Follower
 from pipeline.operate.lag import facts, stages
 from pipeline.operate.lag.facts import Look, Moved
 from pipeline.operate.lag.model import Lag, Limit, is_late

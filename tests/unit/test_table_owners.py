@@ -57,9 +57,9 @@ OWNERS = {
         "pipeline/snapshots",
         {
             "pipeline/capture/source": GAP,
+            "pipeline/followers/operating": REPORT,
             "pipeline/followers/running": GAPS,
             "pipeline/log/functions/readers.sql": REGISTRY,
-            "pipeline/operate": REPORT,
             "pipeline/wires/walstream": FIRST_ROWS,
             "spark/lake/tables": LAKE,
         },
@@ -81,7 +81,11 @@ OWNERS = {
     ),
     "pipeline.partition_changes": Owner(
         "pipeline/snapshots",
-        {"pipeline/operate": REPORT, "pipeline/followers": JOINED},
+        {
+            "pipeline/followers/operating": REPORT,
+            "pipeline/followers/running": JOINED,
+            "pipeline/followers/schema_changes": JOINED,
+        },
     ),
     "pipeline.inheritance": Owner(
         "pipeline/snapshots",
@@ -319,11 +323,10 @@ OWNERS = {
         "pipeline/capture/source",
         {
             "pipeline/capture/replication": "a sample is stored only under the epoch that holds",
-            "pipeline/followers/copying": "a copy is of an epoch, and has what is published",
-            "pipeline/followers/running": GAPS,
             "pipeline/operate": REPORT,
             "pipeline/wires/sequin": "a message names the database that its change comes from",
             "spark/lake/tables": LAKE,
+            "pipeline/followers": "a copy is of an epoch, and has what is published",
         },
     ),
     "pipeline.seen_tables": Owner(

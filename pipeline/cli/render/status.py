@@ -8,10 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.cli.render import catchup, content, dead_letters, followers, gaps, lag, retention, routes
+from pipeline.cli.render import catchup, content, dead_letters, gaps, lag, retention, routes
 from pipeline.consumers import render as consumers
 from pipeline.exports import render as exports
 from pipeline.findings import Finding
+from pipeline.followers.operating import render as followers
 from pipeline.operate.adoption import Adoption
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status

@@ -154,7 +154,7 @@ def connect_source(config: Config) -> Connection:
 
 def source_tables(config: Config, log: Connection, found: Follower) -> Callable[[Connection], SourceTables]:
     """Makes the source's tables, over a connection to it, with what is in use of it now."""
-    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
+    used = queries.one(log, _InUse, statement("followers.running", "publications"), {"source": found.source_id})
     if used is None:
         raise FollowerError("the source of this follower is not known any more")
     publications, epoch = used.publications, used.epoch

@@ -17,8 +17,8 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.applier_session import Applier
+from pipeline.followers.operating.status import Shown
 from pipeline.log.readers import LaggingReader
-from pipeline.operate.followers import Shown
 from pipeline.operate.lag import slot_lag
 from pipeline.operate.lag.lsn_times import Around
 from pipeline.operate.lag.slot_lag import SlotLag

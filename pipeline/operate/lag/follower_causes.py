@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.followers.applier_session import Applier
-from pipeline.operate.followers import Shown
+from pipeline.followers.operating.status import Shown
 from pipeline.operate.lag.facts import Facts
 from pipeline.operate.lag.model import Limit, Stage, is_late
 from pipeline.terminal import drawing

@@ -11,9 +11,9 @@ from pipeline.config.settings import Config
 from pipeline.consumers import status
 from pipeline.exports.status import ExportStatus
 from pipeline.followers import applier_session, registry
+from pipeline.followers.operating import status as followers
 from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader, Readers
 from pipeline.log.table import EventsTable
-from pipeline.operate import followers
 from pipeline.operate.lag import causes, follower_causes, lsn_times, reader_causes
 from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
 from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage, is_late

@@ -13,9 +13,9 @@ import pytest
 from psycopg import sql
 
 from pipeline.followers import registry
+from pipeline.followers.operating import adding, resync, verify
 from pipeline.followers.registry import Follower, FollowerTable, Options
 from pipeline.followers.running import copier, following
-from pipeline.operate import add_follower, resync_follower, verify_follower
 from pipeline.postgres import connections, session_settings
 from tests.fidelity.tables.case import AtFollower, Kind, Stop
 from tests.fixtures.copying import Running
@@ -51,7 +51,7 @@ class FollowerOfKinds:
                 self._run(kind, kind.follower.prepared)
         options = Options(tables=tuple(f"{kind.schema}.*" for kind in kinds))
         with connections.connect(stage.config.source, "source", settings=session_settings.SERVER) as source:
-            add_follower.add(stage.config, source, stage.log, self.name, dsn, options)
+            adding.add(stage.config, source, stage.log, self.name, dsn, options)
         self.running = Running(stage, self._found.id, self.name)
 
     def settle(self, head: int) -> None:
@@ -80,7 +80,7 @@ class FollowerOfKinds:
                 if stop.mended:
                     self._run(kind, stop.mended)
                 if stop.resync:
-                    resync_follower.resync(self._stage.log, self.name, [f"{kind.schema}.*"])
+                    resync.resync(self._stage.log, self.name, [f"{kind.schema}.*"])
 
     @property
     def _has_ended(self) -> bool:
@@ -107,8 +107,7 @@ class FollowerOfKinds:
             {}
             if stopped
             else {
-                each.table: each.state
-                for each in verify_follower.verify(self._stage.config, self._stage.log, self.name).tables
+                each.table: each.state for each in verify.verify(self._stage.config, self._stage.log, self.name).tables
             }
         )
         found = {}

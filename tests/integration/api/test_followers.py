@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.operate import followers
+from pipeline.followers.operating import status
 from tests.fixtures.api import Api
 from tests.fixtures.followers import Adding
 
@@ -23,7 +23,7 @@ def test_listed_and_shown(adding: Adding, served: Api, follower_dsn: str) -> Non
     assert shown.status_code == 200, shown.text
     found = shown.json()
     assert served.get("/v1/followers").json()["data"][0].keys() == found.keys()
-    assert (found["name"], found["state"], found["reason"]) == ("reports", "waiting", followers.NO_SERVER)
+    assert (found["name"], found["state"], found["reason"]) == ("reports", "waiting", status.NO_SERVER)
     assert (found["seq"], found["commit_lsn"], found["commit_lsn_bytes"], found["lag_seqs"]) == (0, None, None, 0)
     assert (found["copy"], found["schema"], found["ddl"], found["on_rewrite"]) == ("source", "create", "follow", "copy")
     assert found["tables"] == [{"table": "public.orders", "state": "waiting", "reason": None, "remedy": None}]

@@ -14,8 +14,9 @@ from pipeline.config.routes import Route
 from pipeline.config.settings import load
 from pipeline.errors import FollowerError, SourceUnfit, Unavailable
 from pipeline.followers.applying import position
+from pipeline.followers.operating import adding as add_follower
+from pipeline.followers.operating import status
 from pipeline.followers.registry import Options
-from pipeline.operate import add_follower, followers
 from pipeline.operate.preflight import check
 from pipeline.postgres import connections, role_locks, session_settings
 from pipeline.postgres.embedded import Server
@@ -39,7 +40,7 @@ def test_an_empty_database_is_taken(adding: Adding, follower_dsn: str) -> None:
     found = added.follower
     assert added.warnings == []
     assert found.name.startswith("local-")
-    assert (found.state, found.reason, found.remedy) == ("waiting", followers.NO_SERVER, "start `pipeline serve`")
+    assert (found.state, found.reason, found.remedy) == ("waiting", status.NO_SERVER, "start `pipeline serve`")
     assert [each.table for each in found.tables] == ["public.Odd name", "public.orders", "public.parted"]
     assert (found.seq, found.lag_seqs, found.lag_seconds, found.made_seq) == (0, 0, 0, 0)
     with psycopg.connect(follower_dsn) as connection:
@@ -160,7 +161,7 @@ def test_tables_with_rows(adding: Adding, follower_dsn: str) -> None:
     assert "public.Odd name, public.orders there have rows; use --truncate to empty them before the copy, or" in said
     assert "public.orders there has rows" in adding.refused(follower_dsn, tables=("public.orders",))
     assert adding.add(follower_dsn, truncate=True).follower.truncate
-    assert followers.remove(adding.known.log, "reports").name == "reports"
+    assert status.remove(adding.known.log, "reports").name == "reports"
     assert adding.add(follower_dsn, copy="none").follower.copy == "none"
 
 
@@ -302,6 +303,6 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
             )
             run(config.source, "select pg_drop_replication_slot('theirs')")
             assert refused() == "no source has been replicated from yet; start `pipeline serve` first"
-            assert followers.listed(log) == []
+            assert status.listed(log) == []
     finally:
         server.stop("immediate")

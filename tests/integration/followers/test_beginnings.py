@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.followers import registry
-from pipeline.operate import followers
+from pipeline.followers.operating import status
 from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
 from tests.fixtures.small_log import add_inserts
 
@@ -90,14 +90,14 @@ def test_one_that_was_there_goes_on_where_it_was(adding: Adding, follower_dsn: s
     )
     found = adding.add(follower_dsn, copy="none").follower
     assert (found.seq, found.commit_lsn, found.lag_seqs) == (30, 300, written - 30)
-    followers.remove(adding.known.log, "reports")
+    status.remove(adding.known.log, "reports")
     said = adding.refused(follower_dsn)
     assert "it has been a follower of that name, and is at seq 30; go on from there with --copy none, choose" in said
     assert "or forget it there: delete from pipeline_follower.position where (source_database_id, follower) =" in said
     added = adding.add(follower_dsn, "other", copy="none")
     assert added.follower.seq == written
     assert 'it has a position from when it was the follower "reports"; to go on' in added.warnings[0]
-    followers.remove(adding.known.log, "other")
+    status.remove(adding.known.log, "other")
     drop(adding, 40)
     forget = said.rpartition(": ")[2]
     said = adding.refused(follower_dsn, copy="none")

@@ -10,9 +10,10 @@ import pytest
 from pipeline.cli.render import retention as retention_report
 from pipeline.errors import FollowerError, UnknownFollower
 from pipeline.followers import registry
+from pipeline.followers.operating import status as followers
 from pipeline.followers.registry import Database, FollowerTable, Options, Position, Report, TableName
 from pipeline.log.readers import Readers
-from pipeline.operate import followers, status
+from pipeline.operate import status
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log

@@ -11,10 +11,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline.errors import SchemaStopped
 from pipeline.followers.applying import position
+from pipeline.followers.operating import adding as add_follower
 from pipeline.followers.registry import Options
 from pipeline.followers.schema_changes import alterations
 from pipeline.followers.schema_changes.alterations import Alteration
-from pipeline.operate import add_follower
 from tests.fixtures.followers import TABLES, Adding, run
 from tests.fixtures.postgres import unique
 

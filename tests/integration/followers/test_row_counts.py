@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from pipeline.followers import row_counts
+from pipeline.followers.operating.counting import Counting
 from pipeline.followers.registry import TableName
 from pipeline.followers.row_counts import EXACTLY, SETTINGS, Rows
-from pipeline.operate.counting import Counting
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from tests.fixtures.postgres import Cluster

@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.errors import Overtaken
-from pipeline.followers import skipping
-from pipeline.followers.applying import position
+from pipeline.followers.applying import position, skipping
 from pipeline.followers.applying.position import Position
 from pipeline.log.table import DEFAULT
 from pipeline.server.schedule import publish_new_tables

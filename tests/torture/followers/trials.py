@@ -22,9 +22,9 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import registry
+from pipeline.followers.operating import adding, resync, status
 from pipeline.followers.registry import Options
 from pipeline.followers.running import applier_process
-from pipeline.operate import add_follower, followers, resync_follower
 from pipeline.postgres import connections, session_settings
 from pipeline.process.child import Child, program
 from tests.fixtures.changing_rows import AT_FOLLOWER, AT_SOURCE
@@ -110,7 +110,7 @@ class Round:
         def add() -> None:
             with self._sessions() as (source, log):
                 options = Options(copy="log" if copy == "log" else "source")
-                add_follower.add(self._config, source, log, name, self._dsns[name], options)
+                adding.add(self._config, source, log, name, self._dsns[name], options)
 
         eventually(add, 60, (PipelineError, psycopg.Error))
 
@@ -181,7 +181,7 @@ class Round:
     def _resync(self, name: str) -> None:
         table = self._random.choice(["public.pairs", "public.wide", "public.bare", "public.lines", "public.*"])
         with self._sessions() as (_, log):
-            resync_follower.resync(log, name, [table])
+            resync.resync(log, name, [table])
 
     def _cut_there(self, name: str) -> None:
         with psycopg.connect(self._dsns[name], autocommit=True) as there:
@@ -193,9 +193,9 @@ class Round:
 
     def _pause(self, name: str) -> None:
         with self._sessions() as (_, log):
-            followers.pause(log, name)
+            status.pause(log, name)
             time.sleep(self._random.uniform(0.5, 2.0))
-            followers.resume(log, name)
+            status.resume(log, name)
 
     def _crash_follower(self, _: str) -> None:
         self._crash(self._place.restarted)
@@ -226,14 +226,14 @@ class Round:
             eventually(are_equal, END_SECONDS, (AssertionError, psycopg.Error))
         except AssertionError as error:
             with self._sessions() as (_, log):
-                states = [(each.name, each.state, each.reason) for each in followers.listed(log)]
+                states = [(each.name, each.state, each.reason) for each in status.listed(log)]
             self._wrong(f"{error}; {states}")
 
     def _resume_all(self) -> None:
         with self._sessions() as (_, log):
-            for each in followers.listed(log):
+            for each in status.listed(log):
                 if each.state == "paused":
-                    followers.resume(log, each.name)
+                    status.resume(log, each.name)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import psycopg
 
-from pipeline.operate import resync_follower
-from pipeline.operate.followers import Shown
+from pipeline.followers.operating import resync
+from pipeline.followers.operating.status import Shown
 from pipeline.postgres.connections import Connection
 from tests.torture.ordinary_schema.source import Source
 
@@ -45,7 +45,7 @@ class Helper:
 
     def _run(self, follower: str, statement: str, log: Connection) -> None:
         if statement.startswith("pipeline followers resync"):
-            resync_follower.resync(log, follower, shlex.split(statement)[4:])
+            resync.resync(log, follower, shlex.split(statement)[4:])
             return
         if statement.startswith("pipeline"):
             return

@@ -23,8 +23,8 @@ from psycopg import sql
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
+from pipeline.followers.operating import adding, status, waiting
 from pipeline.followers.registry import Options
-from pipeline.operate import add_follower, followers, wait_for_followers
 from pipeline.postgres import connections, session_settings
 from tests.fixtures.postgres import Cluster, temporary_server, unique
 from tests.fixtures.server import serving
@@ -87,7 +87,7 @@ class Round:
     def _pause(self, source: Source) -> Job:
         """The follower, for a while."""
         with self._sessions() as (_, log):
-            followers.pause(log, NAME)
+            status.pause(log, NAME)
         for _ in range(source.chance.randrange(150)):
             yield ""
         self._resume()
@@ -101,16 +101,16 @@ class Round:
 
     def _resume(self) -> None:
         with self._sessions() as (_, log):
-            followers.resume(log, NAME)
+            status.resume(log, NAME)
 
     def _add(self) -> None:
         with self._sessions() as (source, log):
             given = (self._config, source, log, NAME, self._dsn, Options())
             with psycopg.connect(self._dsn, autocommit=True) as there:
-                for statement in add_follower.lacking(*given):
+                for statement in adding.lacking(*given):
                     there.execute(statement.encode())
                 there.execute(_MADE_BY_HAND)
-            add_follower.add(*given)
+            adding.add(*given)
 
     @contextmanager
     def _sessions(self) -> Iterator[tuple[connections.Connection, connections.Connection]]:
@@ -135,9 +135,9 @@ class Round:
 
     def _require_equal(self) -> None:
         with self._sessions() as (source, log):
-            waited = wait_for_followers.wait(self._config, source, log, [NAME], WAIT_SECONDS)
+            waited = waiting.wait(self._config, source, log, [NAME], WAIT_SECONDS)
             if not waited.ok:
-                self._helper.help(followers.show(log, NAME), log)
+                self._helper.help(status.show(log, NAME), log)
         assert waited.ok, waited.reason
         with psycopg.connect(self._dsn) as there:
             found = differences(self._source, there)
@@ -146,7 +146,7 @@ class Round:
 
     def _states(self) -> str:
         with self._sessions() as (_, log):
-            found = followers.show(log, NAME)
+            found = status.show(log, NAME)
         tables = [(each.table, each.state, each.reason, each.remedy) for each in found.not_followed]
         return f"{found.state}: {found.reason}; {found.remedy}; {tables}"
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.cli.render.follower_content import show_verified
+from pipeline.followers.operating.follower_content import show_verified
+from pipeline.followers.operating.verify import Compared, Verified
 from pipeline.followers.verifying.comparison import Difference
-from pipeline.operate.verify_follower import Compared, Verified
 from pipeline.terminal.json_values import as_json
 
 EQUAL = Compared("public.a", rows=1200, unsettled=1)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.operate.followers import Shown, ShownTable
-from pipeline.operate.wait_for_followers import has_all, hindered
+from pipeline.followers.operating.status import Shown, ShownTable
+from pipeline.followers.operating.waiting import has_all, hindered
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 FOLLOWING = Shown(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from pipeline.followers.operating import resync
 from pipeline.log import jumps
 from pipeline.log.table import DEFAULT
-from pipeline.operate import resync_follower
 from pipeline.postgres import connections
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import Copying, copying
@@ -71,7 +71,7 @@ def test_it_stops_until_all_tables_are_copied_again(stage: Stage, things: Copyin
         found = things.found
         assert reason in str(found.reason)
         assert f"`pipeline followers resync {things.name} '*'`" in str(found.remedy)
-        resync_follower.resync(stage.log, things.name, ["*"])
+        resync.resync(stage.log, things.name, ["*"])
         stage.run("insert into things values (3, 'after')")
         things.become_equal()
 
@@ -82,7 +82,7 @@ def test_a_follower_without_tables_moves(stage: Stage, cluster: Cluster):
             begun(made)
         jump(stage)
         made.look.execute(AHEAD.encode())
-        assert resync_follower.resync(stage.log, made.name, ["*"]).tables == []
+        assert resync.resync(stage.log, made.name, ["*"]).tables == []
         with made.running():
             stage.run("update things set name = 'again'")
             made.become_equal()

@@ -16,8 +16,8 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, replacements
 from pipeline.followers.copying.replacements import Replacements
 from pipeline.followers.copying.staged_rows import StagedRows
+from pipeline.followers.operating import resync as resync_follower
 from pipeline.followers.running import copier, following
-from pipeline.operate import resync_follower
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.copying import WRITTEN, WRITTEN_TABLES, Copying, copying, more, rows, writing

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from pipeline.followers.copying import replacements
+from pipeline.followers.operating import resync
 from pipeline.followers.running import following
-from pipeline.operate import resync_follower
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
@@ -72,7 +72,7 @@ def test_a_column_that_came_after_the_last_copy(changed: Changed):
     """It is renamed, or dropped, in the transaction that rewrites the table once more."""
     with changed.made.running():
         eventually(lambda: changed.made.found.state == "following")
-        resync_follower.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
+        resync.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
         eventually(lambda: changed.is_copied)
         changed.run("alter table $t add c int, add d int", "update $t set c = 1, d = 2")
         changed.become_equal_in_time()
@@ -172,7 +172,7 @@ def test_a_copy_in_a_form_that_the_log_does_not_have(changed: Changed, ddl: str)
     with changed.made.running():
         changed.become_equal()
         changed.run(f"alter table $t {ddl}")
-        resync_follower.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
+        resync.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
         changed.become_equal_in_time()
         assert changed.is_copied
         changed.run("alter table $t add d int", "update $t set b = 'x', d = 1")
@@ -185,7 +185,7 @@ def test_a_copy_of_which_the_form_is_taken_back(changed: Changed):
     with changed.made.running():
         changed.become_equal()
         changed.run("alter table $t rename a to c")
-        resync_follower.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
+        resync.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
         changed.become_equal_in_time()
         changed.run("alter table $t rename c to a", "update $t set a = 'x'")
         changed.become_equal_in_time()
@@ -265,7 +265,7 @@ def test_a_name_that_is_taken_back_after_a_copy(changed: Changed, in_between: tu
     with changed.made.running():
         changed.become_equal()
         changed.run("alter table $t rename to $t_new")
-        resync_follower.resync(changed.stage.log, changed.made.name, [changed.named("public.$t")])
+        resync.resync(changed.stage.log, changed.made.name, [changed.named("public.$t")])
         changed.become_equal_in_time(new)
         changed.run(*in_between)
         changed.run("alter table $t_new rename to $t", "insert into $t (id, n) values (5, 'n5')")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pipeline.followers.operating import resync
 from pipeline.followers.running import copier, following
-from pipeline.operate import resync_follower
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.partitions import PARTED, divided, is_partition
 from tests.fixtures.postgres import Cluster
@@ -185,17 +185,17 @@ def test_a_follower_that_is_divided_otherwise(stage: Stage, cluster: Cluster, th
         changed.run("create table $t_b partition of $t for values in ('b')", "insert into $t values (3, 'b', 'x')")
         changed.run("update $t set note = 'y'")
         changed.become_equal()
-        resync_follower.resync(stage.log, changed.made.name, [f"public.{changed.t}"])
+        resync.resync(stage.log, changed.made.name, [f"public.{changed.t}"])
         changed.become_equal_in_time()
 
 
 def test_a_copy_has_room_for_all_partitions(stage: Stage, cluster: Cluster):
     with divided(stage, cluster) as changed, changed.made.running():
         changed.become_equal()
-        resync_follower.resync(stage.log, changed.made.name, [f"public.{changed.t}"])
+        resync.resync(stage.log, changed.made.name, [f"public.{changed.t}"])
         changed.run("create table $t_b partition of $t for values in ('b')")
         eventually(lambda: changed.made.table(changed.t).state == "following")
         changed.run("insert into $t values (1, 'b', 'x')")
-        resync_follower.resync(stage.log, changed.made.name, [f"public.{changed.t}"])
+        resync.resync(stage.log, changed.made.name, [f"public.{changed.t}"])
         changed.become_equal_in_time()
         assert is_partition(changed, "$t_b")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.followers.applier_session import Applier
-from pipeline.operate.followers import Shown
+from pipeline.followers.operating.status import Shown
 from pipeline.operate.lag import causes
 from pipeline.operate.lag.facts import AtSource, Facts, Moved
 from pipeline.operate.lag.model import LATE_SECONDS, Limit, Stage

@@ -17,12 +17,12 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, NotComparable, TableRefused
 from pipeline.followers import connecting, registry
+from pipeline.followers.operating import follower_forms, follower_tables, status
+from pipeline.followers.operating.follower_reach import Reach
 from pipeline.followers.registry import Follower, FollowerTable
 from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import Comparison, Difference
 from pipeline.followers.verifying.shape import Relation, Table
-from pipeline.operate import follower_forms, follower_tables, followers
-from pipeline.operate.follower_reach import Reach
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import start
@@ -90,7 +90,7 @@ def verify(
     stopped, or becomes so, and Unavailable where a database does not answer or nothing goes on for a minute.
     """
     started = datetime.now(UTC)
-    followers.show(pipeline, name)
+    status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
     with _opened(config, found) as (source, follower):
         stored = sources.find(pipeline, config.source_id)

@@ -76,10 +76,12 @@ def described(source: Connection, stored: Source, found: Sequence[Captured]) -> 
     """With the columns that are published, and the names of those by which rows are known."""
     names: dict[int, dict[int, str]] = {}
     values = {"oids": [each.oid for each in found]}
-    for oid, attnum, name in source.execute(statement("operate", "column_names"), values).fetchall():
+    for oid, attnum, name in source.execute(statement("followers.operating", "column_names"), values).fetchall():
         names.setdefault(oid, {})[attnum] = name
     publications = list(publication_ledger.known(stored))
-    deferrable = {oid for (oid,) in source.execute(statement("operate", "deferrable_keys"), values).fetchall()}
+    deferrable = {
+        oid for (oid,) in source.execute(statement("followers.operating", "deferrable_keys"), values).fetchall()
+    }
     for each in found:
         relations = published_relations.read(source, each.oid, publications)
         published = {name for relation in relations for name in relation.columns or ()}
@@ -106,7 +108,7 @@ def passed_seqs(pipeline: Connection, seq: int) -> int:
 
 def newest_of_source(pipeline: Connection, stored: Source) -> int:
     """The newest event of this source, beyond which a follower does not come; 0 before the first."""
-    return int(queries.value(pipeline, statement("operate", "newest_of_source"), {"source": stored.id}))
+    return int(queries.value(pipeline, statement("followers.operating", "newest_of_source"), {"source": stored.id}))
 
 
 def kept_after(pipeline: Connection) -> int:

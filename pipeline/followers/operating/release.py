@@ -18,10 +18,10 @@ from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import checks
 from pipeline.followers.copying.checks import UnvalidatedCheck
+from pipeline.followers.operating import status, waiting
 from pipeline.followers.registry import Follower
 from pipeline.followers.sequences import Moved, Sequences
 from pipeline.log.staging import progress
-from pipeline.operate import followers, wait_for_followers
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -73,7 +73,7 @@ def release(config: Config, source: Connection, pipeline: Connection, name: str,
     Whatever is cut off is finished by the next call. Raises UnknownFollower, FollowerError with what is in the way and
     the remedy; nothing is changed then, unless the text says so.
     """
-    followers.show(pipeline, name)
+    status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
     stored = sources.find(pipeline, config.source_id)
     if stored is None or stored.id != found.source_id:
@@ -101,9 +101,9 @@ def release(config: Config, source: Connection, pipeline: Connection, name: str,
 
 def _reach(config: Config, source: Connection, pipeline: Connection, name: str) -> None:
     """Until it has what is committed now, as `wait` does. Raises FollowerError where it will not."""
-    shown = followers.show(pipeline, name)
+    shown = status.show(pipeline, name)
     copying = [each.table for each in shown.tables if each.state == "copying"]
-    if shown.state in ("paused", "stopped") or shown.reason == followers.NO_SERVER:
+    if shown.state in ("paused", "stopped") or shown.reason == status.NO_SERVER:
         why = f": {shown.reason}" if shown.reason else ""
         remedy = f"; {shown.remedy}" if shown.remedy else ""
         raise FollowerError(
@@ -115,7 +115,7 @@ def _reach(config: Config, source: Connection, pipeline: Connection, name: str) 
             f"{connecting.what(name)} can be released when {which} is copied; wait for that: "
             f"`pipeline followers wait {name}`"
         )
-    waited = wait_for_followers.wait(config, source, pipeline, [name])
+    waited = waiting.wait(config, source, pipeline, [name])
     if waited.reason is not None:
         raise FollowerError(waited.reason)
 
@@ -134,7 +134,7 @@ def _came_after(
         "source": found.source_id,
         "oids": [table.table_oid for table in found.table_states],
     }
-    return queries.one(pipeline, CameAfter, statement("followers", "events_after"), values)
+    return queries.one(pipeline, CameAfter, statement("followers.operating", "events_after"), values)
 
 
 def _warnings(name: str, last: Position, after: CameAfter | None) -> Iterator[str]:

@@ -18,8 +18,8 @@ def watch(context: typer.Context, as_json: Json = False) -> int:
 
     Rows are counted up to 100,000; ~ marks what Postgres estimates beyond that. With --json each look is one line.
     """
-    from pipeline.cli.render.watched_followers import sections
-    from pipeline.operate.watch_followers import Watch
+    from pipeline.followers.operating.watch import Watch
+    from pipeline.followers.operating.watched_followers import sections
     from pipeline.postgres import databases
     from pipeline.terminal import watching
     from pipeline.terminal.json_values import as_json as to_json

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
-from pipeline.operate.verify_follower import Compared, Verified
+from pipeline.followers.operating.verify import Compared, Verified
 from pipeline.terminal import bars, drawing
 from pipeline.terminal.drawing import Text
 from pipeline.wal import lsn

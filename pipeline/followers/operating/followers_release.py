@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.commands.followers import PROGRAM, Name, with_source
+from pipeline.followers.operating.commands import PROGRAM, Name, with_source
 from pipeline.printable import say
 from pipeline.terminal.command import Json, output
 
@@ -21,8 +21,8 @@ def release(context: typer.Context, name: Name, sequences: WithSequences = False
 
     Exit 1 where the source was written after that; what came after is named. Run again, it finishes what was cut off.
     """
-    from pipeline.cli.render.followers import show_released
-    from pipeline.operate import release_follower
+    from pipeline.followers.operating import release as release_follower
+    from pipeline.followers.operating.render import show_released
     from pipeline.postgres import connections
 
     with (

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from pipeline.followers.operating.status import Shown
 from pipeline.followers.registry import STATES
-from pipeline.operate.followers import Shown
 
 
 def collect(found: Sequence[Shown]) -> Iterator[Metric]:

@@ -13,8 +13,8 @@ from pipeline.findings import first_names
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.copying import copies
+from pipeline.followers.operating import status
 from pipeline.followers.registry import Follower, FollowerTable, Report
-from pipeline.operate import followers
 from pipeline.postgres.connections import Connection
 
 ASKED = "somebody has asked for tables to be copied anew"
@@ -39,7 +39,7 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> Resync:
     it. Raises UnknownFollower, TableRefused for what is none of its tables, FollowerError where it has not begun, and
     Unavailable where its database does not answer.
     """
-    followers.show(pipeline, name)
+    status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
     chosen = _chosen(found, tables)
     try:

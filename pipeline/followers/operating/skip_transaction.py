@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, Overtaken
-from pipeline.followers import connecting, registry, skipping
-from pipeline.followers.applying import position
+from pipeline.followers import connecting, registry
+from pipeline.followers.applying import position, skipping
+from pipeline.followers.applying.skipping import Transaction
+from pipeline.followers.operating import status
 from pipeline.followers.registry import Follower, Report
-from pipeline.followers.skipping import Transaction
 from pipeline.log.table import EventsTable
-from pipeline.operate import followers
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
@@ -37,7 +37,7 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
     otherwise and the remedy, and Unavailable where its database does not answer. Nothing else changes there: its tables
     lack what the transaction did.
     """
-    followers.show(pipeline, name)
+    status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
     what = connecting.what(name)
     if found.wanted == "paused":

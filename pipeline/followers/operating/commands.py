@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pipeline.config.settings import Config
-    from pipeline.operate.followers import Shown
+    from pipeline.followers.operating.status import Shown
     from pipeline.postgres.connections import Connection
 
 app = typer.Typer(help="Followers: databases that are kept equal to the source.", no_args_is_help=True)
@@ -115,13 +115,13 @@ def followers_add(
     given: dict[str, Any] = {"copy": copy.value, "schema": schema.value, "ddl": ddl.value}
     options = Options(patterns, **given, on_rewrite=on_rewrite.value, truncate=truncate)
     with _adding(context) as (config, pipeline, source):
-        from pipeline.operate import add_follower
+        from pipeline.followers.operating import adding
 
         if as_sql:
-            for statement in add_follower.lacking(config, source, pipeline, name, dsn, options):
+            for statement in adding.lacking(config, source, pipeline, name, dsn, options):
                 print(sql(statement) if sys.stdout.isatty() else statement)
             return 0
-        added = add_follower.add(config, source, pipeline, name, dsn, options)
+        added = adding.add(config, source, pipeline, name, dsn, options)
     for warning in added.warnings:
         say(f"warning: {warning}", file=sys.stderr)
     values = {**json_values.as_json(added.follower), "warnings": added.warnings}
@@ -132,11 +132,11 @@ def followers_add(
 @app.command("list")
 def followers_list(context: typer.Context, as_json: Json = False) -> int:
     """Each follower with its state, and how far the log is beyond it."""
-    from pipeline.cli.render.followers import show_followers
-    from pipeline.operate import followers
+    from pipeline.followers.operating import status
+    from pipeline.followers.operating.render import show_followers
 
     with connected(context, "followers") as (_, connection):
-        found = followers.listed(connection)
+        found = status.listed(connection)
     output({"data": found}, as_json, lambda: show_followers(found))
     return 0
 
@@ -144,11 +144,11 @@ def followers_list(context: typer.Context, as_json: Json = False) -> int:
 @app.command("show")
 def followers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """One follower: its state with the reason and the remedy, its tables and settings."""
-    from pipeline.cli.render.followers import show_follower
-    from pipeline.operate import followers
+    from pipeline.followers.operating import status
+    from pipeline.followers.operating.render import show_follower
 
     with connected(context, "followers") as (_, connection):
-        found = followers.show(connection, name)
+        found = status.show(connection, name)
     output(found, as_json, lambda: show_follower(found))
     return 0
 
@@ -160,15 +160,15 @@ def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None
     Exit 1 if one of them is stopped, is paused before it has everything, keeps or lacks rows of a partition, or time is
     up.
     """
-    from pipeline.cli.render.followers import show_waited
-    from pipeline.operate import wait_for_followers
+    from pipeline.followers.operating import waiting
+    from pipeline.followers.operating.render import show_waited
     from pipeline.postgres import connections
 
     with (
         with_source(context) as (config, pipeline),
         connections.connect_promptly(config.source, "source", name=PROGRAM) as source,
     ):
-        found = wait_for_followers.wait(config, source, pipeline, names, timeout)
+        found = waiting.wait(config, source, pipeline, names, timeout)
     if found.reason is not None and not as_json:
         raise FollowerError(found.reason)
     output(found, as_json, lambda: show_waited(found))
@@ -181,11 +181,11 @@ def followers_verify(context: typer.Context, name: Name, tables: OfFollower = No
 
     Exit 1 if rows differ; names them by key: missing, extra, different.
     """
-    from pipeline.cli.render.follower_content import progress_bar, show_verified
-    from pipeline.operate import verify_follower
+    from pipeline.followers.operating import verify
+    from pipeline.followers.operating.follower_content import progress_bar, show_verified
 
     with with_source(context) as (config, pipeline), progress_bar() as on_step:
-        found = verify_follower.verify(config, pipeline, name, tables or (), on_step)
+        found = verify.verify(config, pipeline, name, tables or (), on_step)
     output(found, as_json, lambda: show_verified(found))
     return 0 if found.ok else 1
 
@@ -196,11 +196,11 @@ def followers_resync(context: typer.Context, name: Name, tables: Named, as_json:
 
     Returns at once. One that has stopped before a change of such a table goes on.
     """
-    from pipeline.cli.render.followers import show_resync
-    from pipeline.operate import resync_follower
+    from pipeline.followers.operating import resync
+    from pipeline.followers.operating.render import show_resync
 
     with connected(context, "followers") as (_, connection):
-        found = resync_follower.resync(connection, name, tables)
+        found = resync.resync(connection, name, tables)
     output(found, as_json, lambda: show_resync(found))
     return 0
 
@@ -211,8 +211,8 @@ def followers_skip_transaction(context: typer.Context, name: Name, seq: Seq, as_
 
     It is recorded in the follower, in pipeline_follower.skipped.
     """
-    from pipeline.cli.render.followers import show_skipped
-    from pipeline.operate import skip_transaction
+    from pipeline.followers.operating import skip_transaction
+    from pipeline.followers.operating.render import show_skipped
 
     with connected(context, "followers") as (config, connection):
         found = skip_transaction.skip(config, connection, name, seq)
@@ -223,25 +223,25 @@ def followers_skip_transaction(context: typer.Context, name: Name, seq: Seq, as_
 @app.command("pause")
 def followers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Apply nothing more to it for now. The log is kept for it meanwhile."""
-    from pipeline.operate import followers
+    from pipeline.followers.operating import status
 
-    return _change(context, followers.pause, "paused", name, as_json)
+    return _change(context, status.pause, "paused", name, as_json)
 
 
 @app.command("resume")
 def followers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Go on with one that is paused, where it was."""
-    from pipeline.operate import followers
+    from pipeline.followers.operating import status
 
-    return _change(context, followers.resume, "resumed", name, as_json)
+    return _change(context, status.resume, "resumed", name, as_json)
 
 
 @app.command("remove")
 def followers_remove(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Forget it. Its database stays as it is, and the log is no longer kept for it."""
-    from pipeline.operate import followers
+    from pipeline.followers.operating import status
 
-    return _change(context, followers.remove, "removed; its database stays as it is", name, as_json)
+    return _change(context, status.remove, "removed; its database stays as it is", name, as_json)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from pipeline.comparing import comparison, source_rows
 from pipeline.errors import FollowerError, Unavailable
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
-from pipeline.operate import followers
-from pipeline.operate.follower_tables import newest_of_source
+from pipeline.followers.operating import status
+from pipeline.followers.operating.follower_tables import newest_of_source
 from pipeline.postgres import reading_session, session_settings
 from pipeline.postgres.connections import Connection
 
@@ -65,7 +65,7 @@ class Reach:
         return found.seq if found else 0
 
     def _require_going_on(self, stood_still: float, here: int, seq: int) -> None:
-        found = followers.show(self._pipeline, self._name)
+        found = status.show(self._pipeline, self._name)
         what = connecting.what(self._name)
         if found.state in ("paused", "stopped"):
             why = f": {found.reason}" if found.reason else ""

@@ -15,10 +15,10 @@ import psycopg
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry
+from pipeline.followers.operating import follower_tables, status
+from pipeline.followers.operating.counting import Counting
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.row_counts import EXACTLY, SETTINGS, Rows
-from pipeline.operate import follower_tables, followers
-from pipeline.operate.counting import Counting
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 
@@ -94,7 +94,7 @@ class Watch:
             with connections.answering(dsn, "pipeline database", PATIENCE, name=PROGRAM, for_command=True) as pipeline:
                 found, head = registry.find(pipeline), follower_tables.newest_seq(pipeline)
                 passed = follower_tables.passed_seqs(pipeline, head)
-                served = followers.is_served(pipeline)
+                served = status.is_served(pipeline)
         except (PipelineError, psycopg.Error) as error:
             return Look(now, connections.one_line(error))
         return Look(
@@ -109,7 +109,7 @@ class Watch:
         return Watched(SOURCE, None, None, None, head, 0, 0.0, self._rate("", passed), reason, _counted(listed, rows))
 
     def _follower(self, each: Follower, served: bool) -> Watched:
-        shown = followers.shown(each, served=served)
+        shown = status.shown(each, served=served)
         counting = self._counting(f"{each.id} {each.name}", partial(_connect_follower, each.name, each.dsn))
         rows, reason = counting.look(each.table_states)
         return Watched(

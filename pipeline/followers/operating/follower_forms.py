@@ -128,5 +128,5 @@ def _since(versions: list[TableVersion], since: Place, known: TableVersion) -> I
 def _columns(follower: Connection, name: tuple[str, str]) -> frozenset[str] | None:
     """None if there is no such table."""
     values = {"schema": name[0], "name": name[1]}
-    found = follower.execute(statement("operate", "columns_of_table"), values).fetchone()
+    found = follower.execute(statement("followers.operating", "columns_of_table"), values).fetchone()
     return None if found is None else frozenset(found[0])

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 
 from pipeline.api.database import in_thread
-from pipeline.api.follower_models import Follower, Followers
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME
 from pipeline.api.problems import documented
 from pipeline.config.settings import Config
 from pipeline.errors import Unavailable
-from pipeline.operate import followers
+from pipeline.followers.operating import status
+from pipeline.followers.operating.follower_models import Follower, Followers
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.terminal.json_values import as_json
@@ -35,13 +35,13 @@ Name = Annotated[str, Path(pattern=NAME, description="the follower's name", exam
 @router.get("", response_model=Followers, summary="List followers")
 async def everyone(request: Request) -> Any:
     """All followers ordered by name, with their states and how far the log is beyond each."""
-    return await _asked(request, lambda pipeline: {"data": as_json(followers.listed(pipeline))})
+    return await _asked(request, lambda pipeline: {"data": as_json(status.listed(pipeline))})
 
 
 @router.get("/{name}", response_model=Follower, summary="Show a follower", responses=documented(404))
 async def one(request: Request, name: Name) -> Any:
     """Its state with the reason and the remedy, its position, its tables and settings."""
-    return await _asked(request, lambda pipeline: as_json(followers.show(pipeline, name)))
+    return await _asked(request, lambda pipeline: as_json(status.show(pipeline, name)))
 
 
 async def _asked(request: Request, ask: Callable[[Connection], Any]) -> Any:

@@ -33,7 +33,7 @@ class Transaction:
 def next_after(log: Connection, here: Position, events_table: EventsTable) -> Transaction | None:
     """What a follower at this position applies next; None where it has everything, or where the log lacks events
     that come next."""
-    query = sql.SQL(statement("followers", "next_transaction")).format(
+    query = sql.SQL(statement("followers.applying", "next_transaction")).format(
         events=events_table.identifier, source=sql.Literal(here.source), after=sql.Literal(here.seq)
     )
     found = queries.one(log, Transaction, query)
@@ -51,5 +51,5 @@ def skip(follower: Connection, here: Position, left_out: Transaction, reason: st
     values = {**vars(left_out), "source": here.source, "follower": here.follower, "reason": reason}
     with follower.transaction():
         position.move(follower, here, after)
-        follower.execute(statement("followers", "record_skipped"), values)
+        follower.execute(statement("followers.applying", "record_skipped"), values)
     return after

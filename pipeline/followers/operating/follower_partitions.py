@@ -137,7 +137,7 @@ class FollowerPartitions:
 
     def _changes(self, found: Follower) -> list[_Change]:
         values = {"source": found.source_id, "roots": [each.table_oid for each in found.table_states]}
-        return queries.rows(self._pipeline, _Change, statement("operate", "partitions_of_tables"), values)
+        return queries.rows(self._pipeline, _Change, statement("followers.operating", "partitions_of_tables"), values)
 
 
 @dataclass(frozen=True)

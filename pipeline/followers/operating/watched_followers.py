@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from pipeline.cli.render.followers import styled, why
-from pipeline.operate.watch_followers import Counted, Look, Watched
+from pipeline.followers.operating.render import styled, why
+from pipeline.followers.operating.watch import Counted, Look, Watched
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from pipeline.operate.followers import Shown, ShownTable
-from pipeline.operate.release_follower import Released
-from pipeline.operate.resync_follower import Resync
-from pipeline.operate.skip_transaction import Skipped
-from pipeline.operate.wait_for_followers import Waited
+from pipeline.followers.operating.release import Released
+from pipeline.followers.operating.resync import Resync
+from pipeline.followers.operating.skip_transaction import Skipped
+from pipeline.followers.operating.status import Shown, ShownTable
+from pipeline.followers.operating.waiting import Waited
 from pipeline.printable import say
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text

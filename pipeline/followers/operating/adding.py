@@ -17,9 +17,10 @@ from pipeline.followers.admission.needed_objects import FollowerLacks
 from pipeline.followers.admission.server import Facts
 from pipeline.followers.admission.tables import Wanted
 from pipeline.followers.copying import missing_tables
+from pipeline.followers.operating import follower_tables, status
+from pipeline.followers.operating.status import Shown
 from pipeline.followers.registry import Database, Options, Position, TableName
-from pipeline.operate import follower_tables, followers, not_begun
-from pipeline.operate.followers import Shown
+from pipeline.operate import not_begun
 from pipeline.operate.preflight import source_checks
 from pipeline.postgres.connections import Connection
 
@@ -56,7 +57,7 @@ def add(
     chosen, stored = admitted.name, admitted.stored
     registry.add(pipeline, stored.id, chosen, dsn, options, admitted.database, admitted.begins, admitted.tables)
     _require_kept(pipeline, chosen, options, admitted.begins)
-    return Added(followers.show(pipeline, chosen), admitted.warnings)
+    return Added(status.show(pipeline, chosen), admitted.warnings)
 
 
 def lacking(

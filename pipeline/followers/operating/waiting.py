@@ -11,11 +11,13 @@ from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import registry
+from pipeline.followers.operating import follower_forms
+from pipeline.followers.operating import status as followers
+from pipeline.followers.operating.follower_partitions import FollowerPartitions
+from pipeline.followers.operating.follower_tables import newest_of_source
+from pipeline.followers.operating.status import Shown, sentence
 from pipeline.log.staging import progress
-from pipeline.operate import follower_forms, followers, not_begun
-from pipeline.operate.follower_partitions import FollowerPartitions
-from pipeline.operate.follower_tables import newest_of_source
-from pipeline.operate.followers import Shown, sentence
+from pipeline.operate import not_begun
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
