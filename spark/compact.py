@@ -13,10 +13,12 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from lake import identity, ledger, script
+from lake import ledger
 from lake.compaction import run as compaction
 from lake.iceberg import names, withdrawn
 from lake.iceberg.ledger import IcebergLedger
+from lake.running import script
+from lake.storage import identity
 
 
 def main(argv: list[str]) -> int:

@@ -14,16 +14,18 @@ from functools import partial
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import class_archive, conversion, ledger, parent, replaced, script, shared_folder
+from lake import conversion, ledger
 from lake.changes import exporter, plan, retention_check
 from lake.errors import ExportError
+from lake.folding import current
+from lake.folding.current import Pending
 from lake.iceberg import names, withdrawn
 from lake.iceberg.ledger import Settings
-from lake.identity import Lake, folder_at
-from lake.kept_session import KeptSession
-from lake.states import current
-from lake.states.current import Pending
+from lake.running import class_archive, parent, script
+from lake.running.kept_session import KeptSession
 from lake.states.ledger import Root
+from lake.storage import replaced, shared_folder
+from lake.storage.identity import Lake, folder_at
 from pyspark_sequin_events import catalog
 
 MOST_RANGES = 1000

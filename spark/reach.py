@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 
-from lake import layout, script
 from lake.errors import ExportError, lost
-from lake.storage import object_store, where
+from lake.running import script
+from lake.storage import layout, object_store, where
 from lake.storage.where import ObjectPath
 
 
@@ -38,7 +38,7 @@ def _look(url: str) -> None:
 
 def _try(url: str) -> None:
     """Write an object, read it, remove it, and look whose lake is there."""
-    from lake.identity import folder_at
+    from lake.storage.identity import folder_at
 
     folder = folder_at(url)
     folder.require_writable()

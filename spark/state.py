@@ -10,9 +10,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from lake import identity, ledger, script
+from lake import ledger
 from lake.changes import moments
-from lake.states import as_of
+from lake.folding import as_of
+from lake.running import script
+from lake.storage import identity
 
 
 def main(argv: list[str]) -> int:

@@ -26,7 +26,7 @@ OnEvent = Callable[[Event], None]
 END_SECONDS = 10.0
 """How long a script and its JVM may take to end after SIGTERM."""
 ENDS_WITH_STDIN = "PIPELINE_ENDS_WITH_STDIN"
-"""Set for a script that is to end with its standard input (`spark/lake/parent.py`)."""
+"""Set for a script that is to end with its standard input (`spark/lake/running/parent.py`)."""
 KEPT = "kept"
 """The event of a script that has done its run and waits for another (`spark/export.py`)."""
 REST_SECONDS = 3.0

@@ -12,11 +12,11 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from lake import days, layout, replaced
-from lake.folder import unfit
-from lake.identity import Lake
 from lake.shown import ShownFolders
 from lake.states.folders import VERSION, place_again
+from lake.storage import days, layout, replaced
+from lake.storage.folder import unfit
+from lake.storage.identity import Lake
 from lake.storage.new_file import sync
 
 _HAS_LINKS = "select links from pipeline.lakes where id = $1::text::uuid"

@@ -12,11 +12,11 @@ import uuid
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from lake import days, layout, replaced
-from lake.days import ExchangeRefused
-from lake.folder import unfit
-from lake.identity import Lake
 from lake.states.folders import States
+from lake.storage import days, layout, replaced
+from lake.storage.days import ExchangeRefused
+from lake.storage.folder import unfit
+from lake.storage.identity import Lake
 from lake.storage.new_file import sync
 
 _FILES = """

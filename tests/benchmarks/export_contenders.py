@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from lake import ledger
 from lake.changes import exporter, plan
-from lake.cluster import our_modules
-from lake.folder import Folder
+from lake.running.cluster import our_modules
+from lake.storage.folder import Folder
 from pyspark_sequin_events import catalog
 from tests.benchmarks.processes import tree_cpu_seconds
 

@@ -18,8 +18,8 @@ import psycopg
 
 from lake.changes import exporter, manifest
 from lake.changes.files import ChangeFiles
-from lake.folder import Folder
-from lake.states import current
+from lake.folding import current
+from lake.storage.folder import Folder
 from pipeline.config.settings import load
 from pipeline.exports import status as export_status
 from pipeline.postgres import connections, migrations

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from lake.identity import Lake
-from lake.states import current, engines
-from lake.states.current import Pending
+from lake.folding import current, engines
+from lake.folding.current import Pending
+from lake.folding.small import fold as small
 from lake.states.folded import Folded, Task
-from lake.states.small import fold as small
+from lake.storage.identity import Lake
 from lake.storage.new_file import Target
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from lake import ledger
 from lake.changes import exporter, plan
 from lake.changes.writer import WrittenFile
-from lake.cluster import session
-from lake.folder import Folder
+from lake.running.cluster import session
+from lake.storage.folder import Folder
 from pipeline.config.settings import Config
 from pyspark_sequin_events import catalog
 from tests.fixtures.object_store import CREDENTIALS

@@ -6,10 +6,10 @@ from pyspark.sql import SparkSession
 
 from lake import ledger
 from lake.changes import exporter
+from lake.folding import current
 from lake.iceberg import publish
 from lake.iceberg.ledger import Settings
-from lake.identity import folder_at
-from lake.states import current
+from lake.storage.identity import folder_at
 from pyspark_sequin_events import catalog
 from tests.spark.conftest import EVENTS
 

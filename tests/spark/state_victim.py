@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 
 from lake import ledger
 from lake.changes import exporter
-from lake.folder import Folder
-from lake.states import current
+from lake.folding import current
 from lake.states.folded import Folded
+from lake.states.lake_tables import LakeTables
 from lake.states.ledger import StateLedger
 from lake.states.plan import plan
 from lake.states.writer import seal
-from lake.tables.lake_tables import LakeTables
+from lake.storage.folder import Folder
 
 TABLE = "public.single"
 

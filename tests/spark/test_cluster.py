@@ -209,7 +209,7 @@ def test_a_run_leaves_nothing_in_the_temporary_folder(cluster: Cluster, tmp_path
 SHOWN = """
 import json, sys
 import pathlib
-from lake.cluster import session
+from lake.running.cluster import session
 with session("local[1]", "ours") as spark:
     pid = str(spark.sparkContext._jvm.ProcessHandle.current().pid())
     assert b"not-to-be-seen" not in pathlib.Path("/proc", pid, "cmdline").read_bytes()

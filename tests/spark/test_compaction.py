@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from lake import ledger
 from lake.changes.manifest import Manifest
 from lake.compaction import run
-from lake.identity import reading
+from lake.storage.identity import reading
 from tests.fixtures.iceberg_lake import iceberg_lake
 from tests.fixtures.lake_readers import by_glob, by_manifest
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from lake import ledger
 from lake.changes import exporter
 from lake.errors import ExportError
-from lake.folder import Folder
-from lake.identity import reading
-from lake.states import as_of, current
+from lake.folding import as_of, current
+from lake.storage.folder import Folder
+from lake.storage.identity import reading
 from pipeline.config.settings import load
 from pipeline.exports import lakes, status
 from pipeline.log.table import DEFAULT

@@ -17,14 +17,15 @@ from psycopg import sql
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from lake import identity, layout, ledger
+from lake import ledger
 from lake.changes import moments
 from lake.errors import ExportError
-from lake.folder import Folder
+from lake.folding import current
 from lake.iceberg.ledger import Settings
 from lake.iceberg.publish import publish
-from lake.states import current
 from lake.states.plan import STATE
+from lake.storage import identity, layout
+from lake.storage.folder import Folder
 from pipeline.postgres import migrations
 from pipeline.server import schedule
 from tests.fixtures.iceberg_lake import iceberg_tables

@@ -19,9 +19,9 @@ RUN = f"""
 import json, sys, time
 from lake import ledger
 from lake.changes import exporter
-from lake.cluster import session
-from lake.folder import Folder
-from lake.states import current
+from lake.running.cluster import session
+from lake.storage.folder import Folder
+from lake.folding import current
 from pyspark_sequin_events import catalog
 from pathlib import Path
 from py4j.protocol import Py4JJavaError

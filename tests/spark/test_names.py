@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lake import layout
+from lake.storage import layout
 from pyspark_sequin_events.types import spark_type, wider
 
 NAMES = ("orders", "Orders", "a.b", "a/b", "..", "a b", "a%b", "a=b", "{}", "*", "é", "é" * 31, "=" * 63, "." * 63)

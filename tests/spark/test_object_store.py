@@ -17,16 +17,17 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-from lake import identity, ledger
+from lake import ledger
 from lake.changes import exporter
 from lake.changes.manifest import Manifest
 from lake.compaction import merging
 from lake.compaction import run as compaction
 from lake.errors import TargetUnfit
+from lake.folding import as_of, current, engines
 from lake.iceberg.ledger import IcebergLedger
-from lake.identity import folder_at
-from lake.states import as_of, current, engines
+from lake.storage import identity
 from lake.storage import object_store as storage
+from lake.storage.identity import folder_at
 from lake.storage.where import ObjectPath
 from pipeline.config.settings import load
 from pipeline.exports import preflight as check_exports

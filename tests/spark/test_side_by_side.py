@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from lake import cluster
+from lake.running import cluster
 from lake.states.side_by_side import Begun, Job, side_by_side
 from tests.fixtures.waiting import PATIENCE, eventually
 

@@ -20,15 +20,16 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from lake import identity, ledger
+from lake import ledger
 from lake.changes import exporter
 from lake.errors import ExportError
-from lake.folder import Folder
-from lake.identity import Lake
-from lake.states import as_of, current, engines
+from lake.folding import as_of, current, engines
 from lake.states.folded import Task
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
+from lake.storage import identity
+from lake.storage.folder import Folder
+from lake.storage.identity import Lake
 from pipeline.exports import ledger as export_ledger
 from pipeline.server import schedule
 from tests.spark import both_engines
@@ -235,8 +236,8 @@ def test_a_table_that_is_too_large_for_a_task_is_folded_by_spark(
 def test_a_large_state_waits_for_more_changes_and_nothing_is_lost_by_that(
     exported: Pipeline, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.states.waiting.SMALL", 0)
-    monkeypatch.setattr("lake.states.waiting.PART", 1)
+    monkeypatch.setattr("lake.folding.waiting.SMALL", 0)
+    monkeypatch.setattr("lake.folding.waiting.PART", 1)
     whole = as_of_seqs(exported)["public.single"]
     change, other = "insert into public.single (id, n) values (%d, 1)", "update public.pair set n = 5"
     exported.replicate(change % 2000000, other)
@@ -261,8 +262,8 @@ def test_a_large_state_waits_for_more_changes_and_nothing_is_lost_by_that(
 def test_a_large_state_that_waits_follows_its_table_at_once_when_that_is_altered(
     exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.states.waiting.SMALL", 0)
-    monkeypatch.setattr("lake.states.waiting.PART", 1)
+    monkeypatch.setattr("lake.folding.waiting.SMALL", 0)
+    monkeypatch.setattr("lake.folding.waiting.PART", 1)
     exported.replicate("insert into public.single (id, n) values (2000002, 1)")
     assert fold(exported, spark, latest_age=HOUR) == {}
     exported.replicate(
@@ -306,8 +307,8 @@ def test_a_table_that_cannot_be_folded_keeps_no_other_back(exported: Pipeline, s
 def test_a_fold_that_a_crash_left_out_is_caught_up_and_no_truncate_waits(
     exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.states.waiting.SMALL", 0)
-    monkeypatch.setattr("lake.states.waiting.PART", 1)
+    monkeypatch.setattr("lake.folding.waiting.SMALL", 0)
+    monkeypatch.setattr("lake.folding.waiting.PART", 1)
     exported.replicate("truncate public.pair")
     exported.export()
     with opened(exported) as lake:

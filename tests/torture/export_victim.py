@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT / "spark"))
 import export  # noqa: E402
 
 from lake.changes.files import ChangeFiles  # noqa: E402
-from lake.folder import Folder  # noqa: E402
 from lake.ledger import Ledger  # noqa: E402
+from lake.storage.folder import Folder  # noqa: E402
 
 MOVED, COMMITTED = 0, False
 

@@ -61,7 +61,7 @@ OWNERS = {
             "pipeline/followers/running": GAPS,
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/wires/walstream": FIRST_ROWS,
-            "spark/lake/tables": LAKE,
+            "spark/lake/states": LAKE,
         },
     ),
     "pipeline.snapshot_ranges": Owner(
@@ -122,18 +122,14 @@ OWNERS = {
         {"pipeline/log/functions/readers.sql": REGISTRY},
     ),
     "pipeline.consumers": Owner(
-        "pipeline/consumers/queue",
+        "pipeline/consumers",
         {
             "pipeline/api": "a client reads events by the name of a consumer",
-            "pipeline/consumers": "its room moves in a later commit",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/wires/sequin": "a client names a consumer by an id that is made of its name",
             "pipeline/wires/walstream": "a consumer is made only where there is none",
         },
-        {
-            "pipeline/consumers/cursor": "its room moves in a later commit",
-            "spark/pyspark_sequin_events": JOB,
-        },
+        {"spark/pyspark_sequin_events": JOB},
     ),
     "pipeline.dead_letters": Owner(
         "pipeline/log",
@@ -144,15 +140,13 @@ OWNERS = {
         {"pipeline/followers/running": GAPS, "pipeline/operate": REPORT, "spark/lake/tables": LAKE},
     ),
     "pipeline.events_tables": Owner(
-        "pipeline/log/shuffling",
+        "pipeline/log",
         {
             "pipeline/consumers/queue": "a queue asks how far the log has come",
-            "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
             "pipeline/operate/verify": PROOF,
             "pipeline/snapshots": SEQS,
-            "spark/lake/tables": DIVIDED,
+            "spark/lake/states": DIVIDED,
         },
-        {"pipeline/log/writing": "its room moves in a later commit"},
     ),
     "pipeline.export_runs": Owner(
         "pipeline/exports",
@@ -267,7 +261,7 @@ OWNERS = {
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner(
         "pipeline/log",
-        {"pipeline/consumers": REPORT, "pipeline/operate": REPORT, "spark/lake/tables": DIVIDED},
+        {"pipeline/consumers": REPORT, "pipeline/operate": REPORT, "spark/lake/states": DIVIDED},
     ),
     "pipeline.ways": Owner(
         "pipeline/log",
@@ -297,18 +291,13 @@ OWNERS = {
     ),
     "pipeline.sessions": Owner("pipeline/wires/pgdeltastream/sessions"),
     "pipeline.shuffle_progress": Owner(
-        "pipeline/log/shuffling",
+        "pipeline/log",
         {
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/consumers/queue": "a queue asks how far the log has come",
-            "pipeline/log/retention": VERSION,
-            "pipeline/log/sql/hold_writers.sql": "nobody writes events while the log jumps",
-            "pipeline/log/staging": "what is staged waits until it is moved, and is looked for once it is",
-            "pipeline/log/writing/partitioned": "its room moves in a later commit",
             "pipeline/snapshots": YIELDS,
             "pipeline/operate": REPORT,
         },
-        {"pipeline/log/writing": "its room moves in a later commit"},
     ),
     "pipeline.source_stops": Owner(
         "pipeline/capture/source",
@@ -348,10 +337,9 @@ OWNERS = {
         {"pipeline/operate": REPORT},
     ),
     "public.consumer_records": Owner(
-        "pipeline/consumers/queue",
+        "pipeline/consumers",
         {
             "pipeline/capture/source": "tables of ours in the source's database are not published",
-            "pipeline/consumers": "its room moves in a later commit",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/operate/repair/reader_role.py": "a role that may only read is granted what it needs, by name",
             "pipeline/wires/sequin": "an item that waits or failed keeps its event",

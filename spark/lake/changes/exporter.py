@@ -14,20 +14,21 @@ from dataclasses import dataclass
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import conversion, layout
+from lake import conversion
 from lake.changes import division, plan, retention_check
 from lake.changes.files import ChangeFile, ChangeFiles, Schemas
 from lake.changes.manifest import Manifest
 from lake.changes.writer import WrittenFile, write
-from lake.cluster import each
 from lake.compaction import switching
-from lake.cores import cores
 from lake.errors import ExportError, Inexact
-from lake.folder import schema_content
-from lake.identity import Lake, LakeFolder, identify
+from lake.folding import current
 from lake.ledger import Ledger
 from lake.lost import aside
-from lake.states import current
+from lake.running.cluster import each
+from lake.running.cores import cores
+from lake.storage import layout
+from lake.storage.folder import schema_content
+from lake.storage.identity import Lake, LakeFolder, identify
 from lake.storage.where import ObjectPath
 
 RANGE_ROWS = 4_000_000

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lake import layout
 from lake.changes.writer import WrittenFile
 from lake.errors import Fenced
 from lake.ledger import Ledger, bigints
+from lake.storage import layout
 
 Schemas = Mapping[str, Mapping[int, Mapping[str, Any]]]
 """By dataset and schema version: `columns` (name → type, in order) and `key` (the names of its columns)."""

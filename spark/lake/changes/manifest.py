@@ -15,10 +15,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lake import layout
 from lake.changes import went_back
-from lake.identity import Lake
 from lake.states.folders import States
+from lake.storage import layout
+from lake.storage.identity import Lake
 from lake.storage.where import ObjectPath
 
 FULL = 100

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lake.errors import ExportError
-from lake.identity import Lake
+from lake.storage.identity import Lake
 from lake.storage.reading import dataset
 
 _RANGE = """

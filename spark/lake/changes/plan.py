@@ -9,8 +9,8 @@ from typing import Any
 
 from adbc_driver_postgresql import dbapi
 
-from lake import layout
 from lake.changes import whole_truncates
+from lake.storage import layout
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.history import OURS, Version
 from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, table_is, untyped_of, within

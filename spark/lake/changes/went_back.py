@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lake.errors import TargetUnfit, no_jump
-from lake.identity import Lake
+from lake.storage.identity import Lake
 from pyspark_sequin_events.query import qualified
 
 _PLACE = """

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake import layout
+from lake.storage import layout
 from lake.storage.new_file import NewFile, Target
 from lake.storage.where import ObjectPath, relative
 from pyspark_sequin_events.reading import Read, arrow_schema, batches

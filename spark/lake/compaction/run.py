@@ -19,16 +19,16 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import layout
 from lake.changes import exporter
 from lake.changes.manifest import Manifest
-from lake.cluster import each
 from lake.compaction import merging, switching
 from lake.compaction.ledger import CompactionLedger, ListedFile
 from lake.compaction.merging import Merged, Source
 from lake.compaction.plan import STAYS, File, Plan, level, plan
 from lake.errors import ExportError, ExportRunning, Inexact
-from lake.identity import Lake
+from lake.running.cluster import each
+from lake.storage import layout
+from lake.storage.identity import Lake
 
 AT_ONCE = 2_000
 """Files that one compaction replaces, about: what a crash repeats, and how long exports wait for a switch."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lake import layout
 from lake.changes.manifest import Manifest
 from lake.compaction.ledger import CompactionLedger, Unfinished
 from lake.compaction.plan import File
-from lake.identity import Lake
 from lake.shown import ShownFolders
+from lake.storage import layout
+from lake.storage.identity import Lake
 
 Step = Callable[[], None]
 Datasets = Mapping[tuple[str, int], tuple[list[str], list[str]]]

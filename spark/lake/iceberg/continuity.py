@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lake.identity import Lake
 from lake.states.plan import STATE, columns_of
+from lake.storage.identity import Lake
 from lake.tables import forms
 from lake.tables.columns import Numbered, number
 from lake.tables.source_tables import link

@@ -9,7 +9,7 @@ from lake.iceberg.changed_table import Catalog, Change, Stamp
 from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable, Settings
 from lake.iceberg.plan import Plan, Planned
 from lake.iceberg.withdrawn import sweep
-from lake.identity import Lake
+from lake.storage.identity import Lake
 
 COMPACTION = "pipeline.compaction"
 """The last compaction that a table of changes has seen."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from lake.errors import Fenced, TargetUnfit
 from lake.iceberg.names import Identifier
-from lake.identity import Lake
+from lake.storage.identity import Lake
 
 _OPEN = """
     with namespaces as (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake import layout
+from lake.storage import layout
 
 Identifier = tuple[str, ...]
 """Namespaces, then the table's name."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lake import layout
 from lake.iceberg import names
 from lake.iceberg.changed_table import FORM, STATE, UPTO_SEQ, Change
 from lake.iceberg.continuity import same_columns
 from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable
 from lake.iceberg.names import Identifier
-from lake.identity import Lake
 from lake.states.folders import States
 from lake.states.plan import STATE as STATE_COLUMNS
+from lake.storage import layout
+from lake.storage.identity import Lake
 
 Root = tuple[str, int, int]
 Property = Callable[[Identifier, str], str | None]

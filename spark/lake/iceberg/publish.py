@@ -22,7 +22,7 @@ from lake.iceberg.plan import Plan, Planned, Planner, Root
 from lake.iceberg.pointers import Pointers
 from lake.iceberg.table_files import files_of
 from lake.iceberg.withdrawn import sweep, withdraw
-from lake.identity import Lake
+from lake.storage.identity import Lake
 
 
 def publish(lake: Lake, settings: Settings, keep: float, behind: Iterable[Root] = ()) -> int | None:

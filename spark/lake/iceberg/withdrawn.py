@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lake.iceberg.ledger import IcebergLedger
-from lake.identity import Lake
+from lake.storage.identity import Lake
 
 
 def withdraw(lake: Lake) -> None:

@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lake import layout, script
 from lake.changes.manifest import Manifest
 from lake.errors import TargetUnfit
 from lake.iceberg import names
 from lake.iceberg.ledger import IcebergLedger
 from lake.iceberg.names import Identifier
 from lake.iceberg.withdrawn import sweep
-from lake.identity import Lake
 from lake.lost import known as ledger_of
 from lake.lost import on_disk
 from lake.lost.known import Known, StateFiles
+from lake.running import script
+from lake.storage import layout
+from lake.storage.identity import Lake
 
 _MERGED = re.compile(r"(\d{20})-(\d{20})-m[\w-]+\.parquet")
 _RANGE = re.compile(r"(\d{20})-(\d{20})[\w-]*\.parquet")

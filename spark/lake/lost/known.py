@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lake import layout
 from lake.changes.files import ChangeFiles
-from lake.identity import Lake
 from lake.ledger import bigints
 from lake.states.folders import States
+from lake.storage import layout
+from lake.storage.identity import Lake
 
 _FILES = """
     select f.path, e.state from pipeline.export_files f join pipeline.exports e on e.id = f.export_id

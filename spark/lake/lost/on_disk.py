@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from lake import days, layout
-from lake.folder import unfit
 from lake.iceberg import names
-from lake.identity import Lake
 from lake.lost.known import Known
 from lake.shown import ShownFolders
 from lake.states.folders import VERSION
+from lake.storage import days, layout
+from lake.storage.folder import unfit
+from lake.storage.identity import Lake
 
 _SHOWN = "changes", layout.MESSAGES
 _FILES = tuple(f"{layout.FILES}/{top}" for top in _SHOWN)

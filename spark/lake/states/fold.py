@@ -11,7 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lake.cluster import plain_errors
+from lake.running.cluster import plain_errors
 from lake.states import rekeying, schema_cast, unchanged
 from lake.states.folded import Base, Folded, folded
 from lake.states.plan import STATE, BucketFile, Column, Folding, buckets_of

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from lake import layout
-from lake.folder import unfit
 from lake.states.folded import Folded, WrittenBucket
 from lake.states.plan import BucketFile
+from lake.storage import layout
+from lake.storage.folder import unfit
 from lake.storage.new_file import sync
 from lake.storage.reading import copy
 from lake.storage.where import Where

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from lake import layout
-from lake.identity import Lake
 from lake.states.folded import Folded
 from lake.states.folders import version_name
 from lake.states.plan import STATE, BucketFile, Folding
+from lake.storage import layout
+from lake.storage.identity import Lake
 from lake.storage.new_file import Target
 from lake.storage.where import ObjectPath, relative
 from lake.storage.written import Owner

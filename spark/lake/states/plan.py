@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from lake import layout
 from lake.changes.files import ChangeFile
 from lake.errors import Unclear
+from lake.storage import layout
 from lake.tables.columns import Numbered, number
 from lake.tables.forms import Place
 from lake.tables.source_tables import SourceTable

@@ -14,10 +14,10 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lake import layout
 from lake.states import object_frames
 from lake.states.plan import STATE, BucketFile, Folding, Reading, Source, own
 from lake.states.plan import Column as TableColumn
+from lake.storage import layout
 from lake.storage.where import ObjectPath, Where
 from lake.tables.forms import Place
 from pyspark_sequin_events.frame import struct

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from lake.cores import cores
+from lake.running.cores import cores
 
 MOST = 8
 """More jobs at a time only wait for each other."""

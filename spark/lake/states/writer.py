@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lake.cluster import each
+from lake.running.cluster import each
 from lake.states import object_frames, schema_cast
 from lake.states.folded import WrittenBucket
 from lake.states.plan import STATE

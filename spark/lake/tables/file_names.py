@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lake import layout
+from lake.storage import layout
 from lake.tables.forms import Form
 from pyspark_sequin_events.history import Position, TableVersion, versions
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lake import layout
 from lake.ledger import Ledger, bigints
+from lake.storage import layout
 from pyspark_sequin_events.history import JSON_OIDS, Version
 from pyspark_sequin_events.types import spark_type
 

@@ -11,7 +11,7 @@ import pytest
 
 from lake import ledger
 from lake.changes import exporter
-from lake.folder import Folder
+from lake.storage.folder import Folder
 from tests.fixtures.lake_ledger import EVENTS
 from tests.integration.exports.test_set_aside import crashing
 

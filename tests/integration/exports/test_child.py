@@ -139,7 +139,7 @@ child.run(script, print, lambda: False)"""
 
 SILENT = """
 import subprocess, sys, time
-from lake import parent
+from lake.running import parent
 parent.end_with()
 other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
 print(other.pid, flush=True)

@@ -12,7 +12,7 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from lake import days, ledger, replaced
+from lake import ledger
 from lake.changes import exporter, files, manifest, moments
 from lake.changes.manifest import Manifest
 from lake.compaction import ledger as compactions
@@ -20,8 +20,9 @@ from lake.compaction import merging, run, switching
 from lake.compaction.ledger import CompactionLedger
 from lake.compaction.run import Compacted
 from lake.errors import ExportRunning, Inexact
-from lake.identity import reading
 from lake.shown import ShownFolders
+from lake.storage import days, replaced
+from lake.storage.identity import reading
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_ledger import all_files
 from tests.fixtures.lake_readers import by_glob, by_manifest, listed

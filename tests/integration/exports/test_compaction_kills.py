@@ -17,8 +17,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lake import replaced
 from lake.changes.manifest import Manifest
+from lake.storage import replaced
 from tests.fixtures import compaction_victim
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake, iceberg_tables
 from tests.fixtures.lake_ledger import all_files

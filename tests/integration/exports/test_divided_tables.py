@@ -11,9 +11,9 @@ import pytest
 from psycopg import sql
 
 from lake import ledger
-from lake.folder import Folder
-from lake.identity import identify
-from lake.tables.lake_tables import LakeTables
+from lake.states.lake_tables import LakeTables
+from lake.storage.folder import Folder
+from lake.storage.identity import identify
 from pipeline.log.table import DEFAULT
 from tests.fixtures import small_log
 from tests.fixtures.lake_ledger import EVENTS, SOURCE, Ledger, lake_ledger

@@ -7,10 +7,10 @@ from pathlib import Path
 import export
 import pytest
 
-from lake.identity import Lake
-from lake.kept_session import KeptSession
-from lake.states import current
-from lake.states.current import Pending
+from lake.folding import current
+from lake.folding.current import Pending
+from lake.running.kept_session import KeptSession
+from lake.storage.identity import Lake
 from tests.fixtures.lake_ledger import EVENTS, lake_ledger
 
 

@@ -12,11 +12,12 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from lake import ledger, replaced
+from lake import ledger
 from lake.changes.manifest import Manifest
 from lake.compaction import run as compaction
-from lake.identity import reading
-from lake.states import current
+from lake.folding import current
+from lake.storage import replaced
+from lake.storage.identity import reading
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_readers import listed
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lake import replaced
 from lake.errors import Fenced, TargetUnfit
 from lake.iceberg import ledger as iceberg_ledger
 from lake.iceberg.ledger import IcebergLedger, Settings
 from lake.iceberg.withdrawn import withdraw
+from lake.storage import replaced
 from tests.fixtures.iceberg_lake import CATALOG, IcebergLake, iceberg_lake
 from tests.fixtures.lake_ledger import SOURCE, all_files
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lake import replaced
+from lake.storage import replaced
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake, iceberg_tables
 from tests.fixtures.iceberg_victim import POINTS
 from tests.fixtures.lake_ledger import all_files

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lake.tables.lake_tables import LakeTables
+from lake.states.lake_tables import LakeTables
 from tests.fixtures.lake_ledger import SOURCE, Ledger, lake_ledger
 
 FORMS = """

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from adbc_driver_postgresql import dbapi
 
-from lake import replaced
 from lake.changes import exporter, manifest
 from lake.errors import TargetUnfit
+from lake.storage import replaced
 from tests.fixtures.lake_ledger import Ledger, all_files, lake_ledger
 from tests.fixtures.small_log import add_inserts, add_table
 

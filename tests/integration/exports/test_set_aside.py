@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from lake import days, ledger, replaced
+from lake import ledger
 from lake.errors import TargetUnfit
 from lake.states.folders import States
+from lake.storage import days, replaced
 from tests.fixtures import lake_ledger
 from tests.fixtures.iceberg_lake import IcebergLake
 from tests.fixtures.lake_ledger import all_files

@@ -15,10 +15,11 @@ import psycopg
 import pyarrow.dataset as ds
 import pytest
 
-from lake import conversion, ledger, replaced
+from lake import conversion, ledger
 from lake.changes import exporter
 from lake.changes.manifest import Manifest
-from lake.states import current
+from lake.folding import current
+from lake.storage import replaced
 from pipeline.config.settings import load
 from pipeline.exports import ledger as exports
 from pipeline.exports.render import show_exports

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lake.tables import divided
+from lake.states import divided
 from pipeline.config import patterns
 
 HOSTILE = ("public." + "*" * 25 + "!", "*a" * 40 + "!", "*" + "a*" * 3 + "b", "*a*aab")

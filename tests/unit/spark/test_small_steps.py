@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.states.small.steps import GONE, Held, steps
+from lake.folding.small.steps import GONE, Held, steps
 
 Change = tuple[str | None, str, str | None]
 

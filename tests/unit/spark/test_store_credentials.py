@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lake import settings
+from lake.running import settings
 
 
 def test_keys_go_to_executors_under_names_that_spark_hides(monkeypatch: pytest.MonkeyPatch) -> None:

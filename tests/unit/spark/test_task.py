@@ -10,7 +10,7 @@ from tests.fixtures.server import ROOT
 PROGRAM = """
 import pickle, sys
 import pyarrow as pa
-from lake.task import Guarded
+from lake.running.task import Guarded
 
 def size():
     with open("/proc/self/status") as status:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from lake.changes.files import ChangeFile
+from lake.folding.waiting import PART, SMALL, may_wait
 from lake.states.plan import BucketFile, Folding, Reset, StateVersion
-from lake.states.waiting import PART, SMALL, may_wait
 from lake.tables.forms import Form
 from tests.unit.spark.test_state_plan import PLAIN, file, folds, form
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from lake.errors import ExportError
-from lake.task import TASK
+from lake.running.task import TASK
 
 _CAUSE = re.compile(r"(?m)^(?:Caused by: |: )?[\w.$]*?(\w+(?:Error|Exception))(?:: (.+))?$")
 _LOST = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")

@@ -11,15 +11,16 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lake import layout
 from lake.changes.files import ChangeFile, ChangeFiles
 from lake.changes.writer import last_place
-from lake.identity import Lake
 from lake.ledger import bigints
+from lake.states import divided
+from lake.states.divided import Asked
 from lake.states.plan import History, Reset
+from lake.storage import layout
+from lake.storage.identity import Lake
 from lake.storage.reading import dataset
-from lake.tables import divided, forms
-from lake.tables.divided import Asked
+from lake.tables import forms
 from lake.tables.file_names import file_names
 from lake.tables.forms import Place
 from lake.tables.source_tables import SourceTable, link, owners

@@ -18,23 +18,22 @@ from pathlib import Path
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import layout, replaced
 from lake.changes.files import ChangeFiles
 from lake.changes.manifest import Manifest
 from lake.errors import ExportError
-from lake.identity import Lake
+from lake.folding import engines, waiting
 from lake.shown import ShownFolders
-from lake.states import engines, in_bucket, waiting
+from lake.states import divided, in_bucket
 from lake.states.folded import Folded, Task
 from lake.states.folders import States
+from lake.states.lake_tables import LakeTables
 from lake.states.ledger import Refused, Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
 from lake.states.side_by_side import Begun, Job, side_by_side
-from lake.storage import written
+from lake.storage import layout, replaced, written
+from lake.storage.identity import Lake
 from lake.storage.new_file import Target
 from lake.storage.where import Where
-from lake.tables import divided
-from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
 
 

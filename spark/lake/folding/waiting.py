@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from lake.changes.files import ChangeFile
-from lake.identity import Lake
 from lake.ledger import bigints
 from lake.states.ledger import Root
 from lake.states.plan import Folding, StateVersion
 from lake.storage import reading
+from lake.storage.identity import Lake
 
 SMALL = 1024 * 1024
 """Bytes of all files of a state up to which it is written at each run."""

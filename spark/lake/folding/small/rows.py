@@ -9,10 +9,10 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from lake.folding.small.log import Log, TooLarge, columns_in
 from lake.states.folded import Base
 from lake.states.plan import STATE, BucketFile, Column, own
 from lake.states.schema_cast import column
-from lake.states.small.log import Log, TooLarge, columns_in
 from lake.storage.reading import parquet
 from lake.storage.where import Where
 from pyspark_sequin_events.types import arrow_type

@@ -10,19 +10,19 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lake import layout
 from lake.changes.files import ChangeFiles
 from lake.errors import ExportError, TargetUnfit
-from lake.folder import unfit
-from lake.identity import Lake
-from lake.states.current import Published, base_folder, published
-from lake.states.engines import fold_one
+from lake.folding.current import Published, base_folder, published
+from lake.folding.engines import fold_one
 from lake.states.folded import Task
 from lake.states.folders import hand_over
+from lake.states.lake_tables import LakeTables
 from lake.states.ledger import StateLedger
 from lake.states.plan import Folding, StateVersion, plan
+from lake.storage import layout
+from lake.storage.folder import unfit
+from lake.storage.identity import Lake
 from lake.storage.new_file import Target
-from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
 
 OUTPUTS = "states"

@@ -18,11 +18,11 @@ from typing import TypeVar
 from pyspark import SparkConf, SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
-from lake import settings
-from lake.cores import Starved, await_executor, is_local, most_cores
 from lake.errors import ExportError
-from lake.failures import plain_errors
-from lake.task import Guarded
+from lake.running import settings
+from lake.running.cores import Starved, await_executor, is_local, most_cores
+from lake.running.failures import plain_errors
+from lake.running.task import Guarded
 
 __all__ = ["each", "our_modules", "plain_errors", "require_answer", "session"]
 
@@ -215,7 +215,7 @@ def _folder() -> Iterator[Path]:
 
 def our_modules(folder: Path) -> str:
     """Make a zip in `folder` of the modules that tasks import; it is sent to executors."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     for package in ("lake", "pyspark_sequin_events"):
         source = root / package
         if not source.is_dir():  # in an installed wheel the data source is a module of its own

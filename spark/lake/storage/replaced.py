@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from lake import layout
-from lake.identity import Lake
 from lake.ledger import bigints
+from lake.storage import layout
+from lake.storage.identity import Lake
 
 KEEP = 86_400.0
 """Seconds that replaced files stay, unless the user says otherwise."""

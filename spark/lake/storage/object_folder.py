@@ -9,15 +9,14 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 
-from lake import layout
 from lake.errors import Inexact, TargetUnfit
-from lake.folder import Published
-from lake.storage import object_store
+from lake.storage import layout, object_store
+from lake.storage.folder import Published
 from lake.storage.where import ObjectPath
 
 
 class ObjectFolder:
-    """A lake at `path`; what `lake.folder.Folder` is of one on a disk. What the store refuses leaves as TargetUnfit."""
+    """A lake at `path`, as `lake.storage.folder.Folder` is on a disk. What the store refuses leaves as TargetUnfit."""
 
     def __init__(self, path: ObjectPath) -> None:
         self.path = path

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lake import layout
 from lake.errors import TargetUnfit, lost, no_jump
-from lake.folder import Folder, unfit
 from lake.ledger import Ledger
-from lake.object_folder import ObjectFolder
-from lake.storage import where
+from lake.storage import layout, where
 from lake.storage.exchange import refusal
+from lake.storage.folder import Folder, unfit
 from lake.storage.new_file import Target
+from lake.storage.object_folder import ObjectFolder
 from lake.storage.where import ObjectPath, Where
 from lake.storage.written import Owner
 

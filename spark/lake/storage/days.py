@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from lake import layout
+from lake.storage import layout
 from lake.storage.exchange import exchange
 from lake.storage.new_file import sync
 

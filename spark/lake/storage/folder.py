@@ -13,8 +13,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake import days, layout
 from lake.errors import Inexact, TargetUnfit
+from lake.storage import days, layout
 from lake.storage.new_file import sha256, sync
 from pyspark_sequin_events.reading import arrow_schema
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lake.folding.small.new_rows import NewRows
 from lake.states import file_form
 from lake.states.folded import WrittenBucket
 from lake.states.plan import STATE, Column
 from lake.states.schema_cast import column
-from lake.states.small.new_rows import NewRows
 from lake.storage.new_file import Target, new_file
 from pyspark_sequin_events.reading import arrow_schema
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from lake import cluster
 from lake.errors import ExportError
+from lake.folding.small import fold as small
+from lake.running import cluster
 from lake.states.fold import fold as fold_by_frames
 from lake.states.folded import Folded, Task
 from lake.states.plan import Folding
-from lake.states.small import fold as small
 
 TABLES_AT_ONCE = 100
 """Small tables that one Spark job folds: while others are folded, these are published."""

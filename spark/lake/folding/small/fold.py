@@ -11,17 +11,17 @@ from functools import partial
 
 import pyarrow as pa
 
-from lake import layout
 from lake.errors import ExportError
+from lake.folding.small import files, rows
+from lake.folding.small.log import Log, TooLarge, read
+from lake.folding.small.new_rows import new_rows
+from lake.folding.small.rows import Rows
+from lake.folding.small.steps import GONE, Steps, steps
 from lake.states import rekeying
 from lake.states.folded import Base, Folded, Task, folded
 from lake.states.plan import BucketFile, Column, Folding, buckets_of, own
 from lake.states.schema_cast import column
-from lake.states.small import files, rows
-from lake.states.small.log import Log, TooLarge, read
-from lake.states.small.new_rows import new_rows
-from lake.states.small.rows import Rows
-from lake.states.small.steps import GONE, Steps, steps
+from lake.storage import layout
 from lake.storage.new_file import Target
 from lake.tables.columns import Numbered
 from pyspark_sequin_events.types import wider

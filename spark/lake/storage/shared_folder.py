@@ -13,11 +13,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lake import layout
-from lake.cluster import each
-from lake.cores import cores, is_local
 from lake.errors import TargetUnfit
-from lake.storage import object_store
+from lake.running.cluster import each
+from lake.running.cores import cores, is_local
+from lake.storage import layout, object_store
 from lake.storage.where import ObjectPath, Where
 
 _FILE = "file"

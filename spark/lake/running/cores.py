@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from lake import settings
 from lake.errors import ExportError
-from lake.failures import plain_errors, told, told_so_far
+from lake.running import settings
+from lake.running.failures import plain_errors, told, told_so_far
 
 _POLL = 0.5
 _WAITS_SECONDS = 10.0

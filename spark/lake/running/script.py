@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lake import parent
-from lake.cluster import session
 from lake.errors import ExportError
+from lake.running import parent
+from lake.running.cluster import session
 from pyspark_sequin_events.dsn import VARIABLE, password, without_password
 
 

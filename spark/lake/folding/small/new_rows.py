@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.folding.small.log import Log
+from lake.folding.small.rows import Rows, joined, of_changes
+from lake.folding.small.steps import GONE, Held, Steps
 from lake.states.plan import Column
 from lake.states.schema_cast import column
-from lake.states.small.log import Log
-from lake.states.small.rows import Rows, joined, of_changes
-from lake.states.small.steps import GONE, Held, Steps
 
 
 @dataclass(frozen=True)

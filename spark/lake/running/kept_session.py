@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lake import script
+from lake.running import script
 
 MOST_BYTES = 2**31
 """Memory of the driver, its JVM and its workers above which a session is not kept: it begins anew with the next run."""

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lake.identity import Lake
 from lake.states.plan import Reset
+from lake.storage.identity import Lake
 from lake.tables.forms import Form
 from lake.tables.source_tables import SourceTable
 from pyspark_sequin_events.query import qualified
