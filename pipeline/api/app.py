@@ -25,11 +25,9 @@ from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.routes import metrics
 from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Service, Surroundings
-from pipeline.api.wires import known
 from pipeline.config import certificates
 from pipeline.config.settings import Config
 from pipeline.consumers import endpoints
@@ -37,12 +35,13 @@ from pipeline.consumers.cursor import websocket
 from pipeline.consumers.cursor.leases import Cursors
 from pipeline.followers.operating import endpoints as followers
 from pipeline.log.wakeups import Wakeups
-from pipeline.operate import readiness, status
+from pipeline.operate import metrics, readiness, status
 from pipeline.postgres.pool import Pool
 from pipeline.postgres.silence import Silence
 from pipeline.process import supervised
 from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
+from pipeline.server import composition
 from pipeline.snapshots import endpoints as backfills
 
 READY_SECONDS = 1.0
@@ -64,7 +63,7 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.database, app.state.page_turns = Pool(config.database, "pipeline api"), Turns(events.PAGES_AT_ONCE)
     app.state.wakeups = Wakeups(config.database, config.events_table, config.http_port)
     app.state.cursors = Cursors(config.database, app.state.database.transaction)
-    app.state.wires, app.state.source_silence = known.served(config), Silence(config.source, "source")
+    app.state.wires, app.state.source_silence = composition.served(config), Silence(config.source, "source")
     app.add_middleware(RequestGuard, config=config, wires=app.state.wires)
     if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
         app.add_middleware(

@@ -184,8 +184,8 @@ class _Reader:
         self._newest = NewestSeq(table)
         self._poll = POLL_SECONDS
         self._pages = Pages(table.identifier, _COLUMNS)
-        sees_jumps = bool(queries.value(connection, queries.statement("log", "sees_jumps")))
-        sees_retention = queries.value(connection, queries.statement("log", "sees_retention"))
+        sees_jumps = bool(queries.value(connection, queries.statement("client", "sees_jumps")))
+        sees_retention = queries.value(connection, queries.statement("client", "sees_retention"))
         self._kept = KeptFrom(table, sees_retention=sees_retention, sees_jumps=sees_jumps)
         self._lost = Lost(table, sees_jumps=sees_jumps)
         self._reached: int | None = None

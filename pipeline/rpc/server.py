@@ -19,11 +19,11 @@ from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
 from pipeline.process import open_files, supervised
 from pipeline.process.signals import Stop, in_loop
-from pipeline.rpc import known
 from pipeline.rpc.guard import Guard
 from pipeline.rpc.health import Health
 from pipeline.rpc.presence import Presence
 from pipeline.rpc.service import Service, Surroundings
+from pipeline.server import rpc_known
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ async def _serve(config: Config, server: str, stop: Stop) -> None:
     stop.then(in_loop(leaving.set))
     presence = Presence(config, server)
     async with _surroundings(config, server) as surroundings:
-        services = known.services(surroundings)
+        services = rpc_known.services(surroundings)
         names = tuple(service.name for service in services)
 
         def judge(whole: bool) -> bool:
@@ -116,7 +116,7 @@ async def _listening(
     """A server that has the port; None when asked to stop before."""
     told = False
     while not leaving.is_set():
-        server = grpc.aio.server(interceptors=[Guard(config, known.WIRES)], options=[*_OPTIONS, *_bounds()])
+        server = grpc.aio.server(interceptors=[Guard(config, rpc_known.WIRES)], options=[*_OPTIONS, *_bounds()])
         server.add_generic_rpc_handlers(tuple(service.handlers for service in services))
         reflection.enable_server_reflection([*(service.name for service in services), reflection.SERVICE_NAME], server)
         if _bind(server, config):

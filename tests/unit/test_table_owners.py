@@ -248,7 +248,10 @@ OWNERS = {
     ),
     "pipeline.retention": Owner(
         "pipeline/log",
-        {"spark/pyspark_sequin_events": JOB},
+        {
+            "pipeline/client": "a client asks whether it may see what is gone",
+            "spark/pyspark_sequin_events": JOB,
+        },
     ),
     "pipeline.rewrites": Owner(
         "pipeline/capture/schema_history",

@@ -54,9 +54,11 @@ def add(connection: Connection, stored: Source, found: Content, asked_by: str) -
         "verified_through": found.verified_through,
         "tables": Jsonb(tables),
     }
-    connection.execute(statement("operate", "add_verification"), values)
+    connection.execute(statement("operate.verify", "add_verification"), values)
 
 
 def last(connection: Connection, stored: Source) -> Verification | None:
     """The newest one; None before the first."""
-    return queries.one(connection, Verification, statement("operate", "last_verification"), {"source": stored.id})
+    return queries.one(
+        connection, Verification, statement("operate.verify", "last_verification"), {"source": stored.id}
+    )

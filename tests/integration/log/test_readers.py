@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.api.routes import metrics
 from pipeline.cli.render import retention as retention_report
 from pipeline.log.readers import Readers
+from pipeline.operate import metrics
 from pipeline.operate.lag import stages
 from pipeline.operate.lag.facts import AtSource, Look, Moved
 from pipeline.operate.lag.model import Lag

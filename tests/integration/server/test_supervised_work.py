@@ -10,13 +10,12 @@ import psycopg
 import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
-from pipeline.api.routes import metrics
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor import claims
 from pipeline.consumers.cursor.leases import Cursors
 from pipeline.errors import Unavailable
-from pipeline.operate import readiness, status
+from pipeline.operate import metrics, readiness, status
 from pipeline.postgres import role_locks
 from pipeline.postgres.pool import Pool
 from pipeline.process import supervised

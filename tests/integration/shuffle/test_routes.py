@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pipeline.api.routes import metrics
 from pipeline.cli.render import routes as render_routes
 from pipeline.cli.render import status
 from pipeline.client import EventLog
@@ -21,7 +20,7 @@ from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
 from pipeline.log.shuffling import routes as shuffle_routes
 from pipeline.log.table import CHANNEL, DEFAULT, EventsTable
-from pipeline.operate import retention
+from pipeline.operate import metrics, retention
 from pipeline.operate import routes as operate_routes
 from pipeline.operate.repair import reader_role
 from pipeline.operate.status import Status

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.api.routes import metrics
 from pipeline.cli.render import status as status_report
 from pipeline.followers.operating import render, status
 from pipeline.followers.registry import Follower
+from pipeline.operate import metrics
 from pipeline.operate.status import Status
 from pipeline.terminal import drawing
 from pipeline.terminal.json_values import as_json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.api.routes.metrics import render
+from pipeline.operate.metrics import render
 from tests.fixtures.altering import Altering, Event
 from tests.fixtures.waiting import eventually
 

@@ -8,13 +8,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.api.routes import metrics
 from pipeline.config.routes import Route
 from pipeline.consumers import render
 from pipeline.consumers import status as consumer_status
 from pipeline.log import dead_letters
 from pipeline.log.readers import Readers
 from pipeline.log.table import DEFAULT, EventsTable
+from pipeline.operate import metrics
 from pipeline.operate.status import Status
 from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pipeline.api.routes import metrics
 from pipeline.capture.catchup.plan import Part, chain
 from pipeline.cli.render import status
+from pipeline.operate import metrics
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.status import Status
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.api.routes import metrics
 from pipeline.cli.render import status
 from pipeline.config.settings import load
 from pipeline.errors import ExportFailed
@@ -20,6 +19,7 @@ from pipeline.exports import render as export_report
 from pipeline.exports.export_progress import Progress
 from pipeline.exports.ledger import Export, Run
 from pipeline.exports.status import ExportStatus
+from pipeline.operate import metrics
 from pipeline.operate.status import Status
 from pipeline.server import schedule
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.api.routes import metrics
 from pipeline.cli.render import retention as retention_report
 from pipeline.cli.render import status
+from pipeline.operate import metrics
 from pipeline.operate.retention import Holder, Outcome, Retention
 from pipeline.operate.status import Status
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import lag_metrics
 from pipeline.cli.render import lag as lag_report
 from pipeline.exports.ledger import Run
 from pipeline.exports.status import ExportStatus
 from pipeline.log.readers import LaggingReader
+from pipeline.operate import lag_metrics
 from pipeline.operate.lag import causes, lsn_times
 from pipeline.operate.lag import stages as lag_stages
 from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session

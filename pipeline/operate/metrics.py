@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipeline.api import lag_metrics
 from pipeline.capture.catchup.plan import Part
 from pipeline.consumers.status import ConsumerStatus
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.operating import follower_metrics
 from pipeline.log.tables import KnownTable
+from pipeline.operate import lag_metrics
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.operate.status import Status
