@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg_pool import PoolTimeout, TooManyRequests
 
-from pipeline.consumers.cursor import frames
+from pipeline import close_codes
 from pipeline.errors import (
     BackfillError,
     ConditionRefused,
@@ -49,20 +49,20 @@ class Meaning:
 
 
 _TABLE = (
-    Meaning(UnknownConsumer, 404, frames.UNKNOWN, "NOT_FOUND", "42704"),
-    Meaning(WrongKind, 409, frames.POLICY, "FAILED_PRECONDITION", "42809"),
-    Meaning(CursorHeld, 409, frames.HELD, "FAILED_PRECONDITION", "55006"),
-    Meaning(CursorExpired, 410, frames.EXPIRED, "OUT_OF_RANGE", "22003"),  # retention has dropped what comes next
-    Meaning(ConsumerError, 409, frames.RESTART, "UNAVAILABLE", "42710"),  # the name is taken
-    Meaning(WrongArgument, 422, frames.RESTART, "INVALID_ARGUMENT", "22023"),
-    Meaning(ConditionRefused, 422, frames.RESTART, "INVALID_ARGUMENT"),
-    Meaning(TableRefused, 422, frames.RESTART, "NOT_FOUND"),
-    Meaning(UnknownBackfill, 404, frames.RESTART, "NOT_FOUND"),
-    Meaning(BackfillError, 409, frames.RESTART, "FAILED_PRECONDITION"),
-    Meaning(UnknownFollower, 404, frames.RESTART, "NOT_FOUND"),
-    Meaning(FollowerError, 409, frames.RESTART, "FAILED_PRECONDITION"),
-    Meaning(Unavailable, 503, frames.RESTART, "UNAVAILABLE"),
-    Meaning(PipelineError, 500, frames.RESTART, "INTERNAL"),
+    Meaning(UnknownConsumer, 404, close_codes.UNKNOWN, "NOT_FOUND", "42704"),
+    Meaning(WrongKind, 409, close_codes.POLICY, "FAILED_PRECONDITION", "42809"),
+    Meaning(CursorHeld, 409, close_codes.HELD, "FAILED_PRECONDITION", "55006"),
+    Meaning(CursorExpired, 410, close_codes.EXPIRED, "OUT_OF_RANGE", "22003"),  # retention has dropped what comes next
+    Meaning(ConsumerError, 409, close_codes.RESTART, "UNAVAILABLE", "42710"),  # the name is taken
+    Meaning(WrongArgument, 422, close_codes.RESTART, "INVALID_ARGUMENT", "22023"),
+    Meaning(ConditionRefused, 422, close_codes.RESTART, "INVALID_ARGUMENT"),
+    Meaning(TableRefused, 422, close_codes.RESTART, "NOT_FOUND"),
+    Meaning(UnknownBackfill, 404, close_codes.RESTART, "NOT_FOUND"),
+    Meaning(BackfillError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
+    Meaning(UnknownFollower, 404, close_codes.RESTART, "NOT_FOUND"),
+    Meaning(FollowerError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
+    Meaning(Unavailable, 503, close_codes.RESTART, "UNAVAILABLE"),
+    Meaning(PipelineError, 500, close_codes.RESTART, "INTERNAL"),
 )
 _TEMPORARY = ("08", "53", "57", "40", "55P03")
 """How SQLSTATEs of temporary errors begin: no connection, no room, shutdown, deadlock, a lock not available."""

@@ -18,8 +18,8 @@ from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
 from pipeline.api.turns import Turns
-from pipeline.consumers.cursor.frames import Entry
 from pipeline.log import shapes
+from pipeline.log.entry import Entry
 from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, Pages, beyond, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection

@@ -12,8 +12,10 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from pipeline.consumers.cursor.frames import MAX_CLIENT_FRAME, NOT_TEXT
+from pipeline.close_codes import NOT_TEXT
 
+MAX_CLIENT_FRAME = 65_536
+"""Bytes of a client's message."""
 PING_SECONDS = 20.0
 """How often a client is pinged."""
 LINGER_SECONDS = 2.0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from pipeline.consumers.cursor.frames import Entry
+from pipeline.log.entry import Entry
 from pipeline.log.page import DEFAULT_LOG, Pages, Shape
 
 _TRANSACTION = """coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' ', nullif(e.commit_lsn::text, '')), '')

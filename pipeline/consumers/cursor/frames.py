@@ -8,17 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
+from pipeline.close_codes import POLICY
+from pipeline.log.entry import Entry
+
 MAX_EVENTS = 500
 """Events in one frame, at most."""
 FRAME_BYTES = 1_000_000
 """A frame is complete once it holds so many characters of events; a single event may be larger."""
-MAX_CLIENT_FRAME = 65_536
-"""Bytes of a client's message."""
-
-NOT_SUPPORTED, NOT_TEXT, POLICY, SERVER_ERROR, RESTART = 1003, 1007, 1008, 1011, 1012
-UNKNOWN, HELD, EXPIRED = 4404, 4409, 4410
-"""Close codes of RFC 6455, and our own: no such consumer, read by another reader, its position is no longer kept."""
-
 Mode = Literal["events", "transactions"]
 
 
@@ -48,24 +44,6 @@ class BadFrame(Exception):
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One event; `event` is its JSON as Postgres prints it. Adjacent entries of one `transaction` belong together."""
-
-    seq: int
-    table: str
-    action: str
-    transaction: str
-    commit_lsn: int | None
-    xid: int | None
-    event: str
-
-    @property
-    def size(self) -> int:
-        """The characters it takes."""
-        return len(self.event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import psycopg
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from pipeline import refusals
+from pipeline import close_codes, refusals
 from pipeline.api import auth
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
@@ -23,6 +23,7 @@ from pipeline.consumers.cursor.leases import Cursors
 from pipeline.consumers.cursor.reading import Reading
 from pipeline.errors import PipelineError, WrongArgument
 from pipeline.log import shapes
+from pipeline.log.entry import Entry
 from pipeline.log.table import EventsTable
 from pipeline.log.wakeups import Wakeups
 from pipeline.postgres.pool import Pool
@@ -56,9 +57,9 @@ class Feeds:
         self._config = config
         self._database = database
         self._wakeups = wakeups
-        self._known: dict[str | None, Feed[frames.Entry]] = {}
+        self._known: dict[str | None, Feed[Entry]] = {}
 
-    def of(self, events_table: str | None) -> Feed[frames.Entry]:
+    def of(self, events_table: str | None) -> Feed[Entry]:
         """The feed of an events table; None: of the default one."""
         if events_table not in self._known:
             named = events_table or self._config.events_table
@@ -89,7 +90,7 @@ class _Streams:
                 await _farewell(websocket, refusals.meaning(known).close_code, str(known))
                 return
             logger.exception("a stream failed", extra={"action": "stream.failed"})
-            await _farewell(websocket, frames.SERVER_ERROR, UNEXPECTED)
+            await _farewell(websocket, close_codes.SERVER_ERROR, UNEXPECTED)
 
     async def _run(self, websocket: WebSocket, name: str) -> None:
         options = frames.Options.parse(websocket.query_params)
@@ -109,7 +110,7 @@ class _Stream:
         websocket: WebSocket,
         cursors: Cursors,
         claim: Claim,
-        follower: Follower[frames.Entry],
+        follower: Follower[Entry],
         options: frames.Options,
     ) -> None:
         self._websocket = websocket
@@ -149,11 +150,11 @@ class _Stream:
                 raise WebSocketDisconnect(message.get("code") or 1005)
             text = message.get("text")
             if text is None:
-                raise frames.BadFrame(frames.NOT_SUPPORTED, "frames must be text, not binary")
+                raise frames.BadFrame(close_codes.NOT_SUPPORTED, "frames must be text, not binary")
             try:
                 self._reading.acknowledge(frames.acknowledged_seq(text))
             except WrongArgument as error:
-                raise frames.BadFrame(frames.POLICY, f'"ack": {error}') from None
+                raise frames.BadFrame(close_codes.POLICY, f'"ack": {error}') from None
 
     async def _send(self) -> None:
         async for batch in self._follower.batches():

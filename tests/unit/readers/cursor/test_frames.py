@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pipeline.consumers.cursor.frames import (
     FRAME_BYTES,
     BadFrame,
-    Entry,
     EventFrames,
     Frame,
     Options,
@@ -23,6 +22,7 @@ from pipeline.consumers.cursor.frames import (
     close_reason,
     error,
 )
+from pipeline.log.entry import Entry
 
 
 def entry(seq: int, transaction: int, padding: int = 0) -> Entry:

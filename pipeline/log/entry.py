@@ -1,0 +1,23 @@
+"""An event as it is sent to clients: finished JSON. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event; `event` is its JSON as Postgres prints it. Adjacent entries of one `transaction` belong together."""
+
+    seq: int
+    table: str
+    action: str
+    transaction: str
+    commit_lsn: int | None
+    xid: int | None
+    event: str
+
+    @property
+    def size(self) -> int:
+        """The characters it takes."""
+        return len(self.event)
