@@ -1,4 +1,4 @@
-"""The api role: the REST API, health, readiness and metrics over HTTP."""
+"""The frame of HTTP: an application of the parts that it is given, served until it is asked to stop."""
 
 from __future__ import annotations
 
@@ -6,50 +6,47 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, MutableSet, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableSet, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
-from functools import partial
-from typing import cast, get_args
+from dataclasses import dataclass
+from typing import cast
 
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import iter_route_contexts
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from uvicorn.config import STARTUP_FAILURE
 
 from pipeline.api import docs, events, http_protocol, problems, quiet_logs, websocket_protocol
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
-from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
 from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.turns import Turns
-from pipeline.api.wire import Service, Surroundings
+from pipeline.api.wire import Served, Service, Surroundings
 from pipeline.config import certificates
-from pipeline.config.settings import Config
-from pipeline.consumers import endpoints
-from pipeline.consumers.cursor import websocket
-from pipeline.consumers.cursor.leases import Cursors
-from pipeline.followers.operating import endpoints as followers
 from pipeline.log.wakeups import Wakeups
-from pipeline.operate import metrics, readiness, status
-from pipeline.postgres.pool import Pool
 from pipeline.postgres.silence import Silence
 from pipeline.process import supervised
-from pipeline.process.shared_look import SharedLook
 from pipeline.process.signals import Stop
-from pipeline.server import composition
-from pipeline.snapshots import endpoints as backfills
-
-READY_SECONDS = 1.0
-"""How long an answer of `/readyz` is given to all who ask: each look opens sessions."""
 
 
-def create(config: Config, server: str) -> FastAPI:
-    """The application. `server`: this server's name, unique among those on one pipeline database."""
+@dataclass(frozen=True)
+class Parts:
+    """What an application is made of, beside what all endpoints share.
+
+    `services`: the wires that are served. `close` ends what the endpoints hold, when the application ends.
+    """
+
+    surroundings: Surroundings
+    routers: Sequence[APIRouter]
+    wires: Served
+    services: Sequence[Service]
+    close: Callable[[], Awaitable[None]]
+
+
+def create(parts: Parts) -> FastAPI:
+    """The application of these parts."""
     app = FastAPI(
         title="WAL Pipeline Server",
         version="1",
@@ -58,13 +55,13 @@ def create(config: Config, server: str) -> FastAPI:
         lifespan=_lifespan,
         redirect_slashes=False,
     )
-    app.state.config = config
-    app.state.events_tables = config.events_tables
-    app.state.database, app.state.page_turns = Pool(config.database, "pipeline api"), Turns(events.PAGES_AT_ONCE)
-    app.state.wakeups = Wakeups(config.database, config.events_table, config.http_port)
-    app.state.cursors = Cursors(config.database, app.state.database.transaction)
-    app.state.wires, app.state.source_silence = composition.served(config), Silence(config.source, "source")
-    app.add_middleware(RequestGuard, config=config, wires=app.state.wires)
+    surroundings = parts.surroundings
+    config = app.state.config = surroundings.config
+    app.state.events_tables, app.state.page_turns = config.events_tables, Turns(events.PAGES_AT_ONCE)
+    app.state.database, app.state.wakeups = surroundings.database, surroundings.wakeups
+    app.state.wires, app.state.source_silence = parts.wires, Silence(config.source, "source")
+    app.state.close = parts.close
+    app.add_middleware(RequestGuard, config=config, wires=parts.wires)
     if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
         app.add_middleware(
             CORSMiddleware,
@@ -76,16 +73,8 @@ def create(config: Config, server: str) -> FastAPI:
     problems.install(app)
     app.add_exception_handler(ClientGone, _client_gone)
     docs.install(app)
-    _add_health(app, config, server)
-    app.include_router(endpoints.router)
-    app.include_router(backfills.router)
-    app.include_router(followers.router)
-    app.include_router(events.router)
-    app.include_router(websocket.router(config, app.state.database, app.state.wakeups, app.state.cursors, server))
-    surroundings = Surroundings(config, app.state.database, app.state.wakeups, server)
-    app.state.services = [wire.serve(surroundings) for wire in app.state.wires.wires]
-    for service in app.state.services:
-        app.include_router(service.routes)
+    for router in (*parts.routers, *(service.routes for service in parts.services)):
+        app.include_router(router)
     _make_models(app)
     return app
 
@@ -96,10 +85,11 @@ def _make_models(app: FastAPI) -> None:
         continue
 
 
-def run(config: Config, server: str, stop: Stop) -> None:
+def run(parts: Parts, stop: Stop) -> None:
     """Serve until asked to stop. Raises ConfigError for a certificate that cannot be used."""
+    config = parts.surroundings.config
     tls = certificates.context(config)
-    app = create(config, server)
+    app = create(parts)
     settings = uvicorn.Config(
         app,
         host=config.http_host,
@@ -115,7 +105,7 @@ def run(config: Config, server: str, stop: Stop) -> None:
         timeout_graceful_shutdown=5,
         **websocket_protocol.SETTINGS,
     )
-    http = _Server(settings, app.state.wakeups, app.state.services)
+    http = _Server(settings, parts.surroundings.wakeups, parts.services)
     stop.then(http.leave)
     said, quiet = logging.getLogger("uvicorn.error"), quiet_logs.QuietRequests()
     said.addFilter(quiet)
@@ -180,55 +170,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         listening.cancel()
         with suppress(asyncio.CancelledError):
             await listening
-        await app.state.cursors.close()
+        await app.state.close()
         await app.state.database.close()
-
-
-def _add_health(app: FastAPI, config: Config, server: str) -> None:
-    looks = _looks(config, server)
-
-    @app.get("/healthz", response_class=PlainTextResponse, summary="Alive", tags=["health"])
-    async def healthz() -> str:
-        """This process answers, whatever its threads wait for. Needs no token."""
-        return "ok\n"
-
-    @app.get(
-        "/readyz",
-        summary="Migrated and replicating",
-        tags=["health"],
-        response_model=Ready,
-        responses={
-            422: problems.documented(422)[422],
-            503: {"model": Ready, "description": "Not ready, and why."},
-        },
-    )
-    async def readyz(role: readiness.Role | None = None) -> JSONResponse:
-        """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token.
-
-        With `role` that role is judged, whichever server runs it; `api` is ready on a server that stands by too.
-        The answer may be a second old.
-        """
-        found = await looks[role].result()
-        return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
-
-    @app.get(
-        "/metrics",
-        response_class=PlainTextResponse,
-        summary="Prometheus metrics",
-        tags=["health"],
-        responses=problems.documented(),
-    )
-    def all_metrics() -> Response:
-        """Computed from the databases now; 503 when the pipeline database does not answer."""
-        now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # the source is asked meanwhile
-        reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
-        return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
-
-
-def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[readiness.Readiness]]:
-    """Judge this server, or each role."""
-    roles: tuple[readiness.Role | None, ...] = (None, *get_args(readiness.Role))
-    return {role: SharedLook(partial(readiness.look, config, server, role), READY_SECONDS) for role in roles}
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:

@@ -15,15 +15,13 @@ from grpc_reflection.v1alpha import reflection
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor.leases import Cursors
 from pipeline.log.wakeups import Wakeups
-from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
 from pipeline.process import open_files, supervised
 from pipeline.process.signals import Stop, in_loop
 from pipeline.rpc.guard import Guard
 from pipeline.rpc.health import Health
 from pipeline.rpc.presence import Presence
-from pipeline.rpc.service import Service, Surroundings
-from pipeline.server import rpc_known
+from pipeline.rpc.service import Parts, Service, Surroundings
 
 logger = logging.getLogger(__name__)
 
@@ -56,26 +54,22 @@ IDLE_SECONDS = 30.0
 """How long a connection without a call stays: grpcio ends it after one to two times this."""
 
 
-def run(config: Config, server: str, stop: Stop) -> None:
+def run(config: Config, server: str, parts: Parts, stop: Stop) -> None:
     """Serve until asked to stop. A port that is taken is waited for, which the log says."""
-    asyncio.run(_serve(config, server, stop))
+    asyncio.run(_serve(config, server, parts, stop))
 
 
-async def _serve(config: Config, server: str, stop: Stop) -> None:
+async def _serve(config: Config, server: str, parts: Parts, stop: Stop) -> None:
     asyncio.get_running_loop().set_exception_handler(_pass_over_departures)
     leaving = asyncio.Event()
     stop.then(in_loop(leaving.set))
     presence = Presence(config, server)
     async with _surroundings(config, server) as surroundings:
-        services = rpc_known.services(surroundings)
+        services = parts.services(surroundings)
         names = tuple(service.name for service in services)
-
-        def judge(whole: bool) -> bool:
-            return not readiness.look(config, server, None if whole else "api").reasons
-
-        services.append(Health(judge, names))
+        services.append(Health(parts.is_ready, names))
         with presence.kept():
-            listening = await _listening(config, services, leaving, presence)
+            listening = await _listening(config, services, Guard(config, parts.wires), leaving, presence)
             if listening is not None:
                 await listening.start()
                 presence.report("running")
@@ -111,12 +105,12 @@ async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundin
 
 
 async def _listening(
-    config: Config, services: Sequence[Service], leaving: asyncio.Event, presence: Presence
+    config: Config, services: Sequence[Service], guard: Guard, leaving: asyncio.Event, presence: Presence
 ) -> grpc.aio.Server | None:
     """A server that has the port; None when asked to stop before."""
     told = False
     while not leaving.is_set():
-        server = grpc.aio.server(interceptors=[Guard(config, rpc_known.WIRES)], options=[*_OPTIONS, *_bounds()])
+        server = grpc.aio.server(interceptors=[guard], options=[*_OPTIONS, *_bounds()])
         server.add_generic_rpc_handlers(tuple(service.handlers for service in services))
         reflection.enable_server_reflection([*(service.name for service in services), reflection.SERVICE_NAME], server)
         if _bind(server, config):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,3 +38,16 @@ class Service(Protocol):
 
     async def close(self) -> None:
         """End every call with UNAVAILABLE, within a second; what is called from then on ends so at once."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the role serves beside health.
+
+    `services`: those that the settings serve. `wires`: services that other systems' clients speak, and the names that
+    settings have for them. `is_ready` judges this server, or with False whether it can read the log.
+    """
+
+    services: Callable[[Surroundings], list[Service]]
+    wires: Mapping[str, str]
+    is_ready: Callable[[bool], bool]

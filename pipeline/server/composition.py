@@ -1,14 +1,81 @@
-"""All wires over HTTP, by the names that settings have."""
+"""What is served: the one list of HTTP endpoints, of the wires of other systems, and of gRPC services."""
 
 from __future__ import annotations
 
-from pipeline.api.wire import Served
+from typing import TYPE_CHECKING
+
+from pipeline.api import app, events
+from pipeline.api.app import Parts
+from pipeline.api.wire import Served, Surroundings
 from pipeline.config.settings import Config
+from pipeline.consumers import endpoints as consumers
+from pipeline.consumers.cursor import websocket
+from pipeline.consumers.cursor.leases import Cursors
+from pipeline.followers.operating import endpoints as followers
+from pipeline.log.wakeups import Wakeups
+from pipeline.operate import endpoints as operate
+from pipeline.operate import readiness
+from pipeline.postgres.pool import Pool
+from pipeline.process.signals import Stop
+from pipeline.snapshots import endpoints as backfills
 from pipeline.wires import pgdeltastream, sequin
 
+if TYPE_CHECKING:
+    from pipeline.rpc.service import Parts as GrpcParts
+    from pipeline.rpc.service import Service
+    from pipeline.rpc.service import Surroundings as GrpcSurroundings
+
 WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE, sequin.WIRE)}
+"""Wires over HTTP, by the names that settings have."""
 
 
-def served(config: Config) -> Served:
-    """Those of PIPELINE_WIRES."""
-    return Served([WIRES[name] for name in config.wires if name in WIRES], config.open_wires)
+def serve_http(config: Config, server: str, stop: Stop) -> None:
+    """The role `api`. `server`: this server's name, unique among those on one pipeline database."""
+    app.run(parts(config, server), stop)
+
+
+def parts(config: Config, server: str) -> Parts:
+    """All endpoints, with the wires of PIPELINE_WIRES."""
+    database = Pool(config.database, "pipeline api")
+    wakeups = Wakeups(config.database, config.events_table, config.http_port)
+    cursors = Cursors(config.database, database.transaction)
+    surroundings = Surroundings(config, database, wakeups, server)
+    wires = Served([WIRES[name] for name in config.wires if name in WIRES], config.open_wires)
+    routers = (
+        operate.router(config, server),
+        consumers.router,
+        backfills.router,
+        followers.router,
+        events.router,
+        websocket.router(config, database, wakeups, cursors, server),
+    )
+    return Parts(surroundings, routers, wires, [wire.serve(surroundings) for wire in wires.wires], cursors.close)
+
+
+def serve_grpc(config: Config, server: str, stop: Stop) -> None:
+    """The role `grpc`."""
+    from pipeline.rpc import server as rpc  # here, so that no other role loads grpcio
+
+    rpc.run(config, server, grpc_parts(config, server), stop)
+
+
+def grpc_parts(config: Config, server: str) -> GrpcParts:
+    """All gRPC services, with walstream's where PIPELINE_WIRES has it."""
+    from pipeline.rpc.event_log.service import EventLog
+    from pipeline.rpc.service import Parts
+    from pipeline.rpc.tables import Tables
+    from pipeline.wires.walstream.service import PluginService
+
+    wires = {PluginService.name: "walstream"}
+
+    def services(of: GrpcSurroundings) -> list[Service]:
+        tables = Tables(of)
+        served: list[Service] = [EventLog(of, tables)]
+        if wires[PluginService.name] in config.wires:
+            served.append(PluginService(of, tables.get(config.events_table).feed))
+        return served
+
+    def is_ready(whole: bool) -> bool:
+        return not readiness.look(config, server, None if whole else "api").reasons
+
+    return Parts(services, wires, is_ready)

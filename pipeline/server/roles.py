@@ -30,6 +30,9 @@ from pipeline.server.runners import STANDBY_SECONDS, Role
 
 logger = logging.getLogger(__name__)
 
+CLIENTS_NICENESS = 5
+"""Roles that serve clients yield to those that write the log, so that a flood of requests does not hold up events."""
+
 _supervisor = 0
 """The supervisor's pid, by which this server is known; a role's parent is the fork server."""
 _siblings: Siblings | None = None
@@ -83,6 +86,7 @@ def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
 
 def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
     if role in runners.ANYWHERE:  # any number may answer requests
+        os.nice(CLIENTS_NICENESS)
         memory.return_freed()
         runners.ANYWHERE[role](config, server_name(), stop)
         return

@@ -257,22 +257,16 @@ RUNNERS: dict[str, Callable[[Role], None]] = {
 }
 
 
-CLIENTS_NICENESS = 5
-"""Roles that serve clients yield to those that write the log, so that a flood of requests does not hold up events."""
-
-
 def _run_api(config: Config, server: str, stop: Stop) -> None:
-    from pipeline.api import app
+    from pipeline.server import composition
 
-    os.nice(CLIENTS_NICENESS)
-    app.run(config, server, stop)
+    composition.serve_http(config, server, stop)
 
 
 def _run_grpc(config: Config, server: str, stop: Stop) -> None:
-    from pipeline.rpc import server as rpc
+    from pipeline.server import composition
 
-    os.nice(CLIENTS_NICENESS)
-    rpc.run(config, server, stop)
+    composition.serve_grpc(config, server, stop)
 
 
 ANYWHERE: dict[str, Callable[[Config, str, Stop], None]] = {"api": _run_api, "grpc": _run_grpc}
@@ -294,7 +288,12 @@ NEEDS = {
     "shuffle": ("pipeline.log.shuffling.shuffler",),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "followers": ("pipeline.followers.running.role", "pipeline.followers.running.applier_process"),
-    "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
-    "grpc": ("concurrent.futures.thread", "pipeline.rpc.server"),
+    "api": ("pipeline.server.composition", "uvicorn.lifespan.on", "uvicorn.loops.asyncio"),
+    "grpc": (
+        "concurrent.futures.thread",
+        "pipeline.rpc.server",
+        "pipeline.rpc.event_log.service",
+        "pipeline.wires.walstream.service",
+    ),
 }
 """What the roles import, and what libraries import late: imported once before the fork, its memory is shared."""

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.api.app import create
+from pipeline.api import app
 from pipeline.config.settings import load
+from pipeline.server import composition
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 
@@ -41,7 +42,8 @@ def opened(dsn: str) -> Iterator[Api]:
 
 
 def operations() -> list[tuple[str, str]]:
-    schema = create(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test").openapi()
+    config = load(source_dsn="host=/nowhere", database_dsn="host=/nowhere")
+    schema = app.create(composition.parts(config, "test")).openapi()
     return [(method, path) for path, found in schema["paths"].items() for method in found]
 
 

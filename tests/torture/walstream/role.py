@@ -10,7 +10,7 @@ from typing import LiteralString
 from pipeline.config import settings
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
-from pipeline.rpc import server
+from pipeline.server import composition
 from pipeline.wires.walstream import holds, store
 from pipeline.wires.walstream.ledger import Ledger
 
@@ -56,7 +56,7 @@ def main(config: str, hold: str, mutation: str) -> None:
     if mutation:
         MUTATIONS[mutation]()
     stop = Stop(ignore_interrupt=True)
-    server.run(settings.from_json(config), f"torture:{os.getpid()}", stop)
+    composition.serve_grpc(settings.from_json(config), f"torture:{os.getpid()}", stop)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,13 @@ from pydantic import TypeAdapter
 
 from pipeline.api.app import create
 from pipeline.config.settings import load
+from pipeline.server import composition
 
 
 @pytest.fixture
 def app() -> FastAPI:
-    return create(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test")
+    config = load(source_dsn="host=/nowhere", database_dsn="host=/nowhere")
+    return create(composition.parts(config, "test"))
 
 
 def asked(app: FastAPI, method: str, url: str) -> httpx.Response:

@@ -8,8 +8,9 @@ import pytest
 from fastapi import Response
 
 from pipeline.api.wire import Failure
+from pipeline.config.settings import load
 from pipeline.config.wires import WIRES as NAMES
-from pipeline.server import rpc_known
+from pipeline.server import composition
 from pipeline.server.composition import WIRES
 from pipeline.wires.pgdeltastream import WIRE, answers, slot_names
 from pipeline.wires.pgdeltastream.streams import Closed, acknowledged
@@ -23,7 +24,8 @@ def seen(answer: Response) -> tuple[int, str, bytes]:
 
 def test_every_name_of_the_settings_is_a_wire() -> None:
     assert all(wire.name == name for name, wire in WIRES.items())
-    assert sorted([*WIRES, *rpc_known.WIRES.values()]) == sorted(NAMES)
+    over_grpc = composition.grpc_parts(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test").wires
+    assert sorted([*WIRES, *over_grpc.values()]) == sorted(NAMES)
 
 
 @pytest.mark.parametrize(

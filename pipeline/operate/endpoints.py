@@ -1,0 +1,68 @@
+"""Health, readiness and metrics over HTTP, for load balancers, Kubernetes and Prometheus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import get_args
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from pipeline.api import problems
+from pipeline.api.models import Ready
+from pipeline.config.settings import Config
+from pipeline.operate import metrics, readiness, status
+from pipeline.process.shared_look import SharedLook
+
+READY_SECONDS = 1.0
+"""How long an answer of `/readyz` is given to all who ask: each look opens sessions."""
+
+
+def router(config: Config, server: str) -> APIRouter:
+    """Health, readiness and metrics. `server`: this server's name, unique among those on one pipeline database."""
+    looks, routes = _looks(config, server), APIRouter(tags=["health"])
+
+    @routes.get("/healthz", response_class=PlainTextResponse, summary="Alive")
+    async def healthz() -> str:
+        """This process answers, whatever its threads wait for. Needs no token."""
+        return "ok\n"
+
+    @routes.get(
+        "/readyz",
+        summary="Migrated and replicating",
+        response_model=Ready,
+        responses={
+            422: problems.documented(422)[422],
+            503: {"model": Ready, "description": "Not ready, and why."},
+        },
+    )
+    async def readyz(role: readiness.Role | None = None) -> JSONResponse:
+        """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token.
+
+        With `role` that role is judged, whichever server runs it; `api` is ready on a server that stands by too.
+        The answer may be a second old.
+        """
+        found = await looks[role].result()
+        return JSONResponse({"ready": not found.reasons, **vars(found)}, status_code=503 if found.reasons else 200)
+
+    @routes.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        summary="Prometheus metrics",
+        responses=problems.documented(),
+    )
+    def all_metrics() -> Response:
+        """Computed from the databases now; 503 when the pipeline database does not answer."""
+        now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # the source is asked meanwhile
+        reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
+        return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
+
+    return routes
+
+
+def _looks(config: Config, server: str) -> dict[readiness.Role | None, SharedLook[readiness.Readiness]]:
+    """Judge this server, or each role."""
+    roles: tuple[readiness.Role | None, ...] = (None, *get_args(readiness.Role))
+    return {role: SharedLook(partial(readiness.look, config, server, role), READY_SECONDS) for role in roles}
