@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
-from pipeline.operate import reading_rights, superusers
+from pipeline.operate import superusers
 from pipeline.postgres import connections
+from pipeline.snapshots import reading_rights
 
 _PROGRAM = "pipeline roles"
 _LOOK_SECONDS = 10.0

@@ -22,6 +22,11 @@ def embedded_server(config: Config) -> Server:
     return Server(config.data_dir / "postgres")
 
 
+def is_elsewhere(config: Config) -> bool:
+    """True if there is a pipeline database, though it does not answer: an embedded one may be stopped."""
+    return config.database_dsn is not None or embedded_server(config).data.is_dir()
+
+
 @contextmanager
 def without_source(config: Config) -> Iterator[Config]:
     """The settings for work that needs no source: with the pipeline database's DSN no other one is needed.

@@ -92,8 +92,7 @@ def backfill_settle(
     context: typer.Context, table: Table, keep: Keep = False, always: Always = None, as_json: Json = False
 ) -> int:
     """Accept what partitions that came or went have made different in the log, which stays as it is."""
-    from pipeline.operate import partitions_kept
-    from pipeline.snapshots import render
+    from pipeline.snapshots import partitions_kept, render
 
     if not keep:
         remedy = f"pipeline backfill start {table} --differences"

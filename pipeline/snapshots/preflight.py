@@ -13,11 +13,9 @@ from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, first_names
-from pipeline.operate import reading_rights
-from pipeline.operate.preflight import table_checks
-from pipeline.postgres import migrations, reading_session
+from pipeline.postgres import databases, migrations, reading_session
 from pipeline.postgres.connections import Connection
-from pipeline.snapshots import known_tables, to_read
+from pipeline.snapshots import known_tables, reading_rights, to_read
 from pipeline.snapshots.to_read import Relation
 from pipeline.terminal import drawing
 
@@ -78,7 +76,7 @@ def _joining(config: Config, source: Connection, pipeline: Connection | None, st
 def _unknown(config: Config, pipeline: Connection | None) -> str | None:
     """The event before which nobody can say which tables have joined already; None if that is known."""
     if pipeline is None:
-        return "the pipeline database answers" if table_checks.is_elsewhere(config) else None
+        return "the pipeline database answers" if databases.is_elsewhere(config) else None
     current = migrations.current_revision(pipeline)
     return "the pipeline database is migrated" if current not in (None, migrations.head()) else None
 

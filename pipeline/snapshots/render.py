@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from pipeline.operate.partitions_kept import Kept
 from pipeline.snapshots.partition_changes import PartitionNote
+from pipeline.snapshots.partitions_kept import Kept
 from pipeline.snapshots.snapshot_status import SnapshotStatus
 from pipeline.snapshots.status import NO_SERVER, Shown
 from pipeline.terminal import drawing

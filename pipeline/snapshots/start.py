@@ -10,13 +10,12 @@ from typing import NoReturn
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.source import captured_now, publication_ledger, sources
+from pipeline.capture.source import captured_now, not_begun, publication_ledger, sources
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.comparing import compared
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
-from pipeline.operate import not_begun
 from pipeline.postgres import connections, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

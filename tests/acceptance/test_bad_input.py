@@ -17,9 +17,10 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline import logs
+from pipeline.capture.source import providers
 from pipeline.cli import main as cli
 from pipeline.config.settings import load
-from pipeline.operate.preflight import check, providers
+from pipeline.operate.preflight import check
 from pipeline.postgres.embedded import Server
 from pipeline.server import serve as serving
 from tests.fixtures.data_directories import prepare

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from pipeline.capture.source import sources
+from pipeline.capture import slot_checks
+from pipeline.capture.source import not_begun, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, FollowerRefused, Unavailable
@@ -20,8 +21,6 @@ from pipeline.followers.copying import missing_tables
 from pipeline.followers.operating import follower_tables, status
 from pipeline.followers.operating.status import Shown
 from pipeline.followers.registry import Database, Options, Position, TableName
-from pipeline.operate import not_begun
-from pipeline.operate.preflight import source_checks
 from pipeline.postgres.connections import Connection
 
 _PROGRAM = "pipeline followers"
@@ -97,7 +96,7 @@ def _require_slot(config: Config, source: Connection, pipeline: Connection, stor
     """All followers need the one slot. Raises FollowerError with all reasons why the source cannot have it."""
     wrong = [
         f"{finding.name}: {finding.text}; {finding.remedy}"
-        for finding in source_checks.of_slot(config, source, pipeline, stored)
+        for finding in slot_checks.of_slot(config, source, pipeline, stored)
         if finding.level == "error" and finding.name not in config.accept
     ]
     if wrong:

@@ -259,7 +259,7 @@ def _adding(context: typer.Context) -> Iterator[tuple[Config, Connection, Connec
 @contextmanager
 def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
     """The settings of a command that needs the source, too, and a connection to the pipeline database."""
-    from pipeline.operate import not_begun
+    from pipeline.capture.source import not_begun
     from pipeline.postgres import connections, databases, migrations
 
     config = load(context, "followers")

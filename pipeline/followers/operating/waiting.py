@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.capture.source import sources
+from pipeline.capture.source import not_begun, sources
 from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
@@ -17,7 +17,6 @@ from pipeline.followers.operating.follower_partitions import FollowerPartitions
 from pipeline.followers.operating.follower_tables import newest_of_source
 from pipeline.followers.operating.status import Shown, sentence
 from pipeline.log.staging import progress
-from pipeline.operate import not_begun
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Identifier
 
-from pipeline.capture.source import publication_ledger, publishable_tables, slot_mark, sources
+from pipeline.capture.source import providers, publication_ledger, publishable_tables, slot_mark, sources
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
 from pipeline.findings import Cure, quoted
 from pipeline.operate import superusers
-from pipeline.operate.preflight import providers, table_checks
+from pipeline.operate.preflight import table_checks
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -35,7 +35,7 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
         yield Finding("warning" if used_as_it_is else "error", "tables", text, remedy, waits=True)
     elif not tables:
         yield Finding("ok", "tables", "the source has none yet; those that come are captured")
-    if publication is not None and pipeline is None and is_elsewhere(config):
+    if publication is not None and pipeline is None and databases.is_elsewhere(config):
         text = f'"{config.publication}" exists; who created it is known once the pipeline database answers'
         yield Finding("ok", "publication", text)
     elif publication is None:
@@ -46,11 +46,6 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
         yield from _not_replicated(publisher.unpublishable())
     else:
         yield from _foreign_publication(source, publication, tables, publisher.missing(made))
-
-
-def is_elsewhere(config: Config) -> bool:
-    """True if there is a pipeline database, though it does not answer: an embedded one may be stopped."""
-    return config.database_dsn is not None or databases.embedded_server(config).data.is_dir()
 
 
 def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables: list[Table]) -> Findings:

@@ -8,13 +8,12 @@ import uuid
 from collections.abc import Callable
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.source import publication_form, slot_mark, slots, sources
+from pipeline.capture.source import not_begun, publication_form, slot_mark, slots, sources
 from pipeline.capture.source.publication_form import KEYLESS_SUFFIX
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import SlotTaken, SourceUnfit
-from pipeline.operate import not_begun
 from pipeline.operate.repair import jumping
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap

@@ -12,7 +12,7 @@ import psycopg
 
 from pipeline.capture.replication import still_published
 from pipeline.capture.schema_history import rewrites, versions
-from pipeline.capture.source import captured_now, publication_ledger, sources
+from pipeline.capture.source import captured_now, not_begun, publication_ledger, sources
 from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.comparing import compared, differences
@@ -23,7 +23,6 @@ from pipeline.config.settings import Config
 from pipeline.errors import NotComparable, PipelineError
 from pipeline.log import tables
 from pipeline.log.retention import policy
-from pipeline.operate import not_begun
 from pipeline.operate.verify import verifications
 from pipeline.postgres import connections, migrations, reading_session, role_locks
 from pipeline.postgres.connections import Connection

@@ -11,8 +11,7 @@ import pytest
 from pipeline.capture.source import sources
 from pipeline.comparing import compared, log_state, source_rows
 from pipeline.errors import BackfillError
-from pipeline.operate import partitions_kept
-from pipeline.snapshots import snapshot_status, worker
+from pipeline.snapshots import partitions_kept, snapshot_status, worker
 from pipeline.snapshots import start as start_backfill
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.snapshotting import Snapshotting, snapshotting

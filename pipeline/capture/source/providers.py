@@ -45,5 +45,5 @@ PROVIDERS = (
 def at(source: Connection) -> Provider:
     """Where the source runs, as far as its roles tell; else how one does it at one's own server."""
     roles = [provider.role for provider in PROVIDERS]
-    found = queries.value(source, statement("operate.preflight", "provider_role"), {"roles": roles})
+    found = queries.value(source, statement("capture.source", "provider_role"), {"roles": roles})
     return next((provider for provider in PROVIDERS if provider.role == found), _PLAIN)

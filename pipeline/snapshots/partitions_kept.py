@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.capture.source import sources
+from pipeline.capture.source import not_begun, sources
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, TableRefused
-from pipeline.operate import not_begun
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import known_tables, partition_changes
 

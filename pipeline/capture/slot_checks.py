@@ -1,0 +1,115 @@
+"""The preflight's part on the one slot: settings and rights of the source, the slot itself, room for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pipeline.capture.catchup import limits
+from pipeline.capture.replication import prepare
+from pipeline.capture.replication.stream import NAME_PREFIX
+from pipeline.capture.source import providers, slot_mark, slots, synchronous_standbys
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.findings import Cure, Finding, Findings, guarded
+from pipeline.postgres import queries, waits
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.wal import lsn
+
+
+@dataclass(frozen=True)
+class _Settings:
+    slot_keeps: str
+    slot_timeout: str | None
+    synchronous_names: str
+
+
+def of_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> Findings:
+    """What the one slot needs: settings and rights, and, before the first start, room for it."""
+    yield from guarded("source", lambda: of_settings(source))
+    if stored is None:
+        yield from guarded("slot", lambda: of_own_slot(config, source, pipeline, stored))
+        yield from guarded("limits", lambda: of_limits(config, source))
+
+
+def of_settings(source: Connection) -> Findings:
+    """Whether the source decodes, and lets our user replicate."""
+    _, wal_level, may_replicate, user, standby = prepare.settings(source)
+    if provider := providers.at(source).name:
+        yield Finding("ok", "provider", f"{provider}, as its roles tell; docs/providers.md says what differs there")
+    if standby:
+        yield Finding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")
+    if wal_level == "logical":
+        yield Finding("ok", "wal_level", "logical")
+    else:
+        text = f"wal_level = {wal_level}, but decoding needs logical"
+        yield Finding("error", "wal_level", text, providers.at(source).logical)
+    if may_replicate:
+        yield Finding("ok", "replication right", f'user "{user}" may replicate')
+    else:
+        text = f'user "{user}" may not replicate'
+        remedy = providers.at(source).granting(user)
+        yield Finding("error", "replication right", text, remedy, cure=Cure("source", (remedy,)))
+
+
+def of_own_slot(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+    """Whether the slot exists and is ours, who reads it, and up to where; or what its creation waits for."""
+    source_id = stored.id if stored else None
+    own = slot_mark.own(pipeline) if pipeline is not None else None
+    slot = slots.find_ours(source, config.slot, source_id, own)
+    if pipeline is not None:
+        prepare.require_slot(config, source, pipeline, source_id)
+        slot_mark.require_own(source, pipeline, config.slot)
+    if slot is None:
+        yield _new_slot(config, source)
+        return
+    reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
+    yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
+
+
+def _new_slot(config: Config, source: Connection) -> Finding:
+    """The finding on a slot that does not exist, or that our server creates just now, which may have to wait."""
+    slot = slots.find(source, config.slot)
+    if slot is None or slot.active_pid is None:
+        return Finding("ok", "slot", f'"{config.slot}" will be created')
+    found = waits.look(source, [slot.active_pid])
+    why = f", which {waits.describe(found)}" if found else ""
+    text = f'"{slot.name}" is being created (pid {slot.active_pid}){why}'
+    return Finding("warning" if found else "ok", "slot", text, "let that transaction end" if found else "", waits=True)
+
+
+def of_limits(config: Config, source: Connection) -> Findings:
+    """Whether there are a slot and a walsender for us, and what invalidates slots or holds up commits there."""
+    settings = queries.one(source, _Settings, statement("capture.source", "source_limits"))
+    assert settings is not None  # noqa: S101  a query without a table
+    room = limits.room(source)
+    slot = slots.find(source, config.slot)
+    running = slot is not None and slot.active_pid is not None
+    yield _free("max_replication_slots", room.free_slots, room.max_slots, slot is not None)
+    yield replace(_free("max_wal_senders", room.free_senders, room.max_senders, running), waits=True)
+    if settings.slot_keeps != "-1":
+        text = f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and its changes are lost"
+        yield Finding(
+            "warning",
+            "max_slot_wal_keep_size",
+            text,
+            "watch what the slot holds back, or set -1 to keep all needed WAL",
+        )
+    if settings.slot_timeout:
+        text = f"a slot that is not read for {settings.slot_timeout} is invalidated, and its changes are lost"
+        remedy = "never stop the server for that long, or set idle_replication_slot_timeout = 0"
+        yield Finding("warning", "idle_replication_slot_timeout", text, remedy)
+    if synchronous_standbys.can_choose(settings.synchronous_names, NAME_PREFIX):
+        text = f"synchronous_standby_names = '{settings.synchronous_names}' makes users' commits wait for this server"
+        remedy = "list the standbys by name there, or run `pipeline check --accept synchronous_standby_names`"
+        yield Finding("error", "synchronous_standby_names", text, remedy)
+
+
+def _free(name: str, free: int, most: int, ours_counts: bool) -> Finding:
+    if ours_counts or free > 0:
+        return Finding(
+            "ok", name, f"{free} of {most} are free" + (", one of the others is ours" if ours_counts else "")
+        )
+    return Finding(
+        "error", name, f"all {most} are in use", f"set {name} to {most + 1} or more, or free one that is not needed"
+    )
