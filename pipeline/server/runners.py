@@ -163,6 +163,7 @@ def _reserve_seqs(
 
 
 def _run_shuffle(role: Role) -> None:
+    from pipeline.consumers.queue.queue_filler import QueueFiller
     from pipeline.log.shuffling.shuffler import Shuffler
 
     config, connection, stop = role.config, role.connection, role.stop
@@ -177,6 +178,7 @@ def _run_shuffle(role: Role) -> None:
         table,
         lambda: bool(stop),
         partial(jumps.clock_at, config.source),
+        QueueFiller(connection, source.id, table),
         config.retention_seconds,
         config.routes,
         on_poison=config.on_poison,
@@ -257,19 +259,13 @@ RUNNERS: dict[str, Callable[[Role], None]] = {
 }
 
 
-def _run_api(config: Config, server: str, stop: Stop) -> None:
+def _run_serving(name: str, config: Config, server: str, stop: Stop) -> None:
     from pipeline.server import composition
 
-    composition.serve_http(config, server, stop)
+    (composition.serve_http if name == "api" else composition.serve_grpc)(config, server, stop)
 
 
-def _run_grpc(config: Config, server: str, stop: Stop) -> None:
-    from pipeline.server import composition
-
-    composition.serve_grpc(config, server, stop)
-
-
-ANYWHERE: dict[str, Callable[[Config, str, Stop], None]] = {"api": _run_api, "grpc": _run_grpc}
+ANYWHERE = {name: partial(_run_serving, name) for name in ("api", "grpc")}
 """The roles that serve clients, which any number of servers may run at once."""
 CATCH_UP, READ_TABLES, FOLLOW = "catch-up", "snapshot worker", "follower"
 HELPERS: dict[str, Callable[[], int]] = {CATCH_UP: _help_to_catch_up, READ_TABLES: _read_tables, FOLLOW: _follow}
@@ -285,7 +281,7 @@ NEEDS = {
         "pipeline.capture.catchup.catch_up",
     ),
     "snapshot": ("pipeline.snapshots.role", "pipeline.snapshots.worker"),
-    "shuffle": ("pipeline.log.shuffling.shuffler",),
+    "shuffle": ("pipeline.log.shuffling.shuffler", "pipeline.consumers.queue.queue_filler"),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "followers": ("pipeline.followers.running.role", "pipeline.followers.running.applier_process"),
     "api": ("pipeline.server.composition", "uvicorn.lifespan.on", "uvicorn.loops.asyncio"),

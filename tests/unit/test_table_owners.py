@@ -217,6 +217,7 @@ OWNERS = {
             "pipeline/snapshots": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/capture": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/operate": REPORT,
+            "pipeline/consumers/queue": YIELDS_TO_LOG,
         },
     ),
     "pipeline.readers": Owner(
@@ -333,7 +334,7 @@ OWNERS = {
     "pipeline.wire_counters": Owner("pipeline/wires/walstream"),
     "pipeline.wal_written": Owner(
         "pipeline/capture/replication",
-        {"pipeline/log/shuffling": YIELDS_TO_LOG, "pipeline/operate/lag": REPORT},
+        {"pipeline/consumers/queue": YIELDS_TO_LOG, "pipeline/operate/lag": REPORT},
     ),
     "pipeline.worker_load": Owner(
         "pipeline/capture/replication",

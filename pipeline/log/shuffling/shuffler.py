@@ -6,14 +6,12 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import psycopg
 from psycopg import sql
 
 from pipeline.config.routes import Route
-from pipeline.consumers.queue import consumers, queue_apply
-from pipeline.consumers.queue.consumers import RecordsConsumer
-from pipeline.consumers.queue.queue_pace import QueuePace
 from pipeline.log import jumps
 from pipeline.log.jumps import SourceClock
 from pipeline.log.shuffling import placed_ranges, poison, retrying, routes, waiting
@@ -31,10 +29,9 @@ from pipeline.log.shuffling.waiting import WaitingRun
 from pipeline.log.staging import segments
 from pipeline.log.staging.segments import Segment
 from pipeline.log.table import EventsTable
-from pipeline.postgres import batched_transaction, queries
+from pipeline.postgres import batched_transaction
 from pipeline.postgres.batched_transaction import Prepared
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +47,20 @@ EMPTY_EVERY = 1.0
 """Seconds between looks for segments that other shufflers have drained."""
 
 
+class Queues(Protocol):
+    """What else this session does between two moves; it waits for nobody."""
+
+    def fill(self, left: float | None, first: Callable[[], bool]) -> bool:
+        """Add to queues if it is their turn, `first` before them; returns whether there was something to do.
+
+        `left`: seconds until more is moved; None when there is nothing to move.
+        """
+
+    @property
+    def rest(self) -> float | None:
+        """Seconds until the next turn where queues wait for the log to catch up; None where they do not."""
+
+
 class Shuffler:
     """Moves whole transactions from staging into the events tables; changes that no route matches into `table`.
 
@@ -57,8 +68,9 @@ class Shuffler:
     watermark's row there is no other writer, so seq becomes visible in order, and readers of `seq > last` miss nothing.
     Routes take effect at the watermark; the first step raises ConfigError for a `table` that cannot be the default.
     `stopping` is called while a large transaction is awaited; `source_clock` if the log may have gone back.
-    `retention`: seconds that events are kept, for the size of partitions. `on_poison`: what to do with a change that
-    cannot be written; with "stop", `poison` is that change, and it is tried again every PROBE_EVERY.
+    `queues` are filled between two moves. `retention`: seconds that events are kept, for the size of partitions.
+    `on_poison`: what to do with a change that cannot be written; with "stop", `poison` is that change, and it is tried
+    again every PROBE_EVERY.
     """
 
     def __init__(
@@ -68,6 +80,7 @@ class Shuffler:
         table: EventsTable,
         stopping: Callable[[], bool],
         source_clock: SourceClock,
+        queues: Queues,
         retention: float | None = None,
         routes: Sequence[Route] = (),
         on_poison: OnPoison = "stop",
@@ -83,9 +96,7 @@ class Shuffler:
         self._transfers = Transfers(connection, source, lambda: self._targets)
         self._attacher = Attacher(connection, source, self._transfers)
         self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
-        self._queues: list[RecordsConsumer] = []
-        self._queue_pace = QueuePace(self._log_lag)
-        self._odd_queues = set[int]()
+        self._queues = queues
         self._empty_at = 0.0
         self._on_poison = on_poison
         self._probe_at = 0.0
@@ -109,7 +120,7 @@ class Shuffler:
             self._transfers.forget()
             return 0
         left = BUSY_PACE - (time.monotonic() - started) if moved >= BUSY_ROWS and not self._stopping() else 0.0
-        progress = self._keep_queues(left if moved >= 0 else None)
+        progress = self._queues.fill(left if moved >= 0 else None, self._retry_dead_letters)
         if left > 0:
             time.sleep(max(0.0, BUSY_PACE - (time.monotonic() - started)))
         return max(moved, 0) if progress else moved
@@ -145,24 +156,8 @@ class Shuffler:
         waiting.drop_moved(self._connection, self._source)
         return moved
 
-    def _keep_queues(self, left: float | None) -> bool:
-        """Add to queues, and retry dead letters, if it is their turn; returns whether there was something to do.
-
-        `left`: seconds until more is moved; None when there is nothing to move.
-        """
-        if (turn := self._queue_pace.turn(left, known=bool(self._queues))) is None:
-            return False
-        retried = retrying.retry(self._connection, self._source, self._targets)
-        self._queues = consumers.look(self._connection)
-        found = queue_apply.catch_up(
-            self._connection, self._source, self._targets.default.table, self._queues, turn.within, self._odd_queues
-        )
-        self._queue_pace.ended(turn, found, goes_on=retried)
-        return retried or bool(found)
-
-    def _log_lag(self) -> int:
-        query = statement("log.shuffling", "log_lag")
-        return int(queries.value(self._connection, query, {"source": self._source}, default=0))
+    def _retry_dead_letters(self) -> bool:
+        return retrying.retry(self._connection, self._source, self._targets)
 
     def _next_range(self, staged: Staged) -> Run | None:
         """Rows that were read from a table, once everything before their place is in the log."""
@@ -177,7 +172,7 @@ class Shuffler:
         """Empty drained segments; wait until something is staged or queues have their turn, at most WAKE_AFTER."""
         if self._transfers.drained or time.monotonic() >= self._empty_at:
             self._empty()
-        rest = self._queue_pace.rest
+        rest = self._queues.rest
         for _ in self._connection.notifies(timeout=WAKE_AFTER if rest is None else min(rest, WAKE_AFTER), stop_after=1):
             pass
 

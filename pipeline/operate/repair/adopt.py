@@ -31,6 +31,7 @@ from pipeline.capture.source.publications import Publications
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.config.settings import Config
+from pipeline.consumers.queue.queue_filler import QueueFiller
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged
 from pipeline.log import jumps, recent_transactions, tables
 from pipeline.log.shuffling import watermark
@@ -168,6 +169,7 @@ class _Adoption:
             self._table,
             stopping=lambda: False,
             source_clock=lambda: jumps.clock(self._source),
+            queues=QueueFiller(self._pipeline, self._stored.id, self._table),
             routes=config.routes,
             on_poison=config.on_poison,
         )
