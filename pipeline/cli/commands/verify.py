@@ -14,7 +14,7 @@ from pipeline.wal import lsn
 
 if TYPE_CHECKING:
     from pipeline.config.settings import Config
-    from pipeline.operate.verify.content import Content
+    from pipeline.operate.verify.verifications import Content
 
 Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="With --content: only these.")]
 WithContent = Annotated[bool, typer.Option("--content", help="Compare the log with the rows of the source.")]

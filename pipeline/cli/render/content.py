@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from rich.table import Table
 
 from pipeline.comparing.differences import Difference, Value
-from pipeline.operate.verify.content import Compared, Content
-from pipeline.operate.verify.verifications import Verification
+from pipeline.operate.verify.verifications import Compared, Content, Verification
 from pipeline.terminal import bars, drawing
 from pipeline.terminal.drawing import Text
 from pipeline.wal import lsn

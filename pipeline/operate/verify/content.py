@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic, sleep
-from typing import ClassVar, Literal
 
 import psycopg
 
@@ -17,20 +15,19 @@ from pipeline.capture.source.captured_now import Captured
 from pipeline.capture.source.sources import Source
 from pipeline.comparing import compared, differences
 from pipeline.comparing.comparison import Comparison
-from pipeline.comparing.differences import Difference
 from pipeline.comparing.log_state import Key, Truncated
 from pipeline.config.settings import Config
 from pipeline.errors import NotComparable, PipelineError
 from pipeline.log import tables
 from pipeline.log.retention import policy
 from pipeline.operate.verify import verifications
+from pipeline.operate.verify.verifications import Compared, Content
 from pipeline.postgres import connections, migrations, reading_session, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.session_settings import SNAPSHOT
 from pipeline.snapshots import known_tables, overview, start, to_read
 from pipeline.snapshots.former_keys import FormerKeys
 from pipeline.snapshots.overview import Whole
-from pipeline.wal import lsn
 
 SHOWN = 100
 """How many differing rows of a table are named; all are counted."""
@@ -38,71 +35,8 @@ TRIES = 3
 """How often a table is begun again that was truncated meanwhile."""
 RESTART_SECONDS, _ASK_EVERY = 10.0, 0.1
 """How long a role that just ended is waited for."""
-State = Literal["equal", "differs", "refused"]
 OnLook = Callable[[str, int, int, int], None]
 """Called after each look with the table, the rows compared so far, the parts so far, and the parts in all."""
-
-
-@dataclass
-class Compared:
-    """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
-
-    `unknown`: rows of which the log cannot say everything; they were compared as far as it can.
-    """
-
-    table: str
-    state: State
-    reason: str | None = None
-    rows: int = 0
-    differing: int = 0
-    unknown: int = 0
-    verified_through: lsn.Shown | None = None
-    seconds: float = 0.0
-    differences: list[Difference] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Content:
-    """What was found. `share`: of the rows of each table so many were compared, 1: all."""
-
-    started_at: datetime
-    share: float
-    named: bool
-    tables: Sequence[Compared]
-
-    JSON: ClassVar = ("ok", "started_at", "share", "rows", "differing", "unknown", "verified_through", "tables")
-
-    @property
-    def compared(self) -> list[Compared]:
-        """Those that were not refused."""
-        return [table for table in self.tables if table.state != "refused"]
-
-    @property
-    def rows(self) -> int:
-        """Rows of the source that were compared."""
-        return sum(table.rows for table in self.tables)
-
-    @property
-    def differing(self) -> int:
-        """Rows that differ."""
-        return sum(table.differing for table in self.tables)
-
-    @property
-    def unknown(self) -> int:
-        """Rows of which the log cannot say everything."""
-        return sum(table.unknown for table in self.tables)
-
-    @property
-    def verified_through(self) -> lsn.Shown | None:
-        """Everything that committed before it was compared; None where nothing was."""
-        return min(
-            (table.verified_through for table in self.compared if table.verified_through is not None), default=None
-        )
-
-    @property
-    def ok(self) -> bool:
-        """Whether rows were compared and none differs. A refused table counts where it was asked for by name."""
-        return bool(self.compared) and not self.differing and not (self.named and len(self.compared) < len(self.tables))
 
 
 def run(

@@ -2,23 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import ClassVar, Literal
 
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.source.sources import Source
+from pipeline.comparing.differences import Difference
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
-if TYPE_CHECKING:
-    from pipeline.operate.verify.content import Content
-
 COMMAND, SCHEDULE = "command", "schedule"
 _OF_TABLE = ("table", "state", "reason", "rows", "differing", "unknown", "verified_through", "seconds")
+
+State = Literal["equal", "differs", "refused"]
+
+
+@dataclass
+class Compared:
+    """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
+
+    `unknown`: rows of which the log cannot say everything; they were compared as far as it can.
+    """
+
+    table: str
+    state: State
+    reason: str | None = None
+    rows: int = 0
+    differing: int = 0
+    unknown: int = 0
+    verified_through: lsn.Shown | None = None
+    seconds: float = 0.0
+    differences: list[Difference] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What was found. `share`: of the rows of each table so many were compared, 1: all."""
+
+    started_at: datetime
+    share: float
+    named: bool
+    tables: Sequence[Compared]
+
+    JSON: ClassVar = ("ok", "started_at", "share", "rows", "differing", "unknown", "verified_through", "tables")
+
+    @property
+    def compared(self) -> list[Compared]:
+        """Those that were not refused."""
+        return [table for table in self.tables if table.state != "refused"]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source that were compared."""
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def differing(self) -> int:
+        """Rows that differ."""
+        return sum(table.differing for table in self.tables)
+
+    @property
+    def unknown(self) -> int:
+        """Rows of which the log cannot say everything."""
+        return sum(table.unknown for table in self.tables)
+
+    @property
+    def verified_through(self) -> lsn.Shown | None:
+        """Everything that committed before it was compared; None where nothing was."""
+        return min(
+            (table.verified_through for table in self.compared if table.verified_through is not None), default=None
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether rows were compared and none differs. A refused table counts where it was asked for by name."""
+        return bool(self.compared) and not self.differing and not (self.named and len(self.compared) < len(self.tables))
 
 
 @dataclass(frozen=True)

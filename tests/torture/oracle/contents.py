@@ -13,7 +13,7 @@ from pipeline.comparing import comparison
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate.verify import content
-from pipeline.operate.verify.content import Compared
+from pipeline.operate.verify.verifications import Compared
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.waiting import eventually
 
