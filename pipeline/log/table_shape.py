@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ ADDED: Mapping[str, str] = {
     "metadata": "jsonb",
 }
 """Columns that were added since, with their types."""
+COLUMNS = json.dumps({**REQUIRED, **ADDED})
+"""What an events table of ours has, and no more."""
 _OFTEN_NULL = ("changes", "exact", "unchanged_columns", "transaction_annotations", "metadata")
 _SYNONYMS = {"character varying": "text"}
 KINDS = {

@@ -31,6 +31,9 @@ GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInT
 """What a driver raises when a connection is lost."""
 _NOT_ANSWERING = ("08", "57P0", "25P03")
 """Of SQLSTATE: no connection, or its end, by shutdown, by an administrator or by a timeout of sessions."""
+_OF_ROWS = ("21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
+"""SQLSTATE classes of errors in the data, or of constraints that the owner has put on the events table."""
+_TOO_LARGE = "invalid memory alloc request size"
 _REMEDIES = (
     (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
     (
@@ -259,3 +262,15 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         return error.diag.message_primary
     return "; ".join(part.strip() for part in str(error).splitlines() if part.strip()) or type(error).__name__
+
+
+def is_poison(error: psycopg.Error) -> bool:
+    """Whether the error is due to the row or to constraints on it; any other error may have gone at the next try."""
+    state = error.sqlstate or ""
+    return state.startswith(_OF_ROWS) or (state == "XX000" and _TOO_LARGE in str(error))
+
+
+def cause_of(error: psycopg.Error) -> str:
+    """The server's message without values that it may quote."""
+    text = one_line(error)
+    return re.sub(r'"[^"]*"', '"…"', text) if (error.sqlstate or "").startswith("22") else text

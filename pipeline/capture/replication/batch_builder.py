@@ -9,8 +9,8 @@ from orjson import dumps
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
+from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.rows import LONGEST, change_head, lsn_of, row, too_long, transaction_head, without_values
-from pipeline.log.writing.staged import Batch
 from pipeline.wal.lsn import show
 from pipeline.wal.messages import Begin, Commit
 from pipeline.wal.tuples import Written

@@ -21,7 +21,8 @@ from pipeline.capture.source.blocked_transactions import BlockedTransaction
 from pipeline.capture.source.sources import Source
 from pipeline.errors import Undecodable
 from pipeline.log.staging import rows
-from pipeline.log.writing.staged import Batch, Writer
+from pipeline.log.staging.batch import Batch
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop

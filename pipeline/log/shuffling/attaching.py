@@ -16,7 +16,7 @@ from pipeline.log.shuffling.transfers import Transfers
 from pipeline.log.shuffling.waiting import Waiting, WaitingRun
 from pipeline.log.staging.choose_path import Reason, Way
 from pipeline.log.table import EventsTable
-from pipeline.log.writing.partitioned.run import COLUMNS
+from pipeline.log.table_shape import COLUMNS
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

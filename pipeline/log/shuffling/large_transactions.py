@@ -8,11 +8,11 @@ from itertools import takewhile
 
 import psycopg
 
-from pipeline.log.shuffling import poison
 from pipeline.log.shuffling.runs import Staged
 from pipeline.log.shuffling.transfer import Place, Transfer
 from pipeline.log.shuffling.transfers import Transfers
 from pipeline.log.staging.segments import Segment
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
 AHEAD_SEGMENTS = 4
@@ -55,7 +55,7 @@ class LargeTransactionMover:
         try:
             done = self._move(now, commit_lsn)
         except psycopg.Error as error:
-            if not poison.is_poison(error):
+            if not connections.is_poison(error):
                 raise
             done = None  # once it is whole, the shuffler finds the row
         self._transfers.forget()

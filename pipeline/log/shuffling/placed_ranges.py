@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.log import tables
-from pipeline.log.shuffling import poison, settled_ranges
+from pipeline.log.shuffling import settled_ranges
 from pipeline.log.shuffling.last_changes import LastChanges
 from pipeline.log.shuffling.plan import Run
 from pipeline.log.shuffling.transfer import Transfer
@@ -25,6 +25,7 @@ from pipeline.log.staging import ranges, segments
 from pipeline.log.staging.ranges import Placed
 from pipeline.log.staging.segments import Segment
 from pipeline.log.table import EventsTable
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -150,7 +151,7 @@ def _completed(connection: Connection, names: Mapping[str, sql.Composable], valu
     try:
         return {ordinal for (ordinal,) in connection.execute(query, values).fetchall()}
     except psycopg.Error as error:
-        if poison.is_poison(error):
+        if connections.is_poison(error):
             return set()
         raise
 

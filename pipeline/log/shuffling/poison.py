@@ -21,9 +21,6 @@ from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 OnPoison = Literal["stop", "park"]
-_CLASSES = ("21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
-"""SQLSTATE classes of errors in the data, or of constraints that the owner has put on the events table."""
-_TOO_LARGE = "invalid memory alloc request size"
 _COPY = sql.Identifier("pg_temp", "bisected_rows")
 _MAKE_COPY = (
     "create temp table if not exists bisected_rows (like public.wal_events) on commit drop",
@@ -78,18 +75,6 @@ class Stopped(Exception):
         self.poison = poison
 
 
-def is_poison(error: psycopg.Error) -> bool:
-    """Whether the error is due to the row or to constraints on it; any other error may have gone at the next try."""
-    state = error.sqlstate or ""
-    return state.startswith(_CLASSES) or (state == "XX000" and _TOO_LARGE in str(error))
-
-
-def cause_of(error: psycopg.Error) -> str:
-    """The server's message without values that it may quote."""
-    text = connections.one_line(error)
-    return re.sub(r'"[^"]*"', '"…"', text) if (error.sqlstate or "").startswith("22") else text
-
-
 class BisectingTransfer:
     """Moves rows in a transaction and finds those that cannot be written. Make it after the `transfer`."""
 
@@ -113,7 +98,7 @@ class BisectingTransfer:
             try:
                 self._try(copied, low, upto, high)
             except psycopg.Error as error:
-                if not is_poison(error):
+                if not connections.is_poison(error):
                     raise
                 if low == high:
                     self._poisoned(copied, segment, low, upto, error)
@@ -155,7 +140,7 @@ class BisectingTransfer:
                 self._blank(ordinal, letter, annotated=annotated)
                 self._try(copied, ordinal, upto, ordinal)
             except psycopg.Error as refusal:
-                if not is_poison(refusal):
+                if not connections.is_poison(refusal):
                     raise
                 failure = refusal
             else:
@@ -172,7 +157,7 @@ class BisectingTransfer:
         row = self._connection.execute(statement("log.shuffling", "locate_row"), {"ordinal": ordinal}).fetchone()
         assert row is not None  # noqa: S101  it was just read
         table, commit_lsn, commit_idx, action, too_long = row
-        cause, state = cause_of(error), error.sqlstate or ""
+        cause, state = connections.cause_of(error), error.sqlstate or ""
         lost = bool(too_long) and not in_place
         if lost:
             cause, state = too_long, "54000"  # program_limit_exceeded

@@ -13,9 +13,9 @@ from psycopg import sql
 from pipeline.log import dead_letters
 from pipeline.log import table as log
 from pipeline.log.dead_letters import Retry
-from pipeline.log.shuffling import poison
 from pipeline.log.shuffling.targets import Target, Targets
 from pipeline.log.shuffling.transfer import require_all, require_no_rule
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -57,10 +57,10 @@ def _append(
             target.reserve(len(letters))
             outdated = _outdated(connection, target, letters)
     except psycopg.Error as error:
-        if not poison.is_poison(error):
+        if not connections.is_poison(error):
             raise
         for letter in letters:
-            dead_letters.mark_failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
+            dead_letters.mark_failed(connection, letter.id, connections.cause_of(error), error.sqlstate or "")
         return None
     for letter in letters:
         try:
@@ -68,9 +68,9 @@ def _append(
                 _write(connection, source, target, letter, outdated=letter.id in outdated)
                 dead_letters.mark_retried(connection, letter.id, target.seq)
         except psycopg.Error as error:
-            if not poison.is_poison(error):
+            if not connections.is_poison(error):
                 raise
-            dead_letters.mark_failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
+            dead_letters.mark_failed(connection, letter.id, connections.cause_of(error), error.sqlstate or "")
         else:
             target.add(1)
     counted = {"action": "shuffle.retried", "events": target.added, "failed": len(letters) - target.added}

@@ -15,11 +15,10 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.log.shuffling import poison
 from pipeline.log.staging import segments
 from pipeline.log.staging.ranges import Placed
 from pipeline.log.table import EventsTable
-from pipeline.postgres import queries
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -62,7 +61,7 @@ def _settle(connection: Connection, query: sql.Composed, values: Mapping[str, An
     try:
         return [each for (each,) in connection.execute(query, {**values, "low": low, "high": high}).fetchall()]
     except psycopg.Error as error:
-        if not poison.is_poison(error):
+        if not connections.is_poison(error):
             raise
     if low >= high:
         return []

@@ -29,7 +29,7 @@ from pipeline.log.shuffling.waiting import WaitingRun
 from pipeline.log.staging import segments
 from pipeline.log.staging.segments import Segment
 from pipeline.log.table import EventsTable
-from pipeline.postgres import batched_transaction
+from pipeline.postgres import batched_transaction, connections
 from pipeline.postgres.batched_transaction import Prepared
 from pipeline.postgres.connections import Connection
 
@@ -206,7 +206,7 @@ class Shuffler:
             self._transfers.forget()
             return self._move(run, epoch)
         except psycopg.Error as error:
-            if not poison.is_poison(error):
+            if not connections.is_poison(error):
                 raise
         self._transfers.forget()
         try:

@@ -1,14 +1,44 @@
-"""Batches cut at the end of their last whole transaction. Pure."""
+"""What is staged at once, and how it is cut at the end of its last whole transaction. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pipeline.log.staging.rows import committed_at_of, lsn_of
-from pipeline.log.writing.staged import Batch
 
 _LSN = slice(6, 14)
 """Where a row has its commit_lsn."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows to stage: complete transactions, then perhaps the beginning of one more.
+
+    Their `ordinal`s count up from `first_ordinal`; those of this worker's next batch continue from there.
+
+    `position`, `commit_lsn` and `committed_at` (µs since 2000) are those of the last complete transaction, None when
+    there is none; `open_lsn` and `open_changes` those of the incomplete one. `ends_staged`: a complete one counts
+    though it has no rows here: an earlier batch has them, or rows that were read from a table come at its place
+    (`places_range`).
+    """
+
+    rows: list[bytes]
+    first_lsn: int
+    last_lsn: int
+    first_ordinal: int
+    transactions: int
+    position: int | None
+    commit_lsn: int | None
+    committed_at: int | None
+    open_lsn: int | None
+    open_changes: int
+    ends_staged: bool = False
+    places_range: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it stages nothing: then it only moves the position, like WAL without changes for us."""
+        return not self.rows and not self.ends_staged
 
 
 def split(batch: Batch) -> list[Batch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pipeline.log.writing.staged import Batch
+from pipeline.log.staging.batch import Batch
 
 MOST_ROWS = 1_000
 """A larger batch is staged: the worker's next one and the shuffler's move then share the time."""

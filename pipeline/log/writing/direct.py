@@ -18,13 +18,14 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from pipeline.log.staging import choose_path
+from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.choose_path import Reason, Way
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import log_end
 from pipeline.log.writing.direct_transaction import HeadTransaction
 from pipeline.log.writing.event_maker import EventMaker
 from pipeline.log.writing.log_end import LOCK_TIMEOUT, Head, Room
-from pipeline.log.writing.staged import Batch, Writer
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres.open_copy import Answer, OpenCopy
 from pipeline.postgres.pipelined_copy import roll_back
 from pipeline.postgres.queries import statement

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from pipeline.log.writing.staged import Batch
+from pipeline.log.staging.batch import Batch
 
 
 class Backlog(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 import psycopg
@@ -14,6 +13,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import Fenced, StorageError, Unavailable
 from pipeline.log.staging import half_staged, rows, segments
+from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.writing.log_writer import Backlog
 from pipeline.postgres import connections, session_settings
@@ -47,37 +47,6 @@ async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
         return await connections.connect_async(dsn, name="pipeline staging", settings=session_settings.SERVER)
     except psycopg.OperationalError as error:
         raise connections.unavailable(dsn, "pipeline database", error) from error
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows to stage: complete transactions, then perhaps the beginning of one more.
-
-    Their `ordinal`s count up from `first_ordinal`; those of this worker's next batch continue from there.
-
-    `position`, `commit_lsn` and `committed_at` (µs since 2000) are those of the last complete transaction, None when
-    there is none; `open_lsn` and `open_changes` those of the incomplete one. `ends_staged`: a complete one counts
-    though it has no rows here: an earlier batch has them, or rows that were read from a table come at its place
-    (`places_range`).
-    """
-
-    rows: list[bytes]
-    first_lsn: int
-    last_lsn: int
-    first_ordinal: int
-    transactions: int
-    position: int | None
-    commit_lsn: int | None
-    committed_at: int | None
-    open_lsn: int | None
-    open_changes: int
-    ends_staged: bool = False
-    places_range: bool = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it stages nothing: then it only moves the position, like WAL without changes for us."""
-        return not self.rows and not self.ends_staged
 
 
 class AtOnce(Protocol):

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.errors import ReadAgain
-from pipeline.log.shuffling import poison, retrying
+from pipeline.log.shuffling import retrying
 from pipeline.log.staging import rows
 from pipeline.log.table import DEFAULT
 from pipeline.log.writing.direct import HeadWriter
@@ -17,6 +17,7 @@ from pipeline.log.writing.partitioned import backlog as backlog_writer
 from pipeline.log.writing.partitioned import run
 from pipeline.log.writing.partitioned.backlog import BacklogWriter
 from pipeline.log.writing.staged import Writer
+from pipeline.postgres import connections
 from tests.fixtures.adopting import adopt, batch, begun, events, places, reader, seen, step, waiting, ways, writing
 from tests.fixtures.shuffling import move, shuffle
 from tests.fixtures.staged import Staged, insert
@@ -269,7 +270,7 @@ def test_an_older_version_cannot_pass_what_waits(log: Staged, passes: str):
     log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 999")
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="come next in the log") as refused:
         log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
-    assert not poison.is_poison(refused.value)
+    assert not connections.is_poison(refused.value)
     log.shuffle()
     log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
     assert events(log) == places((1_000, 10), (2_000, 10))

@@ -15,6 +15,7 @@ import pytest
 from pipeline.errors import Fenced
 from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.staging import rows
+from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.choose_path import Reason, Way
 from pipeline.log.table import DEFAULT
 from pipeline.log.writing import direct, direct_transaction
@@ -22,7 +23,7 @@ from pipeline.log.writing import log_end as head
 from pipeline.log.writing.direct import HeadWriter
 from pipeline.log.writing.direct_transaction import MOST_INSERTED, HeadTransaction
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.staged import Batch, Writer, connect_writer
+from pipeline.log.writing.staged import Writer, connect_writer
 from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import statement
 from tests.fixtures.shuffling import move, move_until

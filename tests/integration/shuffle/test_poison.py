@@ -11,10 +11,10 @@ import pytest
 from pipeline.config import settings
 from pipeline.config.routes import Route
 from pipeline.log import dead_letters
-from pipeline.log.shuffling import poison
 from pipeline.log.shuffling.shuffler import Shuffler
 from pipeline.log.staging import rows
 from pipeline.operate.verify import verify
+from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import (
@@ -424,7 +424,7 @@ def test_disk_full_and_deadlocks_are_no_poison():
         psycopg.errors.SerializationFailure,
         psycopg.errors.QueryCanceled,
     ):
-        assert not poison.is_poison(error())
+        assert not connections.is_poison(error())
 
 
 def test_verify_accepts_what_is_parked_and_retried_and_still_finds_damage(staged: Staged):

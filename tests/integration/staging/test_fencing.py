@@ -14,8 +14,9 @@ import pytest
 from pipeline.capture.catchup import helper
 from pipeline.errors import Fenced, StorageError
 from pipeline.log.staging import rows
+from pipeline.log.staging.batch import Batch
 from pipeline.log.writing import staged as writer
-from pipeline.log.writing.staged import Batch, Writer, connect_writer
+from pipeline.log.writing.staged import Writer, connect_writer
 from pipeline.server import roles
 
 

@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.log.staging import batch as batch_parts
+from pipeline.log.staging.batch import Batch
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.log.writing.partitioned import run as runs
@@ -17,7 +18,7 @@ from pipeline.log.writing.partitioned.run import Run
 from pipeline.log.writing.partitioned.segment import Segment
 from pipeline.log.writing.partitioned.segment_writer import SegmentWriter
 from pipeline.log.writing.partitioned.sizes import SETTLE_AFTER, Sizes
-from pipeline.log.writing.staged import Batch, Writer
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import statement
 

@@ -18,13 +18,14 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import ReadAgain
 from pipeline.log.staging import batch as batch_parts
+from pipeline.log.staging.batch import Batch
 from pipeline.log.table import EventsTable
 from pipeline.log.writing.partitioned import run as runs
 from pipeline.log.writing.partitioned.run import Run
 from pipeline.log.writing.partitioned.segment import Segment
 from pipeline.log.writing.partitioned.segment_writer import SegmentWriter
 from pipeline.log.writing.partitioned.sizes import FEWEST, SETTLE_AFTER, Sizes
-from pipeline.log.writing.staged import Batch, Writer
+from pipeline.log.writing.staged import Writer
 from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import literals, statement
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.log.table import EventsTable
-from pipeline.log.table_shape import ADDED, REQUIRED
+from pipeline.log.table_shape import COLUMNS
 from pipeline.log.writing.staged import Writer
 from pipeline.postgres.queries import statement
 
@@ -23,8 +22,6 @@ DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 15.0
 """Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
 waited for: the first where the shuffler does nothing, the second where it is at work, on a large transaction."""
 LOCK_TIMEOUT = "set local lock_timeout = '1s'"
-COLUMNS = json.dumps({**REQUIRED, **ADDED})
-"""What an events table of ours has, and no more."""
 
 
 @dataclass

@@ -14,11 +14,11 @@ from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
 from pipeline.log import partitions
+from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.log.writing.partitioned.run import Run
-from pipeline.log.writing.staged import Batch
 from pipeline.postgres.open_copy import Answer, OpenCopy
 from pipeline.postgres.pipelined_copy import roll_back
 from pipeline.postgres.queries import literals, statement

@@ -14,13 +14,14 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from pipeline.errors import ReadAgain
-from pipeline.log.shuffling import poison
+from pipeline.log.staging.batch import Batch
 from pipeline.log.table import EventsTable
 from pipeline.log.writing.event_maker import EventMaker
 from pipeline.log.writing.partitioned.run import Run
 from pipeline.log.writing.partitioned.segment import Segment
 from pipeline.log.writing.partitioned.sizes import Sizes
-from pipeline.log.writing.staged import Batch, Writer
+from pipeline.log.writing.staged import Writer
+from pipeline.postgres import connections
 
 logger = logging.getLogger(__name__)
 
@@ -121,11 +122,11 @@ class SegmentWriter(ABC):
             yield
         except psycopg.Error as error:
             lost = self._connection.info.transaction_status == TransactionStatus.UNKNOWN
-            if lost or not poison.is_poison(error):
+            if lost or not connections.is_poison(error):
                 raise
             await self._abandon()
             await self._stage(self._last_lsn)
-            cause = poison.cause_of(error)
+            cause = connections.cause_of(error)
             raise ReadAgain(
                 f"a change cannot be written: {cause}; what came with it is read again and staged"
             ) from error
