@@ -14,8 +14,7 @@ from psycopg.errors import error_from_result
 from psycopg.rows import TupleRow
 from psycopg.waiting import Wait
 
-from pipeline.log.staging import rows
-from pipeline.postgres.pipelined_copy import CHUNK
+from pipeline.postgres.pipelined_copy import CHUNK, HEADER, TRAILER
 
 Answer = list[tuple[bytes | None, ...]]
 
@@ -49,7 +48,7 @@ class OpenCopy:
             if not self.is_open:
                 await self._connection.wait(_begin(pgconn, copy.encode()))
                 self.is_open = True
-                given = [rows.HEADER, *given]
+                given = [HEADER, *given]
             await self._connection.wait(_send(pgconn, b"".join(given)))
 
     async def end(self) -> None:
@@ -98,7 +97,7 @@ def _send(pgconn: pq.abc.PGconn, data: bytes) -> PQGen[None]:
 
 def _end(pgconn: pq.abc.PGconn) -> PQGen[None]:
     try:
-        pgconn.put_copy_data(rows.TRAILER)
+        pgconn.put_copy_data(TRAILER)
         while pgconn.put_copy_end() == 0:
             yield Wait.W
     except psycopg.OperationalError:

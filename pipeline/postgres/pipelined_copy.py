@@ -9,6 +9,9 @@ from psycopg.waiting import Wait
 
 CHUNK = 1 << 17
 """Bytes of one CopyData message."""
+HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+"""What stands before and behind the rows of a COPY in binary format."""
 
 
 async def copy_within(connection: AsyncConnection[TupleRow], statements: str, rows: bytes) -> bytes | None:

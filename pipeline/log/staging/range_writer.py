@@ -12,6 +12,7 @@ from pipeline.log.staging import rows, segments
 from pipeline.log.staging.ranges import Read, Taken
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.pipelined_copy import HEADER, TRAILER
 from pipeline.postgres.queries import statement
 
 WORKER = -1
@@ -50,7 +51,7 @@ class RangeWriter:
             segments.table(self._segment), sql.SQL(_COLUMNS)
         )
         with self._connection.cursor() as cursor, cursor.copy(copy) as target:
-            target.write(b"".join((rows.HEADER, *staged, rows.TRAILER)))
+            target.write(b"".join((HEADER, *staged, TRAILER)))
         self.rows += len(staged)
 
     def store(self, read: Read) -> bool:

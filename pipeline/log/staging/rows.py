@@ -21,8 +21,6 @@ COLUMNS = (
     "previous_pk",
     "metadata",
 )
-HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-TRAILER = b"\xff\xff"
 LONGEST = 1_000_000_000
 """Bytes of the longest row that is staged. Postgres makes none of 1,073,741,823 bytes (MaxAllocSize, memutils.h), and
 needs some of them to compress it."""

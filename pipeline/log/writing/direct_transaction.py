@@ -11,14 +11,14 @@ from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
 from pipeline.log import table as log
-from pipeline.log.staging import rows, segments
+from pipeline.log.staging import segments
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.log.writing.log_end import LOCK_TIMEOUT, LOCK_TIMEOUT_MS
 from pipeline.log.writing.staged import Writer
 from pipeline.postgres import prepared_calls
-from pipeline.postgres.pipelined_copy import copy_within, roll_back
+from pipeline.postgres.pipelined_copy import HEADER, TRAILER, copy_within, roll_back
 from pipeline.postgres.prepared_calls import Call, Prepare, Step
 from pipeline.postgres.queries import literals, statement
 
@@ -109,7 +109,7 @@ class HeadTransaction:
             f"; copy {self._who['table']} ({_COLUMNS}) from stdin (format binary)"
             f"; execute end_at_head_{self._of}({end}); COMMIT; notify {log.CHANNEL}, {payload}{wake}"
         )
-        data = b"".join((rows.HEADER, *events, rows.TRAILER))
+        data = b"".join((HEADER, *events, TRAILER))
         if await copy_within(self._connection, statements, data) is None:
             await roll_back(self._connection)
             return False

@@ -18,7 +18,7 @@ from pipeline.log.staging.progress import with_progress
 from pipeline.log.writing.log_writer import Backlog
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.pipelined_copy import copy_within
+from pipeline.postgres.pipelined_copy import HEADER, TRAILER, copy_within
 from pipeline.postgres.queries import literals, statement
 
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
@@ -171,7 +171,7 @@ class Writer:
             # Ordinals have no gaps in a segment, though batches between may have been written at once.
             follows = self._segment is None or batch.first_ordinal == self._next_ordinal
             staged = batch.rows if follows else rows.renumbered(batch.rows, self._next_ordinal)
-            state = await copy_within(self._connection, statements, b"".join((rows.HEADER, *staged, rows.TRAILER)))
+            state = await copy_within(self._connection, statements, b"".join((HEADER, *staged, TRAILER)))
             if state is None:
                 raise self.fenced()
         except (psycopg.Error, Fenced):

@@ -252,8 +252,8 @@ MUTATIONS = (
             Edit(
                 RANGE_WRITER,
                 "        with self._connection.cursor() as cursor, cursor.copy(copy) as target:\n"
-                '            target.write(b"".join((rows.HEADER, *staged, rows.TRAILER)))\n',
-                '        late = copy, b"".join((rows.HEADER, *staged, rows.TRAILER))\n'
+                '            target.write(b"".join((HEADER, *staged, TRAILER)))\n',
+                '        late = copy, b"".join((HEADER, *staged, TRAILER))\n'
                 '        self.late = [*getattr(self, "late", ()), late]\n',
             ),
             Edit(
