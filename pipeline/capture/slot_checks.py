@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
-from pipeline.capture.replication.stream import NAME_PREFIX
 from pipeline.capture.source import providers, slot_mark, slots, synchronous_standbys
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.walsender import NAME_PREFIX
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, guarded
 from pipeline.postgres import queries, waits

@@ -96,7 +96,8 @@ async def _replicate(role: Role) -> None:
     from pipeline.capture.catchup.coordinator import Coordinator
     from pipeline.capture.catchup.other_ways import OtherWays
     from pipeline.capture.replication import prepare, undecodable
-    from pipeline.capture.replication.stream import ReplicationStream, application_name
+    from pipeline.capture.replication.stream import ReplicationStream
+    from pipeline.capture.source.walsender import application_name
     from pipeline.log.writing.staged import connect_writer
 
     config, connection, stop = role.config, role.connection, role.stop

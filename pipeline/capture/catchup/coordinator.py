@@ -24,10 +24,11 @@ from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, still_published
 from pipeline.capture.replication.relation_registry import RelationRegistry
-from pipeline.capture.replication.stream import ReplicationStream, application_name
+from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.errors import ReadAgain
 from pipeline.log.writing.staged import Writer

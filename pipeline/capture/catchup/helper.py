@@ -19,9 +19,10 @@ from pipeline.capture.catchup import copying, plan_reader, store
 from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.catchup.worker import PartWorker
-from pipeline.capture.replication.stream import ReplicationStream, application_name
+from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable

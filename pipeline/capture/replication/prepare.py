@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.replication import still_published
-from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity, application_name
+from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream
 from pipeline.capture.source import (
     captured_tables,
     own_tables,
@@ -25,6 +25,7 @@ from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.timeline import ADOPT
+from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
 from pipeline.errors import SourceChanged, SourceUnfit
 from pipeline.log import jumps

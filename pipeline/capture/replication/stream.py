@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from psycopg import OperationalError, pq
 
@@ -18,6 +16,7 @@ from pipeline.capture.replication import source_errors
 from pipeline.capture.replication.socket_watch import SocketWatch
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.capture.source import walsender
+from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import PublicationMissing
 from pipeline.postgres import connections, session_settings
 from pipeline.wal import lsn, pgoutput
@@ -27,8 +26,6 @@ logger = logging.getLogger(__name__)
 PROTOCOL_OPTIONS = {"proto_version": "1", "messages": "true"}
 """commit_idx depends on these besides the publications: change them only deliberately."""
 
-NAME_PREFIX = "pipeline "
-"""The application_name of our walsenders at the source begins with this."""
 SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; a source that is silent 1.5 times as long counts as unavailable."""
 REQUEST_REPLY_SECONDS = 20
@@ -38,16 +35,6 @@ GATHER_SECONDS = 0.003
 NO_LIMIT = 1 << 62
 _EPOCH_2000 = 946_684_800
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
-
-
-@dataclass(frozen=True)
-class SystemIdentity:
-    """The answer of the source to IDENTIFY_SYSTEM."""
-
-    system_identifier: str
-    timeline: int
-    flushed: int
-    database: str
 
 
 class ReplicationStream:
@@ -253,8 +240,3 @@ class ReplicationStream:
                 f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; "
                 f"{source_errors.NEW_SLOT}"
             )
-
-
-def application_name(source_id: uuid.UUID, part: int = 0) -> str:
-    """The name of our walsender at the source: no worker of another pipeline database has the same."""
-    return f"{NAME_PREFIX}{source_id}{f' part {part}' if part else ''}"

@@ -9,8 +9,8 @@ import logging
 
 import psycopg
 
-from pipeline.capture.replication.stream import NAME_PREFIX
 from pipeline.capture.source import slot_mark, slots
+from pipeline.capture.source.walsender import NAME_PREFIX
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pipeline.capture.replication.stream import NAME_PREFIX, application_name
 from pipeline.capture.source.timeline import ADOPT
+from pipeline.capture.source.walsender import NAME_PREFIX, application_name
 from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMissing, SlotUnusable, SourceUnfit
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection

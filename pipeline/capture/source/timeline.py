@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipeline.capture.replication.stream import SystemIdentity
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import HistoryDiverged, ReplicationError
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -1,6 +1,9 @@
-"""Connections that speak the replication protocol: one walsender each at the source."""
+"""Connections that speak the replication protocol, one walsender each at the source; what they are called there."""
 
 from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
 
 import psycopg
 
@@ -8,6 +11,19 @@ from pipeline.config.settings import describe
 from pipeline.errors import SourceUnfit
 from pipeline.postgres import connections, open_sessions
 from pipeline.postgres.connections import Connection
+
+NAME_PREFIX = "pipeline "
+"""The application_name of our walsenders at the source begins with this."""
+
+
+@dataclass(frozen=True)
+class SystemIdentity:
+    """The answer of the source to IDENTIFY_SYSTEM."""
+
+    system_identifier: str
+    timeline: int
+    flushed: int
+    database: str
 
 
 def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
@@ -32,3 +48,8 @@ def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
         raise connections.unavailable(dsn, "source", error) from error
     open_sessions.add(connection, dsn)
     return connection
+
+
+def application_name(source_id: uuid.UUID, part: int = 0) -> str:
+    """The name of our walsender at the source: no worker of another pipeline database has the same."""
+    return f"{NAME_PREFIX}{source_id}{f' part {part}' if part else ''}"

@@ -8,9 +8,10 @@ from functools import partial
 
 from pipeline.capture import slot_checks
 from pipeline.capture.replication import prepare
-from pipeline.capture.replication.stream import ReplicationStream, application_name
+from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import slots
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings, guarded
 from pipeline.operate import slot_owners

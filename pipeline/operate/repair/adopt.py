@@ -14,7 +14,7 @@ from pipeline.capture.catchup import plan_reader
 from pipeline.capture.catchup import store as parts
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
-from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity, application_name
+from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import (
     captured_tables,
     own_tables,
@@ -30,6 +30,7 @@ from pipeline.capture.source.publication_form import KEYLESS_SUFFIX
 from pipeline.capture.source.publications import Publications
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
+from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
 from pipeline.consumers.queue.queue_filler import QueueFiller
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged

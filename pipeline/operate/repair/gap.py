@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.capture.replication.stream import SystemIdentity
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.log import recent_transactions
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection

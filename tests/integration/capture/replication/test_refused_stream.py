@@ -8,7 +8,8 @@ import uuid
 
 import pytest
 
-from pipeline.capture.replication.stream import ReplicationStream, application_name
+from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.source.walsender import application_name
 from pipeline.errors import SourceUnfit
 
 SAID = "unsupported startup parameter: replication"

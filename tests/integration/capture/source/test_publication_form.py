@@ -12,8 +12,9 @@ import pytest
 from psycopg import sql
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.replication.stream import ReplicationStream, application_name
+from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PublicationChanged

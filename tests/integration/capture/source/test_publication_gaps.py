@@ -12,9 +12,10 @@ import psycopg
 import pytest
 
 from pipeline.capture.replication import prepare, still_published
-from pipeline.capture.replication.stream import ReplicationStream, application_name
+from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import publications, sources
 from pipeline.capture.source.publications import Publisher
+from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PublicationChanged, PublicationMissing

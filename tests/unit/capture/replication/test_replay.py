@@ -8,9 +8,9 @@ import uuid
 import pytest
 
 from pipeline.capture.replication.replay import Replay
-from pipeline.capture.replication.stream import SystemIdentity
 from pipeline.capture.source.sources import Source
 from pipeline.capture.source.timeline import require_continued, switch_point
+from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import DecodeError, HistoryDiverged
 from pipeline.log.staging.progress import Staged
 from pipeline.wal import lsn

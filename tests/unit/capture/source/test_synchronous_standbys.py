@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.capture.replication.stream import NAME_PREFIX
 from pipeline.capture.source import synchronous_standbys
+from pipeline.capture.source.walsender import NAME_PREFIX
 
 
 @pytest.mark.parametrize(
