@@ -14,10 +14,9 @@ from pipeline.capture.source.sources import Source
 from pipeline.comparing import row_text
 from pipeline.comparing.partition_bounds import Part
 from pipeline.errors import NotComparable
-from pipeline.postgres import key_comparison
+from pipeline.postgres import key_comparison, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
-from pipeline.snapshots import selection
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ class Compared:
         return sql.SQL("\nunion all\n").join(
             sql.SQL("select {} from only {} as t{}").format(
                 columns,
-                selection.trusted(relation.name),
+                queries.trusted(relation.name),
                 sql.SQL("")
                 if relation.condition is None
-                else sql.SQL(" where ({})").format(selection.trusted(relation.condition)),
+                else sql.SQL(" where ({})").format(queries.trusted(relation.condition)),
             )
             for relation in self.relations
         )

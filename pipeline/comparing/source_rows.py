@@ -19,7 +19,6 @@ from pipeline.postgres import connections, key_comparison, queries, reading_sess
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.postgres.session_settings import SNAPSHOT
-from pipeline.snapshots import selection
 
 LOCK_TIMEOUT = "2s"
 _ALTERED = "it was altered while it was compared; run it again"
@@ -105,7 +104,7 @@ class SourceRows:
     def _snapshot(self) -> Iterator[str]:
         """A transaction of its own, in the snapshot that it yields. Raises NotComparable if the table was altered."""
         relations = self._table.relations
-        names = [selection.trusted(each.name) for each in relations]
+        names = [queries.trusted(each.name) for each in relations]
         values = {"oids": [each.oid for each in relations], "shapes": [each.shape for each in relations]}
         with reading_session.transaction(self._source, SNAPSHOT, lock_timeout=LOCK_TIMEOUT):
             if relations:

@@ -34,6 +34,11 @@ def literals(**values: Any) -> dict[str, str]:
     return {name: Literal(value).as_string() for name, value in values.items()}
 
 
+def trusted(text: str) -> SQL:
+    """Names and expressions as SQL, as the catalog of the source has printed and quoted them: never any other text."""
+    return SQL(text)
+
+
 def rows(connection: Connection, shape: type[T], query: Query, values: Values = None) -> list[T]:
     """All rows of a query, each as `shape`, a class whose parameters are the columns."""
     with connection.cursor(row_factory=class_row(shape)) as cursor:

@@ -195,7 +195,7 @@ class RangeReader:
 
     def _lock(self, taken: Taken, names: Sequence[str]) -> None:
         try:
-            reading_session.lock(self._source, [selection.trusted(name) for name in names], SNAPSHOT, LOCK_TIMEOUT)
+            reading_session.lock(self._source, [queries.trusted(name) for name in names], SNAPSHOT, LOCK_TIMEOUT)
         except psycopg.Error as error:
             found = self._explained(taken, error, _RAISE)
             if isinstance(found, psycopg.Error) and not connections.is_ours(found):

@@ -8,6 +8,7 @@ from psycopg import sql
 
 from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.log.staging.ranges import Taken
+from pipeline.postgres import queries
 from pipeline.postgres.key_comparison import KeyComparison
 
 
@@ -17,7 +18,7 @@ def of_range(
     """The range's rows for which all conditions hold, with the columns in the order of the version."""
     columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in version.columns)
     within: list[sql.Composable] = []
-    source = sql.SQL("only {} as t").format(trusted(name))
+    source = sql.SQL("only {} as t").format(queries.trusted(name))
     if taken.from_block:
         within.append(sql.SQL("t.ctid operator(pg_catalog.>=) {}::pg_catalog.tid").format(f"({taken.from_block},0)"))
     if taken.until_block == 0:  # nothing, also for a role that may not read places
@@ -32,8 +33,3 @@ def of_range(
 def as_printed(key: KeyComparison, keys: Sequence[Sequence[str]]) -> sql.Composable:
     """The keys as the source prints them: the log may have them in another form, as numbers of JSON."""
     return sql.SQL("select {} from {}").format(sql.SQL(", ").join(key.listed_values()), key.listed(keys))
-
-
-def trusted(text: str) -> sql.SQL:
-    """What the source's catalog has printed: names and expressions, quoted by it."""
-    return sql.SQL(text)

@@ -19,7 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.snapshots import selection, to_read
+from pipeline.snapshots import to_read
 
 
 class Unreadable(PipelineError):
@@ -158,7 +158,7 @@ class Shapes:
         )
         if described is None:
             raise Changed("the table was dropped")
-        published = None if found.condition is None else selection.trusted(found.condition)
+        published = None if found.condition is None else queries.trusted(found.condition)
         return Shape(facts.shape, described, published, StagedRelation(0, described.version))
 
     def _published(self, oid: int) -> PublishedRelation | None:

@@ -14,8 +14,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import TableRefused
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import AsyncConnection
-from pipeline.postgres.queries import statement
-from pipeline.snapshots.selection import trusted
+from pipeline.postgres.queries import statement, trusted
 from pipeline.wires.pgdeltastream.sessions import table_names
 
 T = TypeVar("T")
