@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pipeline.capture.source import slots
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -53,6 +54,17 @@ def room(source: Connection, sessions: Sequence[str] = ()) -> Room:
     return found
 
 
+def room_beside(source: Connection, anchor: str, sessions: Sequence[str] = ()) -> Room:
+    """What is free when the anchor has its slot and walsender, running or not; what its parts use counts as free."""
+    found, parts, slot = room(source, sessions), slots.parts(source, anchor), slots.find(source, anchor)
+    read = sum(part.active_pid is not None for part in parts)
+    return replace(
+        found,
+        free_slots=found.free_slots + len(parts) - (slot is None),
+        free_senders=found.free_senders + read - (slot is None or slot.active_pid is None),
+    )
+
+
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -69,12 +81,12 @@ def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
         (room.free_senders, "max_wal_senders", room.max_senders),
     ]
     fewest, name, in_all = min(free)
-    slots = 1 + max(0, min(fewest, most - 1))
-    if slots == most:
-        return Allowed(slots)
+    possible = 1 + max(0, min(fewest, most - 1))
+    if possible == most:
+        return Allowed(possible)
     kept = f", beside {room.kept_senders} for sessions" if name == "max_wal_senders" and room.kept_senders else ""
     return Allowed(
-        slots, f"the source has {max(0, fewest)} of its {name} = {in_all} free{kept}; raise it at the source"
+        possible, f"the source has {max(0, fewest)} of its {name} = {in_all} free{kept}; raise it at the source"
     )
 
 

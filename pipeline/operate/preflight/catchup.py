@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pipeline.capture.catchup import limits
-from pipeline.capture.source import slots
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings
 from pipeline.postgres.connections import Connection
@@ -24,7 +22,8 @@ def run(config: Config, source: Connection, sessions: Sequence[str] = ()) -> Fin
     if threshold is None:
         yield Finding("ok", NAME, "off: a backlog is read by one slot, however large it is")
         return
-    found = limits.allowed(room(config, source, sessions), config.slot, setting, cores)
+    room = limits.room_beside(source, config.slot, sessions)
+    found = limits.allowed(room, config.slot, setting, cores)
     if found.held_by is None or limits.wanted(setting, cores) == 1:
         readers = "one slot" if found.slots == 1 else f"{found.slots} slots at once"
         yield Finding("ok", NAME, f"a backlog of more than {drawing.size(threshold)} is read by {readers}")
@@ -34,15 +33,3 @@ def run(config: Config, source: Connection, sessions: Sequence[str] = ()) -> Fin
     if (beyond := limits.beyond_cores(setting, cores)) is not None:
         text, _, remedy = beyond.partition("; ")
         yield Finding("warning", NAME, text, remedy)
-
-
-def room(config: Config, source: Connection, sessions: Sequence[str] = ()) -> limits.Room:
-    """What is free when the anchor has its slot and walsender, running or not; what its parts use counts as free."""
-    found, parts = limits.room(source, sessions), slots.parts(source, config.slot)
-    anchor = slots.find(source, config.slot)
-    read = sum(part.active_pid is not None for part in parts)
-    return replace(
-        found,
-        free_slots=found.free_slots + len(parts) - (anchor is None),
-        free_senders=found.free_senders + read - (anchor is None or anchor.active_pid is None),
-    )

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pipeline.capture.catchup.limits import room_beside
 from pipeline.capture.source import slots, synchronous_standbys
 from pipeline.config import wires
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings
-from pipeline.operate.preflight import catchup
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -58,7 +58,7 @@ def run(config: Config, source: Connection, known: Mapping[str, Session]) -> Fin
 
 def _room(config: Config, source: Connection, known: Mapping[str, Session]) -> Finding:
     """What sessions have counts as free for sessions, and so does what a catch-up has, which ends."""
-    free = catchup.room(config, source)
+    free = room_beside(source, config.slot)
     at = status.look(source, list(known.values()), slots.all_slots(source))
     connected = len(at.exporting | {name for name, slot in at.slots.items() if slot.active_pid is not None})
     found = [
