@@ -11,11 +11,12 @@ from collections.abc import Collection
 from psycopg import sql
 
 from pipeline.followers.applying.position import Position
-from pipeline.followers.schema_changes.table_names import left_name
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_NAME = 63
 
 
 def free(follower: Connection, of: Position, names: Collection[tuple[str, str]]) -> None:
@@ -31,3 +32,9 @@ def free(follower: Connection, of: Position, names: Collection[tuple[str, str]])
         follower.execute(query.format(sql.SQL(kind), sql.Identifier(schema, name), sql.Identifier(other)))
         text = "%s: %s %s.%s is called %s now, as a new table has that name for its own"
         logger.info(text, of.follower, kind, schema, name, other, extra={"action": "follower.altered"})
+
+
+def left_name(name: str, oid: int) -> str:
+    """Return what a table is called that the source has no longer, if another one gets its name. `oid`: there."""
+    ending = f"_{oid}"
+    return name.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending

@@ -20,10 +20,11 @@ from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import copies, passed
+from pipeline.followers.copying.taken_names import left_name
 from pipeline.followers.registry import Follower, Note
 from pipeline.followers.schema_changes import partitions
 from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions, SourcePartition
-from pipeline.followers.schema_changes.table_names import Name, left_name
+from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

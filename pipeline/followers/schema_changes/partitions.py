@@ -20,9 +20,10 @@ from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions, truncates
 from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.copying.taken_names import left_name
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes.alterations import Alteration, run
-from pipeline.followers.schema_changes.table_names import Name, left_name
+from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from psycopg import sql
 
 from pipeline.errors import SchemaStopped
+from pipeline.followers.copying.taken_names import left_name
 from pipeline.followers.schema_changes.alterations import Alteration
 from pipeline.followers.schema_changes.source_tables import SourceTable
 from pipeline.postgres import queries
@@ -15,7 +16,6 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Name = tuple[str, str]
-_LONGEST_NAME = 63
 _ROOM = "followers.schema_changes"
 
 
@@ -67,12 +67,6 @@ def moves(
             if oid in called:
                 names[holder] = _aside(holder, target)
     return Moves({oid: name for oid, name in names.items() if called.get(oid) != name}, frozenset(gone))
-
-
-def left_name(name: str, oid: int) -> str:
-    """Return what a table is called that the source has no longer, if another one gets its name. `oid`: there."""
-    ending = f"_{oid}"
-    return name.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending
 
 
 def _aside(oid: int, name: Name) -> Name:
