@@ -18,7 +18,8 @@ from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
 from pipeline.process.signals import Stop
 from pipeline.snapshots import endpoints as backfills
-from pipeline.wires import pgdeltastream, sequin
+from pipeline.wires.pgdeltastream import service as pgdeltastream
+from pipeline.wires.sequin import service as sequin
 
 if TYPE_CHECKING:
     from pipeline.rpc.service import Parts as GrpcParts

@@ -10,7 +10,7 @@ from psycopg_pool import PoolTimeout
 
 from pipeline.api.background import Background
 from pipeline.api.problems import explain
-from pipeline.api.wire import Surroundings
+from pipeline.api.wire import Place, Surroundings, Wire
 from pipeline.errors import DatabaseSilent, SessionsFull
 from pipeline.postgres.silence import Silence
 from pipeline.wires.pgdeltastream import answers, slot_names
@@ -114,3 +114,12 @@ class Service:
 
     async def _stream(self, websocket: WebSocket) -> None:
         await self._streams.serve(websocket)
+
+
+WIRE = Wire(
+    name="pgdeltastream",
+    places=(Place(INIT, get_changes=True), Place(SNAPSHOT), Place(STREAM)),
+    forms={404: answers.no_page, 405: answers.no_page},
+    otherwise=answers.error,
+    serve=Service,
+)

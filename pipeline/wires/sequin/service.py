@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from pipeline.api.long_poll import Client, until_found
 from pipeline.api.patterns import NAME
-from pipeline.api.wire import Failure, Surroundings
+from pipeline.api.wire import Failure, Place, Surroundings, Wire
 from pipeline.errors import UnknownConsumer
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import rows
@@ -146,3 +146,13 @@ def _hostname(dsn: str) -> str:
     given = conninfo_to_dict(dsn)
     first = str(given.get("host") or given.get("hostaddr") or "").partition(",")[0]
     return first if first and first[0] not in "/@" else "localhost"
+
+
+WIRE = Wire(
+    name="sequin",
+    places=tuple(Place(path, get_changes=path.endswith("/receive")) for path in PATHS),
+    forms={404: answers.not_found, 409: answers.other_kind, 422: answers.bad_request},
+    otherwise=answers.error,
+    serve=Service,
+    wants_bearer=True,
+)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -192,3 +195,14 @@ def test_what_is_refused_to_a_handshake_says_so() -> None:
     asyncio.run(shake([(b"host", b"x"), (b"origin", b"https://evil.example")]))
     assert [(failure.status, failure.handshake) for failure in said] == [(401, True), (403, True)]
     assert "subprotocols" in said[0].sentence
+
+
+def test_only_the_role_of_the_api_loads_fastapi() -> None:
+    code = (
+        "import sys; from importlib import import_module; from pipeline.server.runners import NEEDS;"
+        "import pipeline.server.serve, pipeline.operate.status, pipeline.operate.repair.adopt;"
+        "load = lambda roles: [import_module(name) for role in roles for name in NEEDS[role]];"
+        "load(NEEDS.keys() - {'api'}); assert 'fastapi' not in sys.modules;"
+        "load({'api'}); assert 'fastapi' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=True)

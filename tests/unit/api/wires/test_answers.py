@@ -12,7 +12,8 @@ from pipeline.config.settings import load
 from pipeline.config.wires import WIRES as NAMES
 from pipeline.server import composition
 from pipeline.server.composition import WIRES
-from pipeline.wires.pgdeltastream import WIRE, answers, slot_names
+from pipeline.wires.pgdeltastream import answers, slot_names
+from pipeline.wires.pgdeltastream.service import WIRE
 from pipeline.wires.pgdeltastream.streams import Closed, acknowledged
 
 JSON, TEXT = "application/json; charset=utf-8", "text/plain; charset=utf-8"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pipeline.api.wire import Failure
-from pipeline.wires import sequin
+from pipeline.wires.sequin import service as sequin
 from pipeline.wires.sequin.answers import NOT_FOUND
 
 
