@@ -16,6 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.capture.source import blocked_transactions, slot_creation, sources
+from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.errors import Undecodable
 from pipeline.log import jumps
@@ -27,6 +28,7 @@ from pipeline.process.child import RETRY, Launch, program
 from pipeline.process.fork_client import Siblings
 from pipeline.process.signals import Stop, in_loop
 from pipeline.server import older_servers
+from pipeline.wires.pgdeltastream.sessions.store import live_slots
 
 if TYPE_CHECKING:
     from pipeline.log.shuffling.poison import Poison
@@ -97,7 +99,6 @@ async def _replicate(role: Role) -> None:
     from pipeline.capture.catchup.other_ways import OtherWays
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream
-    from pipeline.capture.source.walsender import application_name
     from pipeline.log.writing.staged import connect_writer
 
     config, connection, stop = role.config, role.connection, role.stop
@@ -118,7 +119,9 @@ async def _replicate(role: Role) -> None:
                 clock = jumps.ticking(source)
                 ways = OtherWays(partial(_other_ways, config, staging, clock), partial(_reserve_seqs, config, clock))
                 launch = role.launch(CATCH_UP, catch_up.COMMAND)
-                coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch, ways)
+                coordinator = Coordinator(
+                    config, source, connection, staging, prepared.source, names, launch, live_slots, ways
+                )
                 stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(role.report, "running"))
         except Undecodable as error:

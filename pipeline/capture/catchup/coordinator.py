@@ -57,10 +57,12 @@ class Coordinator:
         stored: Source,
         publications: Sequence[str],
         launch: Launch,
+        session_slots: Callable[[Connection], Sequence[str]],
         ways: OtherWays | None = None,
     ) -> None:
         """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections.
-        `ways`: how batches may be written otherwise than by staging them.
+        `session_slots`: slots of clients' sessions, for which walsenders are kept. `ways`: how batches may be written
+        otherwise than by staging them.
         """
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
@@ -68,7 +70,7 @@ class Coordinator:
         self._publications = list(publications)
         self._ways = ways or OtherWays()
         self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
-        self._lag = Lag(config, source, stored)
+        self._lag = Lag(config, source, stored, session_slots)
         self._worker: ReplicationWorker | None = None
         self._wal_end: int | None = None
         self._writer: Writer | None = None

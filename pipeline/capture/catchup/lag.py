@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -12,7 +13,6 @@ from pipeline.config.settings import Config
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.wires.pgdeltastream.sessions import store
 
 logger = logging.getLogger(__name__)
 
@@ -20,10 +20,18 @@ logger = logging.getLogger(__name__)
 class Lag:
     """Queries the source; for one thread at a time. Logs what limits the slots once for each lag."""
 
-    def __init__(self, config: Config, source: Connection, stored: Source) -> None:
+    def __init__(
+        self,
+        config: Config,
+        source: Connection,
+        stored: Source,
+        session_slots: Callable[[Connection], Sequence[str]],
+    ) -> None:
+        """`session_slots`: slots of clients' sessions, for which walsenders are kept, as the pipeline database says."""
         self._config = config
         self._source = source
         self._stored = stored
+        self._session_slots = session_slots
         self._cores = limits.cores()
         self._warned: str | None = None
         self.most_helpers = (
@@ -62,7 +70,7 @@ class Lag:
         ):
             self._warn_once("catching up with one slot: the source may still send transactions of the previous epoch")
             return 1
-        room = limits.room(self._source, [session.slot for session in store.live(pipeline)])
+        room = limits.room(self._source, self._session_slots(pipeline))
         allowed = limits.allowed(room, self._stored.slot, self._config.catchup_max_slots, self._cores)
         fewer = (
             allowed.held_by

@@ -54,8 +54,13 @@ def live(connection: Connection) -> list[Session]:
     return queries.rows(connection, Session, statement("wires.pgdeltastream.sessions", "live_sessions"))
 
 
+def live_slots(connection: Connection) -> list[str]:
+    """Slots of all sessions that have not ended, those of the oldest first."""
+    return [session.slot for session in live(connection)]
+
+
 def recent(connection: Connection) -> list[Session]:
-    """The same, followed by those of the newest that ended in the last day, the newest first; for reports."""
+    """All sessions that have not ended, then those that ended last, within a day, the newest first; for reports."""
     return queries.rows(connection, Session, statement("wires.pgdeltastream.sessions", "recent_sessions"))
 
 
