@@ -74,7 +74,7 @@ check: $(VENV)/.dev ## Format, lint, types, layers, docs
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest --quiet tests/unit/test_docs.py
+	@$(BIN)/python -m pytest --quiet tests/unit/test_docs.py tests/unit/test_rooms.py
 
 fix: $(VENV)/.dev ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --fix .
