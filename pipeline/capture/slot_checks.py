@@ -13,8 +13,14 @@ from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, guarded
 from pipeline.postgres import queries, waits
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
+
+_SOURCE_LIMITS = """\
+select current_setting('max_slot_wal_keep_size') as slot_keeps,
+    nullif(current_setting('idle_replication_slot_timeout', true), '0') as slot_timeout,
+    current_setting('synchronous_standby_names') as synchronous_names
+"""
+"""Settings of the source that may stop replication or its users; null where this version has no such setting."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def _new_slot(config: Config, source: Connection) -> Finding:
 
 def of_limits(config: Config, source: Connection) -> Findings:
     """Whether there are a slot and a walsender for us, and what invalidates slots or holds up commits there."""
-    settings = queries.one(source, _Settings, statement("capture.source", "source_limits"))
+    settings = queries.one(source, _Settings, _SOURCE_LIMITS)
     assert settings is not None  # noqa: S101  a query without a table
     room = limits.room(source)
     slot = slots.find(source, config.slot)

@@ -24,6 +24,13 @@ LOCK_TIMEOUT = "2s"
 _ALTERED = "it was altered while it was compared; run it again"
 Bounds = tuple[Key | None, Key | None]
 """Keys after the first one and up to the second one; None: no bound."""
+_REPLAYED_POSITION = "select (pg_catalog.pg_last_wal_replay_lsn() - '0/0')::pg_catalog.int8"
+"""How far a standby has replayed the WAL."""
+_RUNNING_TRANSACTIONS = """\
+select x::pg_catalog.text::pg_catalog.int8 & 4294967295
+from pg_catalog.pg_snapshot_xip(pg_catalog.pg_current_snapshot()) x
+"""
+"""The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
 
 
 class Altered(NotComparable):
@@ -138,7 +145,7 @@ class SourceRows:
 def running(source: Connection) -> list[int]:
     """The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
     with reading_session.transaction(source, SNAPSHOT):
-        return [xid for (xid,) in source.execute(statement("comparing", "running_transactions")).fetchall()]
+        return [xid for (xid,) in source.execute(_RUNNING_TRANSACTIONS).fetchall()]
 
 
 def mark(source: Connection) -> int:
@@ -148,7 +155,7 @@ def mark(source: Connection) -> int:
     """
     with reading_session.transaction(source, SNAPSHOT, synchronous_commit="local"):
         if queries.value(source, "select pg_catalog.pg_is_in_recovery()"):
-            return int(queries.value(source, statement("comparing", "replayed_position")))
+            return int(queries.value(source, _REPLAYED_POSITION))
         marked = int(queries.value(source, statement("comparing", "mark_position")))
         source.execute("commit")
         return marked

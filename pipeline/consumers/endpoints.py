@@ -40,6 +40,11 @@ router = APIRouter(
 Name = Annotated[str, Path(pattern=NAME, description="the consumer's name", examples=["mailer"])]
 _NAMED = documented(404)
 _SETTLING = documented(404, 409)
+_RECEIVE_RECORDS = """\
+select row_to_json(item)::text as item
+from pipeline.receive(%(name)s::text, %(max)s::int, make_interval(secs => %(visibility)s::float8)) as item
+"""
+"""Deliver items, each as its JSON text."""
 
 
 @router.post("", status_code=201, response_model=Consumer, summary="Create a consumer", responses=documented(409, 410))
@@ -172,7 +177,7 @@ async def _hand_out(database: Pool, client: Client, name: str, wanted: Receive) 
     # Of a delivery that a crash forgets the item is handed out again, as of any that is not acknowledged.
     transaction = database.transaction(durable=False)
     async with transaction as connection, connection.cursor(row_factory=scalar_row) as cursor:
-        await cursor.execute(statement("consumers", "receive_records"), parameters)
+        await cursor.execute(_RECEIVE_RECORDS, parameters)
         items = await cursor.fetchall()
         client.require_there()
     return items or None

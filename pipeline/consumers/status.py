@@ -12,6 +12,13 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+_TABLES_READ = """\
+select distinct events_table from pipeline.consumers
+where events_table is not null and to_regclass(pipeline.events_relation(events_table)) is not null
+order by events_table
+"""
+"""The events tables beside the default one that consumers read, and that exist."""
+
 
 @dataclass(frozen=True)
 class ConsumerStatus:
@@ -53,7 +60,7 @@ def find(connection: Connection, name: str | None = None) -> list[ConsumerStatus
 
 def tables_read(connection: Connection) -> list[str]:
     """The events tables beside the default one that consumers read, and that exist."""
-    return [name for (name,) in connection.execute(statement("consumers", "tables_read")).fetchall()]
+    return [name for (name,) in connection.execute(_TABLES_READ).fetchall()]
 
 
 def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:

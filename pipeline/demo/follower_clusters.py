@@ -12,10 +12,15 @@ from pipeline.followers.registry import Options
 from pipeline.postgres import connections, migrations
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.embedded import Server
-from pipeline.postgres.queries import statement
 
 DATABASE, ROLE = "shop", "pipeline_follower"
 _SETTINGS = {"wal_level": "replica", "max_wal_size": "256MB", "shared_buffers": "32MB"}
+_CREATE_FOLLOWER = """\
+create role pipeline_follower login;
+alter database shop owner to pipeline_follower;
+grant set on parameter session_replication_role to pipeline_follower
+"""
+"""The role of a follower: it makes, alters and writes the tables, and can do nothing else."""
 
 
 class FollowerCluster:
@@ -35,7 +40,7 @@ class FollowerCluster:
         self._server.start()
         self._server.create_databases(DATABASE)
         with connections.connect(self._server.dsn(DATABASE), "database", name="demo") as administrator:
-            administrator.execute(statement("demo", "create_follower"))
+            administrator.execute(_CREATE_FOLLOWER)
 
     def start(self) -> None:
         """Start it again."""

@@ -23,6 +23,16 @@ from pipeline.postgres.queries import statement
 
 MARK = "demo"
 """Prefix of the messages that mark where a run begins and ends."""
+_FOLLOW_EVENTS = """\
+select seq, xid, source_table_name, action, case when action = 'message' then record ->> 'content' end
+from public.sequin_events where seq > %(seq)s order by seq limit 1000
+"""
+"""What came after `seq`, in order: how any SQL reader follows the log."""
+_SNAPSHOTS = """\
+select coalesce(sum(s.rows), 0)::bigint, count(*) filter (where s.complete_seq is not null)
+from pipeline.snapshots s where s.table_oid = any(%(tables)s)
+"""
+"""How far the rows from before are: all that were read, and tables that are not whole yet."""
 
 
 class Follower(threading.Thread):
@@ -74,7 +84,7 @@ class Follower(threading.Thread):
         return True
 
     def _read(self) -> int:
-        rows = self._connection.execute(statement("demo", "follow_events"), {"seq": self._last}).fetchall()
+        rows = self._connection.execute(_FOLLOW_EVENTS, {"seq": self._last}).fetchall()
         now = time.monotonic()
         for seq, xid, table, action, content in rows:
             if action == "message" and table == MARK:
@@ -114,7 +124,7 @@ def commit_lsns(postgres: Server, start: str, end: str) -> dict[int, int]:
 
 def rows_read(connection: Connection, tables: list[int]) -> tuple[int, int]:
     """How many rows from before are events, and how many of these tables the log has whole."""
-    row = connection.execute(statement("demo", "snapshots"), {"tables": tables}).fetchone()
+    row = connection.execute(_SNAPSHOTS, {"tables": tables}).fetchone()
     return (row[0], row[1]) if row else (0, 0)
 
 

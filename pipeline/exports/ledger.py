@@ -24,6 +24,14 @@ RUN_LOCK = 1_817_104_723
 """First half of the advisory lock that a run's session holds; the second is the run's id."""
 
 Trigger = Literal["schedule", "command"]
+_FINISH_RUN = """\
+update pipeline.export_runs set state = %(state)s, reason = %(reason)s, finished_at = now() where id = %(run)s
+"""
+"""A run has ended."""
+_SET_LOG = "update pipeline.export_runs set log = %(log)s where id = %(run)s"
+"""Record where a run's log is."""
+_TAKE_TURN = "select pg_try_advisory_lock(hashtextextended('pipeline export to ' || %(directory)s, 0))"
+"""One exporter at a time starts its script, so that two that have waited for a third do not collide."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ def has_pending_merges(connection: Connection, config: Config) -> bool:
 
 def take_turn(connection: Connection, config: Config) -> bool:
     """Be the only one that starts exports to this folder until the session ends; False while another one is."""
-    return bool(queries.value(connection, statement("exports", "take_turn"), {"directory": str(config.exports)}))
+    return bool(queries.value(connection, _TAKE_TURN, {"directory": str(config.exports)}))
 
 
 def running(connection: Connection) -> str | None:
@@ -151,13 +159,13 @@ def begin_run(connection: Connection, trigger: Trigger) -> int:
 
 def set_log(connection: Connection, run: int, log: str) -> None:
     """Record where the run's log is."""
-    connection.execute(statement("exports", "set_log"), {"run": run, "log": log})
+    connection.execute(_SET_LOG, {"run": run, "log": log})
 
 
 def finish_run(connection: Connection, run: int, reason: str | None) -> None:
     """Record that the run has ended; `reason`: why it failed, None: it did not."""
     state = "failed" if reason else "done"
-    connection.execute(statement("exports", "finish_run"), {"run": run, "state": state, "reason": reason})
+    connection.execute(_FINISH_RUN, {"run": run, "state": state, "reason": reason})
 
 
 def runs(connection: Connection, limit: int, *states: str) -> list[Run]:

@@ -15,6 +15,28 @@ from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 STATES = ("parked", "retrying", "retried", "discarded")
+_COUNT_DEAD_LETTERS = "select state, count(*) from pipeline.dead_letters group by state"
+"""How many dead letters there are in each state."""
+_DISCARD_DEAD_LETTERS = """\
+update pipeline.dead_letters set state = 'discarded', updated_at = clock_timestamp()
+where state = 'parked' and (%(ids)s::bigint[] is null or id = any (%(ids)s))
+returning id
+"""
+"""Give up parked dead letters; those that are being retried stay as they are."""
+_MARK_RETRIED = """\
+update pipeline.dead_letters
+set state = 'retried', retried_seq = %(seq)s, attempts = attempts + 1, updated_at = clock_timestamp()
+where id = %(id)s
+"""
+"""A dead letter was written to the log."""
+_REQUEST_RETRY = """\
+update pipeline.dead_letters set state = 'retrying', updated_at = clock_timestamp()
+where state = 'parked' and (%(ids)s::bigint[] is null or id = any (%(ids)s))
+returning id
+"""
+"""Ask for parked dead letters to be written again."""
+_SET_DEAD_LETTER_EVENT = "update pipeline.dead_letters set events_table = %(table)s, seq = %(seq)s where id = %(id)s"
+"""Which event stands in a dead letter's place."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +93,12 @@ def park(
 def set_event(connection: Connection, dead_letter: int, events_table: str, seq: int) -> None:
     """Store which event stands in its place."""
     values = {"id": dead_letter, "table": events_table, "seq": seq}
-    connection.execute(statement("log", "set_dead_letter_event"), values)
+    connection.execute(_SET_DEAD_LETTER_EVENT, values)
 
 
 def counts(connection: Connection) -> dict[str, int]:
     """How many dead letters there are in each state."""
-    found: dict[str, int] = dict(connection.execute(statement("log", "count_dead_letters")).fetchall())
+    found: dict[str, int] = dict(connection.execute(_COUNT_DEAD_LETTERS).fetchall())
     return {state: found.get(state, 0) for state in STATES}
 
 
@@ -87,12 +109,12 @@ def find(connection: Connection, state: str | None, limit: int | None = None) ->
 
 def request_retry(connection: Connection, ids: Sequence[int] | None) -> list[int]:
     """Ask the shuffler to write parked dead letters again (None: all); returns their ids."""
-    return [row[0] for row in connection.execute(statement("log", "request_retry"), {"ids": _list(ids)})]
+    return [row[0] for row in connection.execute(_REQUEST_RETRY, {"ids": _list(ids)})]
 
 
 def discard(connection: Connection, ids: Sequence[int] | None) -> list[int]:
     """Give up parked dead letters (None: all): they stay for the record and are never retried; returns their ids."""
-    return [row[0] for row in connection.execute(statement("log", "discard_dead_letters"), {"ids": _list(ids)})]
+    return [row[0] for row in connection.execute(_DISCARD_DEAD_LETTERS, {"ids": _list(ids)})]
 
 
 def claim_retries(connection: Connection, source: uuid.UUID, limit: int) -> list[Retry]:
@@ -102,7 +124,7 @@ def claim_retries(connection: Connection, source: uuid.UUID, limit: int) -> list
 
 def mark_retried(connection: Connection, dead_letter: int, seq: int) -> None:
     """It was written to the log, in this transaction, as the event `seq`."""
-    connection.execute(statement("log", "mark_retried"), {"id": dead_letter, "seq": seq})
+    connection.execute(_MARK_RETRIED, {"id": dead_letter, "seq": seq})
 
 
 def mark_failed(connection: Connection, dead_letter: int, cause: str, sqlstate: str) -> None:

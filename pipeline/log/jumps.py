@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 SourceClock = Callable[[], int]
 """Returns the microseconds since 1970 by the source's clock; raises Unavailable."""
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_HOLD_WRITERS = "select from pipeline.shuffle_progress order by source_id for update"
+"""Nobody writes events, of whatever source, until this transaction ends."""
 
 
 def clock(source: Connection) -> int:
@@ -65,7 +67,7 @@ def jump(connection: Connection, named: Sequence[EventsTable], source_clock: Sou
 
 def _jump(connection: Connection, named: Sequence[EventsTable], source_clock: SourceClock, reason: str) -> None:
     now = source_clock()
-    connection.execute(statement("log", "hold_writers"))
+    connection.execute(_HOLD_WRITERS)
     for table in tables.with_known(connection, map(str, named)):
         if queries.value(connection, "select to_regclass(%s) is null", (table.identifier.as_string(connection),)):
             continue  # it will be created behind this jump

@@ -28,6 +28,8 @@ MAX_GROWTH = 8
 _LONGEST_STEM = 40
 _LOCK_TIMEOUT, _AHEAD_LOCK_TIMEOUT = "200ms", "50ms"
 _AHEAD_EVERY = 1.0
+_PARTITION_KEY = "select pg_get_partkeydef(%(table)s::regclass)"
+"""What an events table is partitioned by; null when it is not partitioned."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Partitions:
         self._retention = retention
         self._next_try_ahead = 0.0
         name = {"table": table.identifier.as_string(connection)}
-        self._by_seq = queries.value(connection, statement("log", "partition_key"), name) == "RANGE (seq)"
+        self._by_seq = queries.value(connection, _PARTITION_KEY, name) == "RANGE (seq)"
         self._read_bounds()
 
     def has_room(self, seq: int) -> bool:

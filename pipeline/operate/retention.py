@@ -26,6 +26,11 @@ _NOBODY = 2**63 - 1
 _LOCK = 1_817_104_724
 MOMENTS = 2.0
 """Seconds that a drop may take before a session is reported to hold it."""
+_LOG_SIZE = """\
+select coalesce(sum(pg_total_relation_size(t.relid)), pg_total_relation_size(%(table)s::regclass))::bigint
+from pg_partition_tree(%(table)s::regclass) t
+"""
+"""Bytes that an events table takes on disk, with its indexes."""
 
 
 @dataclass(frozen=True)
@@ -178,9 +183,7 @@ def _read(config: Config, connection: Connection, table: EventsTable, keep: floa
     holders = _holders(config, connection, table)
     plan = policy.plan(connection, table, keep, _lowest(holders))
     known = policy.dropped(connection, table)
-    size = connection.execute(
-        statement("operate", "log_size"), {"table": table.identifier.as_string(connection)}
-    ).fetchone()
+    size = connection.execute(_LOG_SIZE, {"table": table.identifier.as_string(connection)}).fetchone()
     held = [each for each in holders if each.position is not None and each.position < plan.aged_upto]
     return Retention(
         keep=config.retention,

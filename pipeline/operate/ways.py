@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
+
+_WAYS = "select way, reason, changes from pipeline.ways where source_id = %(source)s order by way, changes desc, reason"
+"""How many changes of a source went which way, and why."""
 
 
 @dataclass(frozen=True)
@@ -21,4 +23,4 @@ class WayCount:
 
 def counts(connection: Connection, source: uuid.UUID) -> list[WayCount]:
     """Of a source; the newest second may be missing."""
-    return queries.rows(connection, WayCount, statement("operate", "ways"), {"source": source})
+    return queries.rows(connection, WayCount, _WAYS, {"source": source})

@@ -25,6 +25,15 @@ DIFFERENCES = "differences"
 """The kind of those that compare a table with the log, and append what differs."""
 ENDED_EPOCH = "epoch {} has begun"
 OPEN = ("waiting", "reading", "paused")
+_END_BACKFILL = """\
+update pipeline.backfills set state = %(state)s, reason = %(reason)s, finished_at = now()
+where id = %(id)s and state in ('waiting', 'reading', 'paused')
+"""
+"""A backfill has ended."""
+_MORE_RANGES = """\
+update pipeline.backfills set ranges_all = ranges_all + %(added)s, files = coalesce(%(files)s, files) where id = %(id)s
+"""
+"""A backfill has more ranges than were planned, or others."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +201,7 @@ def planned(
 def more_ranges(connection: Connection, backfill: int, added: int, files: Mapping[str, int] | None = None) -> None:
     """So many ranges more are to be read, or fewer; `files`: those that hold now, where that has changed."""
     values = {"id": backfill, "added": added, "files": None if files is None else Jsonb(dict(files))}
-    connection.execute(statement("snapshots", "more_ranges"), values)
+    connection.execute(_MORE_RANGES, values)
 
 
 def count_moved(connection: Connection, backfill: int) -> Moved:
@@ -218,7 +227,7 @@ def end(
     """It is 'complete', 'failed' or 'cancelled': what it has not added is dropped. False when it has ended before."""
     with connection.transaction():
         values = {"id": backfill, "state": state, "reason": reason}
-        ended = connection.execute(statement("snapshots", "end_backfill"), values).rowcount == 1
+        ended = connection.execute(_END_BACKFILL, values).rowcount == 1
         if ended:
             ranges.drop(connection, backfill, placed=of_ended_epoch)
     return ended

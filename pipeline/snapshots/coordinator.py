@@ -43,6 +43,12 @@ TABLES_SECONDS = 2.0
 """Between two looks at which tables are captured."""
 TRUNCATES_SECONDS = 5.0
 """Between two looks for truncates, from which on a table is whole that was never read."""
+_SETTLE_TABLE = """\
+update pipeline.snapshot_tables set settled_lsn = %(lsn)s
+where source_id = %(source)s and table_oid = %(oid)s and epoch = %(epoch)s and captured
+"""
+"""A table has been compared, and all that differed is in the log: what the log says of other rows holds from here
+on."""
 
 
 class Coordinator:
@@ -225,7 +231,7 @@ class Coordinator:
         """
         lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
         values = {"source": self._stored.id, "oid": backfill.table_oid, "epoch": backfill.epoch, "lsn": lsn}
-        self._pipeline.execute(statement("snapshots", "settle_table"), values)
+        self._pipeline.execute(_SETTLE_TABLE, values)
 
     def _add(self, backfill: Backfill, planned: Sequence[Planned]) -> None:
         with self._pipeline.transaction():

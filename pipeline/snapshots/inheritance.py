@@ -15,6 +15,12 @@ _LOOKED = (0, 0)
 
 Edge = tuple[int, int]
 """The oids of a table and of one that it inherits from."""
+_INHERITING_TABLES = """\
+select i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8
+from pg_catalog.pg_inherits i join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) i.inhrelid
+where c.relkind operator(pg_catalog.=) 'r' and not c.relispartition
+"""
+"""Tables that inherit from others; not partitions."""
 
 
 class Inheritance:
@@ -25,7 +31,7 @@ class Inheritance:
 
     def read(self) -> set[Edge]:
         """What the catalog says now. Partitions are not among it."""
-        return set(self._source.execute(statement(_ROOM, "inheriting_tables")).fetchall())
+        return set(self._source.execute(_INHERITING_TABLES).fetchall())
 
     def compare(self, now: set[Edge], lsn: int) -> None:
         """Store what `read` found changed. `lsn`: the end of the WAL after that."""

@@ -10,6 +10,22 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 FEW = 5
+_COUNT_TABLES = """\
+select s.state, count(*) from pipeline.snapshots s where s.source_id = %(source)s group by s.state order by s.state
+"""
+"""Captured tables by state."""
+_FAILED_TABLES = """\
+select s.table_oid, s."table" from pipeline.snapshots s
+where s.source_id = %(source)s and s.state = 'failed'
+order by s."table"
+"""
+"""Captured tables that the log does not have whole because reading them failed."""
+_UNREAD_TABLES = """\
+select s."table", s.state, s.reason from pipeline.snapshots s
+where s.source_id = %(source)s and s.state in ('not read', 'failed', 'cancelled')
+order by s."table" limit %(most)s
+"""
+"""Captured tables that the log does not have whole, and that nobody reads."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +56,15 @@ def whole_tables(connection: Connection, source: uuid.UUID) -> dict[int, Whole]:
 
 def counts(connection: Connection, source: uuid.UUID) -> dict[str, int]:
     """Captured tables by state."""
-    return dict(connection.execute(statement("snapshots", "count_tables"), {"source": source}).fetchall())
+    return dict(connection.execute(_COUNT_TABLES, {"source": source}).fetchall())
 
 
 def failed(connection: Connection, source: uuid.UUID) -> dict[int, str]:
     """Tables that the log does not have whole because reading them failed, by oid: schema and name."""
-    return dict(connection.execute(statement("snapshots", "failed_tables"), {"source": source}).fetchall())
+    return dict(connection.execute(_FAILED_TABLES, {"source": source}).fetchall())
 
 
 def incomplete(connection: Connection, source: uuid.UUID, most: int = FEW) -> list[Incomplete]:
     """Some of those that nobody reads now."""
     values = {"source": source, "most": most}
-    return queries.rows(connection, Incomplete, statement("snapshots", "unread_tables"), values)
+    return queries.rows(connection, Incomplete, _UNREAD_TABLES, values)

@@ -19,6 +19,18 @@ from pipeline.snapshots.backfills import Backfill
 
 _TOGETHER = timedelta(seconds=10)
 """Partitions that were seen first within this time are read by one backfill."""
+_DOUBTFUL_PARTITIONS = """\
+select c.id, c.epoch, c.seen_lsn from pipeline.partition_changes c where c.source_id = %(source)s and c.in_doubt
+"""
+"""Partitions that joined, and may have left before that: no look had stored them."""
+_KEEP_ALWAYS = """\
+update pipeline.snapshot_tables set keeps_partitions = %(always)s where source_id = %(source)s and table_oid = %(root)s
+"""
+"""Whether rows of partitions that leave from now on stay in the log without a warning."""
+_PARTITIONS_READ_BY = """\
+update pipeline.partition_changes set backfill_id = %(backfill)s where id = any(%(ids)s) and settled_at is null
+"""
+"""Which backfill reads or compares partitions."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ def keep(pipeline: Connection, stored: Source, root: int, *, always: bool | None
     values = {"source": stored.id, "root": root}
     with pipeline.transaction():
         if always is not None:
-            pipeline.execute(statement("snapshots", "keep_always"), {**values, "always": always})
+            pipeline.execute(_KEEP_ALWAYS, {**values, "always": always})
         return pipeline.execute(statement("snapshots", "keep_partitions"), values).rowcount
 
 
@@ -71,7 +83,7 @@ def unsettled(pipeline: Connection, stored: Source, root: int | None = None) -> 
 
 def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
     """Take partitions that joined for ones that returned, if the log has got rows of them from before that."""
-    doubtful = pipeline.execute(statement("snapshots", "doubtful_partitions"), {"source": source}).fetchall()
+    doubtful = pipeline.execute(_DOUBTFUL_PARTITIONS, {"source": source}).fetchall()
     for change, of_epoch, lsn in doubtful:
         reached = of_epoch != epoch or progress.log_reaches(pipeline, source, lsn)[0]
         pipeline.execute(statement("snapshots", "end_doubt"), {"id": change, "reached": reached})
@@ -144,5 +156,5 @@ def _start(
     started = backfills.start(pipeline, stored.id, stored.epoch, each, kind, relations=relations, bounds=bounds)
     if started is not None:
         values = {"backfill": started, "ids": [each.id for each in changes]}
-        pipeline.execute(statement("snapshots", "partitions_read_by"), values)
+        pipeline.execute(_PARTITIONS_READ_BY, values)
     return started

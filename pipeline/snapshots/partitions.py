@@ -24,6 +24,14 @@ _LEFT = {
     "detached": "partition %s left %s: it was detached, and the log keeps its rows",
     "dropped": "partition %s left %s: it was dropped, and the log keeps its rows",
 }
+_LEFT_PARTITIONS = """\
+select distinct c.root_oid, c.leaf_oid from pipeline.partition_changes c
+where c.source_id = %(source)s and c.what in ('detached', 'dropped')
+    and coalesce(c.settled_as, 'kept') = 'kept'
+"""
+"""Leaves that have left a table while the log has their rows, as far as is known."""
+_PARTITION_LOOKS = "select root_oid, epoch from pipeline.partition_looks where source_id = %(source)s"
+"""Partitioned tables whose leaves are stored."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +129,12 @@ class _Look:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._from_lsn, self._lsn, self._joined = from_lsn, lsn, joined
         values = {"source": stored.id}
-        self.epochs: dict[int, int] = dict(
-            pipeline.execute(statement("snapshots", "partition_looks"), values).fetchall()
-        )
+        self.epochs: dict[int, int] = dict(pipeline.execute(_PARTITION_LOOKS, values).fetchall())
         self.compared: set[int] = set()
         self._known: dict[int, dict[int, Leaf]] = {}
         for leaf in queries.rows(pipeline, Leaf, statement("snapshots", "known_partitions"), values):
             self._known.setdefault(leaf.root_oid, {})[leaf.leaf_oid] = leaf
-        self._left = set(pipeline.execute(statement("snapshots", "left_partitions"), values).fetchall())
+        self._left = set(pipeline.execute(_LEFT_PARTITIONS, values).fetchall())
 
     def begin(self, root: int, leaves: Mapping[int, Leaf], *, unknown: bool, new: bool) -> None:
         """Store the leaves of a table that has not been looked at in this epoch. `unknown`: but it was captured.

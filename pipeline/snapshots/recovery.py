@@ -12,6 +12,12 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
+_MARKER_STATES = """\
+select xid::text, pg_catalog.pg_xact_status(xid)
+from unnest(%(xids)s::text[]::xid8[]) xid
+where xid < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+"""
+"""What has become of transactions: committed, aborted or in progress; null when it is too long ago to know."""
 
 
 def recover(source: Connection, pipeline: Connection, source_id: UUID) -> None:
@@ -33,7 +39,7 @@ def _without_marker(source: Connection, pipeline: Connection, staged: list[Unfin
     unsure = {each.marker_xid: each for each in staged if each.seen_lsn is None and each.marker_xid is not None}
     if not unsure:
         return []
-    rows = source.execute(statement("snapshots", "marker_states"), {"xids": list(unsure)}).fetchall()
+    rows = source.execute(_MARKER_STATES, {"xids": list(unsure)}).fetchall()
     states: dict[str, str | None] = dict(rows)
     lsn = int(queries.value(source, statement("snapshots", "end_of_wal")))
     lost = []

@@ -21,6 +21,12 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.snapshots import to_read
 
+_RELATION_NAME = """\
+select quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %(oid)s
+"""
+"""What a relation is called now, quoted; no row when it was dropped."""
+
 
 class Unreadable(PipelineError):
     """This table cannot be read, for a reason that does not go away by itself."""
@@ -97,7 +103,7 @@ class Shapes:
 
     def name(self, oid: int) -> str:
         """The relation's name, quoted. Raises Changed when it is gone."""
-        name: str | None = queries.value(self._source, statement("snapshots", "relation_name"), {"oid": oid})
+        name: str | None = queries.value(self._source, _RELATION_NAME, {"oid": oid})
         if name is None:
             raise Changed("the table was dropped")
         return name

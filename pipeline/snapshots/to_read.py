@@ -14,6 +14,12 @@ from pipeline.printable import identifier, sql
 from pipeline.snapshots import plan
 from pipeline.snapshots.plan import Extent
 
+_READABLE_PLACES = """\
+select c.oid::pg_catalog.int8 from pg_catalog.pg_class c
+where c.oid = any (%s::pg_catalog.oid[]) and pg_catalog.has_column_privilege(c.oid, 'ctid', 'select')
+"""
+"""Of these relations, those in which this user may see the places of rows."""
+
 
 @dataclass(frozen=True)
 class Relation(Extent):
@@ -100,7 +106,7 @@ def ranges(config: Config, source: Connection, extents: Iterable[Extent], *, by_
     extents = list(extents)
     if by_key and extents:
         with reading_session.catalog_session(config, source, name="pipeline snapshot") as reading:
-            readable = statement("snapshots", "readable_places")
+            readable = _READABLE_PLACES
             places = {oid for (oid,) in reading.execute(readable, ([each.oid for each in extents],)).fetchall()}
     return [
         planned for extent in extents for planned in (plan.by_blocks if extent.oid in places else plan.whole)(extent)

@@ -11,10 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "pipeline").glob("**/*.py"))
 PURE = re.compile(r"\bPure[.:]")
-FILE_LINES, FUNCTION_LINES, METHODS = 300, 40, 18
-LONGER_FILES = {
-    "pipeline/errors.py": "the whole tree of errors is seen at once, and each of its classes is a line or two"
-}
+FILE_LINES, FUNCTION_LINES, METHODS = 400, 40, 18
+LONGER_FILES: dict[str, str] = {}
 """Files that are longer, and why."""
 LONGER: dict[tuple[str, str], str] = {}
 """Functions that are longer, and why."""

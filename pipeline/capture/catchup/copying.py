@@ -16,6 +16,8 @@ from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
+_ADVANCE_SLOT = "select pg_catalog.pg_replication_slot_advance(%(slot)s::name, %(target)s::pg_lsn)"
+"""Confirm everything before this LSN without sending it."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,7 @@ def follow(source: Connection, anchor: str, commit_lsn: int, position: int) -> N
         slots.end_walsender(source, slot)
         with source.transaction():
             for _ in range(2):
-                source.execute(
-                    statement("capture.catchup", "advance_slot"), {"slot": anchor, "target": lsn.show(target)}
-                )
+                source.execute(_ADVANCE_SLOT, {"slot": anchor, "target": lsn.show(target)})
     except (ReplicationError, psycopg.DatabaseError) as error:
         if source.broken:
             raise

@@ -12,9 +12,16 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
+_IS_CARRIED = """\
+select exists (
+    select from pipeline.carried_transactions where source_id = %(source)s and commit_lsn >= %(position)s
+)
+"""
+"""Whether transactions of earlier epochs that are in the log may still be replayed."""
+_WAL_END = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
+"""Where the source writes its WAL now."""
 
 
 class Lag:
@@ -59,15 +66,13 @@ class Lag:
     def wal_end(self) -> int | None:
         """Where the source's WAL ends; None if it cannot be asked just now."""
         try:
-            return int(queries.value(self._source, statement("capture.catchup", "wal_end")))
+            return int(queries.value(self._source, _WAL_END))
         except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
             return None
 
     def slots(self, pipeline: Connection, position: int) -> int:
         """How many slots may read the WAL after `position`; logs why, when they are fewer than wanted."""
-        if queries.value(
-            pipeline, statement("capture.catchup", "is_carried"), {"source": self._stored.id, "position": position}
-        ):
+        if queries.value(pipeline, _IS_CARRIED, {"source": self._stored.id, "position": position}):
             self._warn_once("catching up with one slot: the source may still send transactions of the previous epoch")
             return 1
         room = limits.room(self._source, self._session_slots(pipeline))

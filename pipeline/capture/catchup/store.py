@@ -18,6 +18,8 @@ from pipeline.postgres.queries import statement
 
 IDLE_SECONDS = 15
 """After so long without a statement a transaction is ended: its worker is frozen or cut off."""
+_FORGET_SEQS = "update pipeline.catchup_parts set first_seq = null where source_id = %(source)s and worker = %(worker)s"
+"""What is read of a part is staged from now on."""
 
 
 def connect(dsn: str, name: str) -> Connection:
@@ -53,7 +55,7 @@ def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Se
 
 async def forget_seqs(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, part: int) -> None:
     """What is read of the part is staged from now on."""
-    await connection.execute(statement("capture.catchup", "forget_seqs"), {"source": source_id, "worker": part})
+    await connection.execute(_FORGET_SEQS, {"source": source_id, "worker": part})
 
 
 async def absorb(

@@ -6,7 +6,13 @@ from collections.abc import Collection, Iterable
 
 from pipeline.capture.schema_history.versions import Known
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
+
+_ATTRIBUTES = """\
+select attrelid::text, jsonb_object_agg(attnum, attname) from pg_catalog.pg_attribute
+where attrelid = any(%(oids)s::oid[]) and attnum > 0 and not attisdropped
+group by attrelid
+"""
+"""The attributes, by number, of composite types by the oids of their relations."""
 
 
 class CompositeTypes:
@@ -33,7 +39,7 @@ class CompositeTypes:
         if not self._known:
             return []
         types = {int(oid) for types in self._known.values() for oid in types}
-        query = statement("capture.replication", "attributes")
+        query = _ATTRIBUTES
         now: dict[str, dict[str, str]] = dict(source.execute(query, {"oids": list(types)}).fetchall())
         states = {oid: {each: now.get(each) for each in types} for oid, types in self._known.items()}
         found = [oid for oid, state in states.items() if state != self._known[oid]]

@@ -16,6 +16,18 @@ from pipeline.capture.schema_history.versions import TableVersion, from_stored
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+_FIND_BASELINE = """\
+select form from pipeline.published_forms
+where source_id = %(source)s and epoch = %(epoch)s and relation_oid = %(oid)s
+"""
+"""A table as it was when it was published."""
+_RECORD_BASELINE = """\
+insert into pipeline.published_forms (source_id, epoch, relation_oid, form)
+values (%(source)s, %(epoch)s, %(oid)s, %(form)s)
+on conflict do nothing
+"""
+"""Record a table as it is when it is published."""
+
 
 def unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Collection[int]) -> list[int]:
     """Those of these relations that have neither a known version nor a baseline."""
@@ -28,11 +40,11 @@ def unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Coll
 def record(connection: Connection, source_id: uuid.UUID, epoch: int, version: TableVersion) -> None:
     """Record a table that is about to be published; an existing record is kept."""
     values = {"source": source_id, "epoch": epoch, "oid": version.relation_oid, "form": Jsonb(asdict(version))}
-    connection.execute(statement("capture.schema_history", "record_baseline"), values)
+    connection.execute(_RECORD_BASELINE, values)
 
 
 def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> TableVersion | None:
     """The recorded baseline of a relation."""
     values = {"source": source_id, "epoch": epoch, "oid": oid}
-    row = connection.execute(statement("capture.schema_history", "find_baseline"), values).fetchone()
+    row = connection.execute(_FIND_BASELINE, values).fetchone()
     return from_stored(row[0], (0, 0)) if row else None

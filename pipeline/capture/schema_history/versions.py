@@ -16,6 +16,8 @@ from pipeline.postgres.queries import statement
 
 MESSAGE_OID = 0
 """`table_oid` of logical messages, which belong to no table."""
+_LOCK_RELATIONS = "select pg_advisory_xact_lock(hashtextextended('pipeline relations ' || %(source)s::text, 0))"
+"""Until this transaction ends, no other session adds a relation to the history."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tup
 
     For workers that read parts of a backlog at the same time; only inside of a transaction.
     """
-    connection.execute(statement("capture.schema_history", "lock_relations"), {"source": source_id})
+    connection.execute(_LOCK_RELATIONS, {"source": source_id})
     values = {"source": source_id, "epoch": epoch, "oid": identity[0], "name": identity[1]}
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(statement("capture.schema_history", "find_relation"), values).fetchone()

@@ -12,6 +12,12 @@ from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 SKIP = "pipeline sources skip-transaction"
+_LAST_SKIPPED = """\
+select max(s.commit_lsn) from pipeline.source_stops s
+join pipeline.replication_progress p on p.source_id = s.source_id and p.worker = 0 and p.epoch = s.epoch
+where s.source_id = %(source)s and s.skipped_at is not null
+"""
+"""The newest skipped transaction of the current epoch."""
 
 
 @dataclass(frozen=True)
@@ -57,5 +63,5 @@ def request(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bo
 
 def last_skipped(connection: Connection, source_id: uuid.UUID) -> int | None:
     """commit_lsn of the newest skipped transaction of this epoch."""
-    found: int | None = queries.value(connection, statement("capture.source", "last_skipped"), {"source": source_id})
+    found: int | None = queries.value(connection, _LAST_SKIPPED, {"source": source_id})
     return found

@@ -11,7 +11,15 @@ from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
+
+_UPDATES_CAPTURED = "select keyed from pipeline.snapshot_tables where source_id = %(source)s and table_oid = %(oid)s"
+"""Whether updates and deletes of a table are captured, as it was looked at last."""
+_VOID_UPTO = """\
+select void_epoch, void_lsn from pipeline.snapshot_tables
+where source_id = %(source)s and table_oid = %(oid)s and void_lsn is not null
+"""
+"""Up to which place in the log events know the rows of a table by another key than they have now; none where none
+do."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
 def void_upto(pipeline: Connection, stored: Source, table_oid: int) -> tuple[int, int] | None:
     """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
     values = {"source": stored.id, "oid": table_oid}
-    row: tuple[int, int] | None = pipeline.execute(statement("capture.source", "void_upto"), values).fetchone()
+    row: tuple[int, int] | None = pipeline.execute(_VOID_UPTO, values).fetchone()
     return row
 
 
@@ -90,7 +98,7 @@ def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Sourc
     more after that. `relation`: itself, or the partition in question.
     """
     values = {"source": stored.id, "oid": table}
-    row = pipeline.execute(statement("capture.source", "updates_captured"), values).fetchone()
+    row = pipeline.execute(_UPDATES_CAPTURED, values).fetchone()
     if not stored.publications or row is None or row[0]:
         return False
     found = publishable_tables.read(source, next(iter(stored.publications)), by_publisher=True)

@@ -33,6 +33,27 @@ _NOT_KNOWN = (
     psycopg.errors.InsufficientPrivilege,
     psycopg.DataError,
 )
+_CAPTURE_BEGINS = """\
+update pipeline.captured_tables set joined_lsn = %(lsn)s, was_empty = %(was_empty)s, root_oid = %(root)s
+where source_id = %(source)s and table_oid = %(oid)s and left_at is null
+"""
+"""Since when a table is captured, and whether it has rows from before."""
+_CAPTURED_NOW = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
+"""Where changes are written now."""
+_FORGET_CAPTURED = "delete from pipeline.captured_tables where source_id = %(source)s and table_oid = any(%(oids)s)"
+"""A table that was dropped at the source: nothing of it is missing any more."""
+_TABLE_JOINED = """\
+insert into pipeline.captured_tables (source_id, epoch, table_oid, table_name, joined_lsn, was_empty, root_oid)
+values (%(source)s, %(epoch)s, %(oid)s, %(name)s, %(lsn)s, %(was_empty)s, %(root)s)
+on conflict do nothing
+"""
+"""A table is captured from now on; nothing where that is known."""
+_UPDATES_BEGIN = """\
+update pipeline.captured_tables set root_oid = null
+where source_id = %(source)s and table_oid = any(%(oids)s) and left_at is null and root_oid is not null
+"""
+"""Updates and deletes of tables are captured later than they joined: what they were when they joined says nothing
+now."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +125,7 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
     left = {oid: name for oid, name in before.items() if oid not in now}
     if not joined and not left:
         return None
-    row = source.execute(statement("capture.source", "captured_now")).fetchone()
+    row = source.execute(_CAPTURED_NOW).fetchone()
     assert row is not None  # noqa: S101  function calls
     (at,) = row
     there = present(source, left)
@@ -124,7 +145,7 @@ def begin(source: Connection, connection: Connection, source_id: uuid.UUID, now:
         return
     for oid in changed.joined:
         values = {"source": source_id, "oid": oid, "lsn": changed.at, **changed.first_rows(oid)}
-        connection.execute(statement("capture.source", "capture_begins"), values)
+        connection.execute(_CAPTURE_BEGINS, values)
 
 
 def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Changed) -> None:
@@ -132,7 +153,7 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Ch
     place = {"source": source_id, "epoch": epoch, "lsn": changed.at}
     for oid, name in changed.joined.items():
         values = {**place, "oid": oid, "name": name, **changed.first_rows(oid)}
-        connection.execute(statement("capture.source", "table_joined"), values)
+        connection.execute(_TABLE_JOINED, values)
     for oid, name in changed.left.items():
         connection.execute(statement("capture.source", "table_left"), {**place, "oid": oid, "name": name})
         logger.warning(
@@ -142,14 +163,14 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Ch
         )
     if changed.dropped:
         values = {"source": source_id, "oids": list(changed.dropped)}
-        connection.execute(statement("capture.source", "forget_captured"), values)
+        connection.execute(_FORGET_CAPTURED, values)
 
 
 def updates_begin(connection: Connection, source_id: uuid.UUID, oids: Collection[int]) -> None:
     """Of these tables inserts alone were captured until now. In the transaction that stores what is published."""
     if oids:
         values = {"source": source_id, "oids": list(oids)}
-        connection.execute(statement("capture.source", "updates_begin"), values)
+        connection.execute(_UPDATES_BEGIN, values)
 
 
 def present(source: Connection, tables: Collection[int]) -> set[int]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from pipeline.log import tables
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 
 SCHEMA = "pipeline"
 _STAGING_AND_ITEMS = ("public.wal_events", "public.consumer_records")
+_DATABASE_IDENTITY = "select (select system_identifier from pg_control_system()), current_database()"
+"""Identifies one database of one cluster."""
 
 
 @dataclass(frozen=True)
@@ -40,5 +41,5 @@ def read(source: Connection, pipeline: Connection | None, events_tables: Iterabl
 
 def shares_database(source: Connection, pipeline: Connection) -> bool:
     """Whether both connections are to the same database of the same cluster."""
-    query = statement("capture.source", "database_identity")
+    query = _DATABASE_IDENTITY
     return source.execute(query).fetchone() == pipeline.execute(query).fetchone()

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.printable import sql
+
+_PROVIDER_ROLE = """\
+select rolname::text from pg_catalog.pg_roles where rolname = any (%(roles)s)
+order by array_position(%(roles)s::text[], rolname::text) limit 1
+"""
+"""The role by which a managed service is told, if this server is of one."""
 
 
 @dataclass(frozen=True)
@@ -45,5 +50,5 @@ PROVIDERS = (
 def at(source: Connection) -> Provider:
     """Where the source runs, as far as its roles tell; else how one does it at one's own server."""
     roles = [provider.role for provider in PROVIDERS]
-    found = queries.value(source, statement("capture.source", "provider_role"), {"roles": roles})
+    found = queries.value(source, _PROVIDER_ROLE, {"roles": roles})
     return next((provider for provider in PROVIDERS if provider.role == found), _PLAIN)

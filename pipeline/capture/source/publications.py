@@ -22,7 +22,6 @@ from pipeline.config import patterns
 from pipeline.errors import PublicationMissing
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
 
 logger = logging.getLogger(__name__)
@@ -33,6 +32,12 @@ _AT_ONCE = 500
 """Tables in one statement: each is locked until it commits, and the number of locks is limited."""
 LOCK_TIMEOUT = "2s"
 """How long a statement waits for the locks of users."""
+_MEMBER_TABLES = """\
+select r.prrelid::bigint
+from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
+where p.pubname = %(publication)s
+"""
+"""Tables that a publication names, as our open transaction sees them."""
 
 
 @dataclass(frozen=True)
@@ -246,9 +251,7 @@ class Publisher:
         return missing
 
     def _members(self, publication: str) -> set[int]:
-        rows = self._source.execute(
-            statement("capture.source", "member_tables"), {"publication": publication}
-        ).fetchall()
+        rows = self._source.execute(_MEMBER_TABLES, {"publication": publication}).fetchall()
         return {oid for (oid,) in rows}
 
     def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:

@@ -13,9 +13,14 @@ from pipeline.capture.source import slot_mark, slots
 from pipeline.capture.source.walsender import NAME_PREFIX
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
+_END_CREATORS = """\
+select a.pid, pg_catalog.pg_terminate_backend(a.pid, %(milliseconds)s)
+from pg_catalog.pg_stat_activity a
+where a.application_name = %(program)s::text and a.datname = pg_catalog.current_database() and a.usename = current_user
+"""
+"""Ends this user's sessions that create a slot for this pipeline database."""
 
 
 def create(dsn: str, pipeline: Connection, name: str) -> int:
@@ -40,6 +45,6 @@ def end_left_behind(source: Connection, pipeline: Connection) -> None:
     """
     program = slots.creator(slot_mark.own(pipeline))
     values = {"program": program, "milliseconds": slots.END_MILLISECONDS}
-    for pid, _ in source.execute(statement("capture.source", "end_creators"), values).fetchall():
+    for pid, _ in source.execute(_END_CREATORS, values).fetchall():
         text = "ended the session with pid %s, which an earlier start left behind as it created the slot"
         logger.warning(text, pid, extra={"action": "slot.creator_ended"})

@@ -17,9 +17,14 @@ from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import SlotTaken
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 
 _MARK = re.compile(r'^slot "([a-z0-9_]+)" is read by pipeline database ([0-9a-f-]{36})$', re.MULTILINE)
+_PUBLICATION_COMMENTS = """\
+select p.pubname::text, pg_catalog.obj_description(p.oid, 'pg_publication')
+from pg_catalog.pg_publication p
+order by 1
+"""
+"""The comments of all publications: one of them may have the mark of a slot."""
 
 
 def own(pipeline: Connection) -> str | None:
@@ -90,5 +95,5 @@ def _of(line: str, slot: str) -> bool:
 
 
 def _comments(source: Connection) -> dict[str, str]:
-    rows = source.execute(statement("capture.source", "publication_comments")).fetchall()
+    rows = source.execute(_PUBLICATION_COMMENTS).fetchall()
     return {name: comment or "" for name, comment in rows}

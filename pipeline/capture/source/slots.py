@@ -19,6 +19,8 @@ from pipeline.wal import lsn
 
 END_MILLISECONDS = 5_000
 """How long a walsender of an earlier worker has to end."""
+_CREATE_SLOT = "select lsn::text from pg_create_logical_replication_slot(%(name)s, 'pgoutput')"
+"""A slot for pgoutput without two-phase."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def create(connection: Connection, name: str) -> int:
     slots are missing.
     """
     try:
-        row = connection.execute(statement("capture.source", "create_slot"), {"name": name}).fetchone()
+        row = connection.execute(_CREATE_SLOT, {"name": name}).fetchone()
     except psycopg.errors.DuplicateObject as error:
         raise _exists(name) from error
     except psycopg.errors.InvalidName as error:

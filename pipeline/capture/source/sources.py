@@ -20,6 +20,36 @@ PUBLISHING_SECONDS = 30.0
 """How long to wait while another session changes publications, which takes it a few seconds at most."""
 _PUBLISHING, _PUBLISHING_THERE = "publications", "publications at the source"
 """Two lock names, because both may be in the same database."""
+_ADD_PUBLICATION = "update pipeline.sources set publications = publications || %(publication)s where id = %(id)s"
+"""A publication that we made, by name and oid."""
+_BEGIN_READING = "update pipeline.sources set reads_tables = true where id = %(source)s"
+"""Tables that join from now on are read."""
+_CARRIED_TRANSACTIONS = """\
+select commit_lsn, (extract(epoch from committed_at - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint
+from pipeline.carried_transactions
+where source_id = %(source)s and commit_lsn >= %(from_lsn)s
+"""
+"""Transactions of the epoch before, with their commit time in µs since 2000."""
+_CARRY_TRANSACTION = """\
+insert into pipeline.carried_transactions (source_id, commit_lsn, committed_at)
+values (%(source)s, %(commit_lsn)s, timestamptz '2000-01-01 00:00:00+00' + %(committed_at)s * interval '1 microsecond')
+"""
+"""A transaction that is in the log, and that the slot may replay."""
+_EPOCH_BEGINS = "select from_lsn from pipeline.epochs where source_id = %(source)s and epoch = %(epoch)s"
+"""Where an epoch begins."""
+_EPOCH_CLUSTERS = "select epoch, system_identifier from pipeline.epochs where source_id = %(source)s"
+"""In which cluster the source was in each epoch."""
+_EPOCH_GAP = """\
+select previous_position, from_lsn from pipeline.epochs
+where source_id = %(source)s and epoch = %(epoch)s and previous_position is not null
+"""
+"""What lies between an epoch and the one before it."""
+_EPOCHS = "select epoch, after_seqs from pipeline.epochs where source_id = %(source)s order by epoch desc"
+"""The epochs of a source, newest first."""
+_FORGET_CARRIED = "delete from pipeline.carried_transactions where source_id = %(source)s and commit_lsn < %(from_lsn)s"
+"""Delete the transactions that the slot no longer sends."""
+_READS_FROM = "select case when reads_tables is false then reads_from end from pipeline.sources where id = %(source)s"
+"""Of the tables that are captured now only those that joined after it are read; null: all."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +124,7 @@ def _values(source: Source) -> dict[str, Any]:
 
 def add_publication(connection: Connection, source_id: uuid.UUID, name: str, oid: int) -> None:
     """Remember that we made this publication: we never change any other."""
-    connection.execute(
-        statement("capture.source", "add_publication"), {"id": source_id, "publication": Jsonb({name: oid})}
-    )
+    connection.execute(_ADD_PUBLICATION, {"id": source_id, "publication": Jsonb({name: oid})})
 
 
 def store_timeline(connection: Connection, source_id: uuid.UUID, timeline: int) -> None:
@@ -137,13 +165,13 @@ def begin_epoch(connection: Connection, epoch: Epoch) -> None:
 
 def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, dict[str, int]]]:
     """Number and `after_seqs` of every epoch, the newest first."""
-    return connection.execute(statement("capture.source", "epochs"), {"source": source_id}).fetchall()
+    return connection.execute(_EPOCHS, {"source": source_id}).fetchall()
 
 
 def epoch_begins(connection: Connection, source_id: uuid.UUID, epoch: int) -> int | None:
     """The LSN from which this epoch streams; None before it is known."""
     values = {"source": source_id, "epoch": epoch}
-    found: int | None = queries.value(connection, statement("capture.source", "epoch_begins"), values)
+    found: int | None = queries.value(connection, _EPOCH_BEGINS, values)
     return found
 
 
@@ -156,13 +184,13 @@ def read_no_tables(connection: Connection, source_id: uuid.UUID) -> None:
 
 def reads_from(connection: Connection, source_id: uuid.UUID) -> datetime | None:
     """None when all tables that join are read; else, of those that are captured now, only those that joined later."""
-    found: datetime | None = queries.value(connection, statement("capture.source", "reads_from"), {"source": source_id})
+    found: datetime | None = queries.value(connection, _READS_FROM, {"source": source_id})
     return found
 
 
 def read_tables(connection: Connection, source_id: uuid.UUID) -> None:
     """Tables that join from now on are read."""
-    connection.execute(statement("capture.source", "begin_reading"), {"source": source_id})
+    connection.execute(_BEGIN_READING, {"source": source_id})
 
 
 def reread(connection: Connection, source_id: uuid.UUID, epoch: int | None) -> None:
@@ -180,12 +208,12 @@ def rereads(connection: Connection, source_id: uuid.UUID) -> int | None:
 def gap(connection: Connection, source_id: uuid.UUID, epoch: int) -> tuple[int, int] | None:
     """Where the epoch before this one ended and where it begins, LSNs; None where nothing came before it."""
     values = {"source": source_id, "epoch": epoch}
-    return connection.execute(statement("capture.source", "epoch_gap"), values).fetchone()
+    return connection.execute(_EPOCH_GAP, values).fetchone()
 
 
 def clusters(connection: Connection, source_id: uuid.UUID) -> dict[int, str]:
     """The system identifier of the source in each epoch."""
-    return dict(connection.execute(statement("capture.source", "epoch_clusters"), {"source": source_id}).fetchall())
+    return dict(connection.execute(_EPOCH_CLUSTERS, {"source": source_id}).fetchall())
 
 
 def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
@@ -196,11 +224,11 @@ def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[t
         for commit_lsn, committed_at in transactions
     ]
     with connection.cursor() as cursor:
-        cursor.executemany(statement("capture.source", "carry_transaction"), values)
+        cursor.executemany(_CARRY_TRANSACTION, values)
 
 
 def carried(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
     """Those of them that a slot confirmed up to `from_lsn` may replay; deletes the others."""
     values = {"source": source_id, "from_lsn": from_lsn}
-    connection.execute(statement("capture.source", "forget_carried"), values)
-    return frozenset(connection.execute(statement("capture.source", "carried_transactions"), values).fetchall())
+    connection.execute(_FORGET_CARRIED, values)
+    return frozenset(connection.execute(_CARRIED_TRANSACTIONS, values).fetchall())

@@ -12,12 +12,20 @@ from psycopg.rows import DictRow, dict_row
 from pipeline.consumers.cursor.feed import Connection
 from pipeline.errors import ConsumerChanged, ConsumerError, PipelineError, UnknownConsumer
 from pipeline.log.page import Filter
-from pipeline.postgres import connections, queries, session_settings
+from pipeline.postgres import connections, session_settings
 
 logger = logging.getLogger(__name__)
 
 REVIEW_SECONDS = 2.0
 """How often the cursors that this process reads are checked; that also shows that the process is not frozen."""
+_LOCK_SESSION = "select pg_catalog.pg_try_advisory_lock(1346981969, pg_catalog.hashtext(%(session)s))"
+"""Show that this process lives, for as long as the session does; cursors name it as `reader_session`."""
+_REVIEW_CURSORS = """\
+select name, state, position, reader_session
+from pipeline.consumers
+where name = any (%(names)s::text[])
+"""
+"""The state of the cursors that this process has claimed; using the session also shows that it is not frozen."""
 
 
 class Claim:
@@ -73,7 +81,7 @@ class Session:
         try:
             connection = await connections.connect_async(dsn, name="pipeline cursors", settings=session_settings.SERVER)
             try:
-                await connection.execute(queries.statement("consumers.cursor", "lock_session"), {"session": name})
+                await connection.execute(_LOCK_SESSION, {"session": name})
             except BaseException:
                 await connection.close()
                 raise
@@ -107,7 +115,7 @@ class Session:
         before = [(claim, claim.position) for claim in self._own_claims()]
         async with self._connection.cursor(row_factory=dict_row) as cursor:
             names = {"names": [claim.name for claim, _ in before]}
-            await cursor.execute(queries.statement("consumers.cursor", "review_cursors"), names, prepare=True)
+            await cursor.execute(_REVIEW_CURSORS, names, prepare=True)
             rows = {row["name"]: row for row in await cursor.fetchall()}
         for claim, position in before:
             if (reason := _judge(claim, position, rows.get(claim.name))) is not None:

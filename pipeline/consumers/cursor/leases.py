@@ -35,6 +35,19 @@ FROZEN_SECONDS = 6.0
 """A process that has been silent for so long loses its cursors to the next reader that asks for them."""
 _RELEASE_SECONDS = 1.0
 _LEAVING_SECONDS = 0.5
+_ADVANCE_CURSOR = "select pipeline.advance(%(name)s, %(seq)s, %(session)s)"
+"""Move a cursor's position, on behalf of the reader that claimed it."""
+_RELEASE_CURSOR = """\
+update pipeline.consumers set reader = null, reader_session = null, reader_since = null
+where name = %(name)s and reader_session = %(session)s
+"""
+"""Release a cursor, unless another reader has taken it since."""
+_TAKE_CURSOR = """\
+update pipeline.consumers
+set reader = %(reader)s, reader_session = %(session)s, reader_since = clock_timestamp()
+where name = %(name)s
+"""
+"""Record who reads a cursor from now on. Only after find_cursor, in its transaction."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +115,7 @@ class Cursors:
         values = {"name": claim.name, "seq": seq, "session": claim.session}
         try:
             async with self._lend() as connection:
-                row = await (
-                    await connection.execute(queries.statement("consumers.cursor", "advance_cursor"), values)
-                ).fetchone()
+                row = await (await connection.execute(_ADVANCE_CURSOR, values)).fetchone()
         except psycopg.errors.ObjectInUse:
             raise ConsumerChanged(f"consumer {claim.name} is now read by another client; connect again") from None
         except psycopg.errors.UndefinedObject:
@@ -131,7 +142,7 @@ class Cursors:
                 held = CursorHeld(f"consumer {name} is read by {found.reader} since {since}")
                 raise _Busy(found.held_by, found.reader_session or "", held)
             values = {"name": name, "reader": reader, "session": own}
-            await connection.execute(queries.statement("consumers.cursor", "take_cursor"), values)
+            await connection.execute(_TAKE_CURSOR, values)
             return found
 
     def _forgotten(self, session: str | None) -> bool:
@@ -166,7 +177,7 @@ class Cursors:
         while self._session is not None and self._session.lost is None and own.startswith(self._session.name):
             with suppress(psycopg.Error, PipelineError, OSError):
                 async with self._lend() as connection:
-                    await connection.execute(queries.statement("consumers.cursor", "release_cursor"), values)
+                    await connection.execute(_RELEASE_CURSOR, values)
                     return
             await asyncio.sleep(_RELEASE_SECONDS)
 

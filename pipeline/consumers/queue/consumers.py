@@ -11,6 +11,12 @@ from pipeline.postgres.queries import statement
 
 CHANNEL = "pipeline_consumers"
 """NOTIFY channel; the payload is the name of a consumer that may have something to receive."""
+_SET_APPLIED = """\
+update pipeline.consumer_progress p set folded_seq = %(seq)s
+from pipeline.consumers c
+where c.id = any (%(ids)s::int[]) and p.consumer_id = pipeline.progress_id(c)
+"""
+"""Record that the log up to this seq is in the items of these consumers."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,7 @@ def claim(connection: Connection, consumers: Sequence[RecordsConsumer]) -> list[
 
 def set_applied(connection: Connection, consumers: Sequence[RecordsConsumer], seq: int) -> None:
     """Record that the log up to `seq` is in the items of these consumers, which are claimed."""
-    connection.execute(
-        statement("consumers.queue", "set_applied"), {"ids": [consumer.id for consumer in consumers], "seq": seq}
-    )
+    connection.execute(_SET_APPLIED, {"ids": [consumer.id for consumer in consumers], "seq": seq})
 
 
 def wake(connection: Connection, consumers: Sequence[RecordsConsumer]) -> None:

@@ -20,6 +20,11 @@ _KNOWN_GROUP = {
     True: "(array_agg(i.group_id) filter (where i.group_id is not null) over w)[1]",
 }
 """In step 4, the newest group that is known of an item."""
+_ACROSS_TRUNCATE = """\
+when exists (select from barriers b where b.source_table_oid = r.source_table_oid
+    and b.seq > r.queued_seq and b.seq < excluded.seq) then excluded.seq
+"""
+"""But not across a truncate, which waits for all items before it: where there may be one, among `barriers`."""
 
 
 def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> tuple[int, bool]:
@@ -66,7 +71,7 @@ def compose(events: str, steps: Iterable[LiteralString], *, grouped: bool = Fals
     text = ",\n".join(statement("consumers.queue", step) for step in steps)
     return f"with {text}".format(
         events=events,
-        change_item=change_item(statement("consumers.queue", "across_truncate")),
+        change_item=change_item(_ACROSS_TRUNCATE),
         known_group=_KNOWN_GROUP[grouped],
         group_of_record=_group_of_record("e.record"),
         old_key=key_of_record("was.record", "k.key_columns", "k.columns"),

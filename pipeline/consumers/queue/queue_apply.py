@@ -18,13 +18,18 @@ from pipeline.consumers.queue.consumers import RecordsConsumer
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 
 CHUNK_EVENTS, LEAST_EVENTS = 5_000, 300
 """The most events of one chunk, and the fewest that a chunk is made smaller for."""
 TOGETHER = 10
 """The most consumers of one chunk."""
 _SECONDS_AN_EVENT, _SECONDS_OF_EACH_MORE = 15e-6, 6e-6
+_LAST_MOVED = "select coalesce(last_seq, 0) from pipeline.shuffle_progress where source_id = %(source)s"
+"""The newest seq that is committed."""
+_LAST_OF_TABLE = """\
+select coalesce(last_seq, 0) from pipeline.events_tables where source_id = %(source)s and name = %(name)s
+"""
+"""The newest seq of one events table that is committed."""
 
 
 class CaughtUp(IntEnum):
@@ -65,9 +70,7 @@ def catch_up(
 
 def _head(connection: Connection, source: uuid.UUID, table: str | None) -> int:
     """The newest seq of an events table that is committed; None: of the default one."""
-    query = (
-        statement("consumers.queue", "last_moved") if table is None else statement("consumers.queue", "last_of_table")
-    )
+    query = _LAST_MOVED if table is None else _LAST_OF_TABLE
     return int(queries.value(connection, query, {"source": source, "name": table}, default=0))
 
 

@@ -11,11 +11,17 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Relation = Literal["same database", "same cluster", "apart"]
+_DATABASE = """\
+select (select system_identifier::text from pg_catalog.pg_control_system()) as system_identifier,
+    d.oid::bigint as database_oid, d.datname::text as database_name
+from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
+"""
+"""Which database this is."""
 
 
 def read(follower: Connection) -> Database:
     """What is stored of a follower's database."""
-    found = queries.one(follower, Database, statement("followers.admission", "database"))
+    found = queries.one(follower, Database, _DATABASE)
     assert found is not None  # noqa: S101  the database we are in
     return found
 

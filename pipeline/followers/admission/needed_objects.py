@@ -16,6 +16,11 @@ from pipeline.printable import identifier, in_comment
 
 _ROOM = "followers.admission"
 _SHOWN = 5
+_SCHEMAS = """\
+select nspname::text, pg_catalog.has_schema_privilege(oid, 'usage') and pg_catalog.has_schema_privilege(oid, 'create')
+from pg_catalog.pg_namespace
+"""
+"""Each schema, and whether the user may make objects there."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def _script(
     follower: Connection, rights: Sequence[MissingRight], missing: Sequence[NeededObject], user: str
 ) -> Iterator[str]:
     """Statements and comments: schemas, extensions and rights as an administrator, all else as the user."""
-    there: dict[str, bool] = dict(follower.execute(statement(_ROOM, "schemas")).fetchall())
+    there: dict[str, bool] = dict(follower.execute(_SCHEMAS).fetchall())
     for schema in _schemas(missing):
         if schema not in there:
             yield f"create schema if not exists {identifier(schema)} authorization {identifier(user)};"

@@ -19,6 +19,23 @@ from pipeline.postgres.queries import statement
 VERSION = 6
 """Of the schema `pipeline_follower`."""
 _ROOM = "followers.applying"
+_BEGIN_POSITION = """\
+insert into pipeline_follower.position (source_database_id, follower, source_epoch, seq, commit_lsn, committed_at)
+values (%(source)s, %(follower)s, %(source_epoch)s, %(seq)s, %(commit_lsn)s, %(committed_at)s)
+on conflict (source_database_id, follower) do nothing
+"""
+"""A follower begins there; one that has a position keeps it."""
+_CHANGE_TABLES = """\
+update pipeline_follower.position set generation = generation + 1
+where source_database_id = %(source)s and follower = %(follower)s
+    and source_epoch = %(source_epoch)s and seq = %(seq)s and generation = %(generation)s
+"""
+"""From this position on other tables follow the log."""
+_REOPEN_POSITION = """\
+update pipeline_follower.position set released = null
+where source_database_id = %(source)s and follower = %(follower)s and released < %(registration)s
+"""
+"""A later registration goes on from where an earlier one was released."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,7 @@ def existing(follower: Connection, source: uuid.UUID, name: str, *, held: bool =
 
 def begin(follower: Connection, position: Position) -> bool:
     """Begin at this position; one that is there is kept, and that is False."""
-    return follower.execute(statement(_ROOM, "begin_position"), vars(position)).rowcount == 1
+    return follower.execute(_BEGIN_POSITION, vars(position)).rowcount == 1
 
 
 def release(follower: Connection, source: uuid.UUID, name: str, registration: int) -> Position | None:
@@ -112,7 +129,7 @@ def is_released(follower: Connection, source: uuid.UUID, name: str, registration
 def reopen(follower: Connection, source: uuid.UUID, name: str, registration: int) -> None:
     """Let this registration go on from where an earlier one was released. Raises Released where it was itself."""
     values = {"source": source, "follower": name, "registration": registration}
-    follower.execute(statement(_ROOM, "reopen_position"), values)
+    follower.execute(_REOPEN_POSITION, values)
     _require_unreleased(follower, source, name)
 
 
@@ -140,7 +157,7 @@ def change_tables(follower: Connection, here: Position) -> Position:
     Whoever applies the log has to read its tables again before it writes anything more. The row lock makes it wait
     until this commits. Raises Overtaken, also as TablesChanged.
     """
-    if follower.execute(statement(_ROOM, "change_tables"), vars(here)).rowcount != 1:
+    if follower.execute(_CHANGE_TABLES, vars(here)).rowcount != 1:
         raise _overtaken(here, find(follower, here.source, here.follower))
     return replace(here, generation=here.generation + 1)
 

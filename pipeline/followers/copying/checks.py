@@ -22,6 +22,17 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _ROOM = "followers.copying"
+_FORGET_REASONS = """\
+update pipeline_follower.checks set reason = null
+where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s
+"""
+"""A table has other rows: whether they violate its checks is asked again."""
+_RECORD_CHECK = """\
+insert into pipeline_follower.checks (source_database_id, follower, table_oid, relation, name, is_valid)
+values (%(source)s, %(follower)s, %(oid)s, %(relation)s::bigint::oid, %(name)s, %(is_valid)s)
+on conflict (source_database_id, follower, relation, name) do nothing
+"""
+"""A check that was made with a table, before it is taken off; what is known of it stays."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ def run_without(follower: Connection, of: Position, table: TableName, replace: C
     replace()
     for each in found:
         follower.execute(each.adds.encode())
-    follower.execute(statement(_ROOM, "forget_reasons"), {**vars(of), "oid": table.table_oid})
+    follower.execute(_FORGET_REASONS, {**vars(of), "oid": table.table_oid})
 
 
 def are_made(follower: Connection, of: Position, table: TableName) -> bool:
@@ -142,7 +153,7 @@ def _find(follower: Connection, of: Position, table: TableName, *, recorded: boo
 def _record(follower: Connection, of: Position, table: TableName, found: Sequence[_Check]) -> None:
     with follower.cursor() as cursor:
         listed = [{**vars(of), **vars(each), "oid": table.table_oid} for each in found]
-        cursor.executemany(statement(_ROOM, "record_check"), listed)
+        cursor.executemany(_RECORD_CHECK, listed)
 
 
 def _violated(follower: Connection, relation: int, name: str, validates: str) -> psycopg.errors.CheckViolation | None:

@@ -21,6 +21,33 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _ROOM = "followers.copying"
+_FIND_BEGINNING = """\
+select registration from pipeline_follower.beginnings
+where source_database_id = %(source)s and follower = %(follower)s
+"""
+"""With which registration the tables of a follower began."""
+_FIND_COPIES = """\
+select table_oid, source_epoch, snapshot, lsn, form from pipeline_follower.copies
+where source_database_id = %(source)s and follower = %(follower)s and wanted_seq is null
+order by table_oid
+"""
+"""The copies of a follower; one without a snapshot is not made yet. Without those that are made while it follows."""
+_FIND_FORM = """\
+select form from pipeline_follower.copies
+where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s and snapshot is null
+"""
+"""The form of the source's that a table has until its copy is made, where that is known."""
+_HOLD_COPIES = """\
+select from pipeline_follower.copies
+where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
+order by table_oid for update
+"""
+"""Lock what is known of the copies of these tables, in one order."""
+_WANT_COPIES = """\
+insert into pipeline_follower.copies (source_database_id, follower, table_oid)
+select %(source)s, %(follower)s, t.oid from unnest(%(oids)s::bigint[]) t (oid)
+"""
+"""Tables that are to be copied before the log is applied."""
 
 
 def begin(follower: Connection, begins: Position, registration: int, tables: Iterable[int]) -> None:
@@ -32,14 +59,14 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
     values = {**vars(begins), "registration": registration}
     with follower.transaction():
         position.lock(follower)
-        known = queries.value(follower, statement(_ROOM, "find_beginning"), values)
+        known = queries.value(follower, _FIND_BEGINNING, values)
         if known == registration:
             return
         if known is not None and known > registration:
             raise Overtaken(f"follower {begins.follower} was removed and added again: this is of before that")
         follower.execute(statement(_ROOM, "drop_copies"), values)
         follower.execute(statement(_ROOM, "restart_position"), values)
-        follower.execute(statement(_ROOM, "want_copies"), {**values, "oids": list(tables)})
+        follower.execute(_WANT_COPIES, {**values, "oids": list(tables)})
         follower.execute(statement(_ROOM, "store_beginning"), values)
 
 
@@ -110,7 +137,7 @@ def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
 
     Without the tables of `wanted`.
     """
-    found = follower.execute(statement(_ROOM, "find_copies"), vars(of)).fetchall()
+    found = follower.execute(_FIND_COPIES, vars(of)).fetchall()
     return {oid: None if rest[1] is None else Copied(*rest) for oid, *rest in found}
 
 
@@ -122,13 +149,13 @@ def store_form(follower: Connection, of: Position, form: SourceForm) -> None:
 
 def find_form(follower: Connection, of: Position, oid: int) -> SourceForm | CopiedForm | None:
     """What is known of the form of a table that is still to be copied: it was made, or copied before, with that."""
-    found = queries.value(follower, statement(_ROOM, "find_form"), {**vars(of), "oid": oid})
+    found = queries.value(follower, _FIND_FORM, {**vars(of), "oid": oid})
     return SourceForm(**found) if isinstance(found, dict) else found
 
 
 def hold(follower: Connection, of: Position, tables: Iterable[int]) -> None:
     """Until the end of the transaction nobody copies these; who is at it is waited for."""
-    follower.execute(statement(_ROOM, "hold_copies"), {**vars(of), "oids": list(tables)})
+    follower.execute(_HOLD_COPIES, {**vars(of), "oids": list(tables)})
 
 
 def take(follower: Connection, of: Position, oid: int) -> None:

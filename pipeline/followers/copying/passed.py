@@ -13,6 +13,10 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _LAST = 2**31 - 1
+_MORE_EVENTS = """\
+select exists (select from pipeline.events e where e.seq > %(seq)s and e.source_database_id = %(source)s)
+"""
+"""Whether the log has events of a source after a seq."""
 
 
 def outstanding(log: Connection, here: Position, made: Mapping[int, Copied | None]) -> dict[int, Copied]:
@@ -40,4 +44,4 @@ def _at_the_end(log: Connection, here: Position, newest: Place) -> bool:
     # What was staged in an epoch is in the log before the next one begins.
     if epoch == newest.epoch and not progress.log_reaches(log, here.source, newest.lsn)[0]:
         return False
-    return not queries.value(log, statement("followers.copying", "more_events"), vars(here))
+    return not queries.value(log, _MORE_EVENTS, vars(here))

@@ -24,6 +24,11 @@ LOCK_TIMEOUT = "2s"
 """Who waits for a lock lets others wait behind it."""
 _ROOM = "followers.copying"
 _COMMA = sql.SQL(", ")
+_GENERATED_COLUMNS = """\
+select a.attrelid::bigint, a.attname::text from pg_catalog.pg_attribute a
+where a.attrelid = any(%(oids)s::oid[]) and a.attnum > 0 and not a.attisdropped and a.attgenerated <> ''
+"""
+"""Columns of these relations that COPY takes only from a query."""
 
 
 class NotYet(PipelineError):
@@ -134,7 +139,7 @@ class SourceTables:
         return found
 
     def _generated(self, relation: Relation) -> set[str]:
-        found = self._source.execute(statement(_ROOM, "generated_columns"), {"oids": [relation.oid]}).fetchall()
+        found = self._source.execute(_GENERATED_COLUMNS, {"oids": [relation.oid]}).fetchall()
         return {name for _, name in found}
 
     def _writers(

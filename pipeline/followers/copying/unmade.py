@@ -18,6 +18,11 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _ROOM = "followers.copying"
+_TAKE_UNMADE = """\
+delete from pipeline_follower.unmade
+where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s and place = %(place)s
+"""
+"""A statement is run in this transaction; no row if another session has run it."""
 
 
 def store(follower: Connection, of: Position, oid: int, statements: Iterable[str]) -> None:
@@ -49,7 +54,7 @@ def finish(follower: Connection, of: Position, tables: Mapping[int, TableName]) 
             continue
         try:
             with follower.transaction():
-                if follower.execute(statement(_ROOM, "take_unmade"), {**values, "oid": oid, "place": place}).rowcount:
+                if follower.execute(_TAKE_UNMADE, {**values, "oid": oid, "place": place}).rowcount:
                     follower.execute(text.encode())
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):

@@ -20,6 +20,17 @@ from pipeline.postgres.queries import statement
 from pipeline.snapshots import known_tables, overview
 
 _ALL = 2**31 - 1
+_DEFERRABLE_KEYS = """\
+select i.indrelid::bigint from pg_catalog.pg_index i
+where i.indrelid = any(%(oids)s::oid[]) and i.indisprimary and not i.indimmediate
+"""
+"""Tables whose primary key holds only at a commit."""
+_NEWEST_OF_SOURCE = """\
+select coalesce(
+    (select seq from pipeline.events where source_database_id = %(source)s order by seq desc limit 1), 0
+)
+"""
+"""The newest event of a source in the log; 0 before the first."""
 
 
 def chosen(
@@ -79,9 +90,7 @@ def described(source: Connection, stored: Source, found: Sequence[Captured]) -> 
     for oid, attnum, name in source.execute(statement("followers.operating", "column_names"), values).fetchall():
         names.setdefault(oid, {})[attnum] = name
     publications = list(publication_ledger.known(stored))
-    deferrable = {
-        oid for (oid,) in source.execute(statement("followers.operating", "deferrable_keys"), values).fetchall()
-    }
+    deferrable = {oid for (oid,) in source.execute(_DEFERRABLE_KEYS, values).fetchall()}
     for each in found:
         relations = published_relations.read(source, each.oid, publications)
         published = {name for relation in relations for name in relation.columns or ()}
@@ -108,7 +117,7 @@ def passed_seqs(pipeline: Connection, seq: int) -> int:
 
 def newest_of_source(pipeline: Connection, stored: Source) -> int:
     """The newest event of this source, beyond which a follower does not come; 0 before the first."""
-    return int(queries.value(pipeline, statement("followers.operating", "newest_of_source"), {"source": stored.id}))
+    return int(queries.value(pipeline, _NEWEST_OF_SOURCE, {"source": stored.id}))
 
 
 def kept_after(pipeline: Connection) -> int:

@@ -36,6 +36,11 @@ _NOT_YET = 2**63 - 1
 _COMPARED = Note("is compared with the log after a gap, so some of its rows are as of another moment")
 _JOINED = Note("gets the rows of a partition that was attached at the source")
 _ROOM = "followers.running"
+_COMPLETE_SEQS = """\
+select table_oid::bigint, complete_seq from pipeline.snapshot_tables where source_id = %(source)s and captured
+"""
+"""From which seq on the log has the whole of each table; null where it does not yet. As it is stored: that a
+partition came or left does not make a table incomplete for those that have it."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ def wanted_tables(
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
-        complete = dict(log.execute(statement(_ROOM, "complete_seqs"), {"source": found.source_id}))
+        complete = dict(log.execute(_COMPLETE_SEQS, {"source": found.source_id}))
     made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     copied = passed.outstanding(log, here, made)
     formed, compared = reached_versions.find(follower, here), epoch_gaps.compared(log, found.source_id)

@@ -20,6 +20,11 @@ from pipeline.printable import shortest
 _ROOM = "followers.schema_changes"
 Parts = Mapping[str, str | None]
 """The name of each attribute that a type has had, by number; None: it was dropped."""
+_KNOWN_TYPES = """\
+select type_schema, type_name, type_oid, parts from pipeline_follower.types
+where source_database_id = %(source)s and follower = %(follower)s
+"""
+"""What the source's types were when the follower's got their labels or attributes last."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,7 @@ def _difference(here: Composite, there: Composite, known: tuple[int, Parts] | No
 
 
 def _stored(follower: Connection, of: Position) -> dict[tuple[str, str], tuple[int, Parts]]:
-    rows = follower.execute(statement(_ROOM, "known_types"), vars(of)).fetchall()
+    rows = follower.execute(_KNOWN_TYPES, vars(of)).fetchall()
     return {(schema, name): (oid, parts) for schema, name, oid, parts in rows}
 
 

@@ -35,6 +35,12 @@ AGAIN_SECONDS = 1.0
 _ROOM = "followers.schema_changes"
 _NAMED = 3
 """So many tables are named in a note."""
+_FIND_LOOKED = """\
+select table_oid, looked_upto, kept from pipeline_follower.partitions
+where source_database_id = %(source)s and follower = %(follower)s
+"""
+"""Up to which change of partitions the tables of a follower are divided as the source's, and which of them they
+keep."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,7 @@ class Divided:
 def divided(follower: Connection, found: Follower) -> dict[int, Divided]:
     """Return that of its tables, by oid; one without any change is not there."""
     values = {"source": found.source_id, "follower": found.name}
-    rows = follower.execute(statement(_ROOM, "find_looked"), values).fetchall()
+    rows = follower.execute(_FIND_LOOKED, values).fetchall()
     return {oid: Divided(upto, tuple(kept)) for oid, upto, kept in rows}
 
 

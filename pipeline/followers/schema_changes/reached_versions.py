@@ -19,6 +19,17 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _ROOM = "followers.schema_changes"
+_FIND_FORMS = """\
+select f.table_oid, f.table_schema, f.table_name, f.source_epoch, f.lsn, f.idx
+from pipeline_follower.forms f
+where f.source_database_id = %(source)s and f.follower = %(follower)s
+"""
+"""The tables of a follower that schema changes have reached."""
+_FORGET_FORMS = """\
+delete from pipeline_follower.forms
+where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
+"""
+"""Tables that are followed no longer."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class StoredForm:
 
 def find(follower: Connection, of: Position) -> dict[int, StoredForm]:
     """Those of tables that were changed, by oid; all others are as they were registered."""
-    found = queries.rows(follower, StoredForm, statement(_ROOM, "find_forms"), vars(of))
+    found = queries.rows(follower, StoredForm, _FIND_FORMS, vars(of))
     return {each.table_oid: each for each in found}
 
 
@@ -84,4 +95,4 @@ def store(follower: Connection, of: Position, oid: int, name: tuple[str, str], p
 
 def forget(follower: Connection, of: Position, oids: Iterable[int]) -> None:
     """Of tables that are followed no longer."""
-    follower.execute(statement(_ROOM, "forget_forms"), {**vars(of), "oids": list(oids)})
+    follower.execute(_FORGET_FORMS, {**vars(of), "oids": list(oids)})

@@ -23,6 +23,18 @@ _OF_TYPES = frozenset({"attributes", "renamed"})
 OF_COMPOSITES = "composite types"
 OF_ENUMS = "enums"
 """What of a table has changed if a type of its values has other attributes."""
+_BEGIN_REWRITES = """\
+update pipeline_follower.position set rewrites_upto = %(upto)s
+where source_database_id = %(source)s and follower = %(follower)s and rewrites_upto is null
+"""
+"""Tables that are rewritten after this are to be copied anew."""
+_NEWEST_REWRITE = "select coalesce(max(r.id), 0) from pipeline.rewrites r where r.source_id = %(source)s"
+"""The newest rewrite of any table that was found at a source."""
+_STORE_REWRITES = """\
+update pipeline_follower.position set rewrites_upto = greatest(rewrites_upto, %(upto)s)
+where source_database_id = %(source)s and follower = %(follower)s
+"""
+"""Tables that were rewritten up to there are copied anew, or to be."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ def begin(log: Connection, follower: Connection, found: Follower, here: Position
     if found.copy != "source":
         values = {**vars(here), "made_at": found.made_at}
         upto = queries.value(log, statement(_ROOM, "rewrites_before"), values)
-    follower.execute(statement(_ROOM, "begin_rewrites"), {**vars(here), "upto": upto})
+    follower.execute(_BEGIN_REWRITES, {**vars(here), "upto": upto})
 
 
 def copy_anew(
@@ -75,7 +87,7 @@ def copy_anew(
     concerned |= {oid: concerned.get(oid, [OF_COMPOSITES]) for oid in types.ambiguous}
     with follower.transaction():
         is_copied = want(follower, found, here, called, concerned)
-        follower.execute(statement(_ROOM, "store_rewrites"), {**vars(here), "upto": newest})
+        follower.execute(_STORE_REWRITES, {**vars(here), "upto": newest})
     return is_copied
 
 
@@ -112,4 +124,4 @@ def is_seen(log: Connection, follower: Connection, here: Position) -> bool:
 
 
 def _newest(log: Connection, here: Position) -> int:
-    return int(queries.value(log, statement(_ROOM, "newest_rewrite"), {"source": here.source}))
+    return int(queries.value(log, _NEWEST_REWRITE, {"source": here.source}))

@@ -27,6 +27,11 @@ _STEPS = {
     "pending": "alter table {table} detach partition {partition} finalize",
     "detached": "drop table {partition}",
 }
+_END_DROP = """\
+update pipeline.retention set dropping = null, dropping_name = null, dropping_since = null
+where events_table = %(table)s
+"""
+"""The partition was dropped."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def finish(connection: Connection, table: EventsTable) -> bool:
             psycopg.errors.DeadlockDetected,
         ):
             return False
-    connection.execute(statement("log.retention", "end_drop"), {"table": str(table)})
+    connection.execute(_END_DROP, {"table": str(table)})
     return True
 
 

@@ -18,6 +18,17 @@ from pipeline.postgres.queries import statement
 DELETE_ROWS_AFTER = 1.5
 """Once the first events of a partition are this many retentions old, they are deleted row by row: it will be a while
 until the whole partition is old enough."""
+_FIND_DROPPED = """\
+select dropped_below as below, dropped_at as at, dropping::bigint as dropping, dropping_since as since
+from pipeline.retention where events_table = %(table)s
+"""
+"""What was dropped from an events table, and the partition that is being dropped."""
+_UNDO_DROP = """\
+update pipeline.retention
+set dropped_below = %(below)s, dropping = null, dropping_name = null, dropping_since = null
+where events_table = %(table)s
+"""
+"""A reader turns out to need the partition, and nothing of it was dropped yet."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +75,7 @@ class Plan:
 
 def dropped(connection: Connection, table: EventsTable) -> Dropped:
     """What was dropped from the table so far."""
-    return (
-        queries.one(connection, Dropped, statement("log.retention", "find_dropped"), {"table": str(table)}) or Dropped()
-    )
+    return queries.one(connection, Dropped, _FIND_DROPPED, {"table": str(table)}) or Dropped()
 
 
 def record(connection: Connection, table: EventsTable, below: int, partition: Partition | None = None) -> None:
@@ -78,7 +87,7 @@ def record(connection: Connection, table: EventsTable, below: int, partition: Pa
 
 def undo_record(connection: Connection, table: EventsTable, before: Dropped) -> None:
     """Undo `record` for a partition of which nothing was dropped yet."""
-    connection.execute(statement("log.retention", "undo_drop"), {"table": str(table), "below": before.below})
+    connection.execute(_UNDO_DROP, {"table": str(table), "below": before.below})
 
 
 def plan(connection: Connection, table: EventsTable, keep: float, needed_after: int) -> Plan:

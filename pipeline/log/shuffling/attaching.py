@@ -28,6 +28,8 @@ LOCK_TIMEOUT = "500ms"
 TRY_EVERY = 0.5
 """Seconds between two tries while a lock holds it up."""
 _PACKAGE = "log.shuffling"
+_NEWEST_JUMP = "select max(after) from pipeline.seq_jumps where events_table = %(name)s"
+"""The first seq behind all jumps of an events table; null where it has none."""
 
 
 class Attacher:
@@ -82,7 +84,7 @@ class Attacher:
         taken = self._connection.execute(statement("log", "list_partitions"), name).fetchall()
         if any(lower <= tables[-1].last_seq and tables[0].first_seq < upper for *_, lower, upper in taken):
             return "a partition has their seqs"
-        jumped = queries.value(self._connection, statement("log.shuffling", "newest_jump"), {"name": str(table)})
+        jumped = queries.value(self._connection, _NEWEST_JUMP, {"name": str(table)})
         if jumped is not None and tables[0].first_seq < jumped:
             return "the log has jumped over their seqs"
         newest = sql.SQL(statement("log.shuffling", "newest_seq")).format(events=table.identifier)

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 500
 """The most dead letters in one transaction."""
+_LOCK_LOG = "select coalesce(last_seq, 0) from pipeline.shuffle_progress where source_id = %(source)s for update"
+"""The newest seq, locked against another writer."""
 
 
 def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
@@ -32,7 +34,7 @@ def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
     try:
         with connection.transaction():
             wanted = dead_letters.claim_retries(connection, source, AT_ONCE)
-            connection.execute(statement("log.shuffling", "lock_log"), {"source": source})
+            connection.execute(_LOCK_LOG, {"source": source})
             if connection.execute(statement("log.shuffling", "retry_wanted"), {"source": source}).fetchone() is None:
                 wanted = []  # a backlog has got the seqs that come next
                 raise psycopg.Rollback

@@ -23,6 +23,14 @@ from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
+_ADD_EVENTS_TABLE = """\
+insert into pipeline.events_tables (source_id, name, last_seq)
+values (%(source)s, %(name)s, nullif(%(last_seq)s::bigint, 0))
+on conflict do nothing
+"""
+"""An events table of a source is known from now on."""
+_HELD_ROUTES = "select events_table, routes from pipeline.routes where source_id = %(source)s order by id desc limit 1"
+"""What the changes of a source go by now."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
 
 def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> Held | None:
     """The recorded routes. Raises ConfigError when the default table was another one and a reader has a place in it."""
-    held = queries.one(connection, Held, statement("log.shuffling", "held_routes"), {"source": source})
+    held = queries.one(connection, Held, _HELD_ROUTES, {"source": source})
     if held is not None and held.events_table != str(default):
         _require_unfollowed(connection, held.events_table, str(default))
     return held
@@ -90,7 +98,7 @@ def _require_unfollowed(connection: Connection, before: str, default: str) -> No
 
 def _add_table(connection: Connection, source: uuid.UUID, table: EventsTable) -> None:
     values = {"source": source, "name": str(table), "last_seq": log.last_seq(connection, table)}
-    connection.execute(statement("log.shuffling", "add_events_table"), values)
+    connection.execute(_ADD_EVENTS_TABLE, values)
 
 
 def _record(

@@ -18,6 +18,9 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+_NAME_RELATIONS = "select id, table_schema, table_name from pipeline.relations where id = any (%(ids)s::integer[])"
+"""The names that routes look at: those of the partition root, also for a truncate of a leaf."""
+
 
 class Target:
     """An events table as the shuffler writes it: its partitions and, inside of a transaction, its next seq.
@@ -170,7 +173,7 @@ class Targets:
         if not missing:
             return
         ids = {"ids": sorted({relation for relation, _ in missing})}
-        rows = self._connection.execute(statement("log.shuffling", "name_relations"), ids).fetchall()
+        rows = self._connection.execute(_NAME_RELATIONS, ids).fetchall()
         names = {relation: (schema, table) for relation, schema, table in rows}
         for relation, action in missing:
             self._chosen[relation, action] = self._target_of(*names[relation], action)

@@ -25,6 +25,12 @@ from pipeline.postgres.queries import statement
 _OR = sql.SQL("\n            union all\n")
 _BEFORE_SEQ = sql.SQL(" and e.seq < w.seq")
 _BEFORE = sql.SQL(" and (e.source_epoch, e.commit_lsn, e.commit_idx) < (%(epoch)s, w.commit_lsn, w.commit_idx)")
+_SETTLED_TABLES = """\
+select t.table_oid, t.settled_lsn from pipeline.snapshot_tables t
+where t.source_id = %(source)s and t.epoch = %(epoch)s and t.settled_lsn is not null
+"""
+"""Tables whose rows were compared with the log in this epoch, and up to where what it says of them may be from
+before it."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class Filler:
         if not epoch or len(tables) != 1:
             return {}
         values = {"source": self._source, "epoch": epoch}
-        return dict(self._connection.execute(statement("log.shuffling", "settled_tables"), values).fetchall())
+        return dict(self._connection.execute(_SETTLED_TABLES, values).fetchall())
 
     def _query(self, piece: Piece, tables: Sequence[EventsTable]) -> sql.Composed:
         """The query for the rows' last events; seqs compare only within one table."""

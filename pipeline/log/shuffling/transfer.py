@@ -22,6 +22,12 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _BETWEEN = sql.SQL(" and w.ordinal >= %(first)s and w.ordinal <= %(last)s")
+_WAKE_READERS = """\
+select pg_notify(%(channel)s, json_build_object('table', name, 'seq', last_seq)::text)
+from pipeline.events_tables
+where source_id = %(source)s and last_seq is not null
+"""
+"""Wake the readers of every events table that has events."""
 
 
 class SeqTaken(Exception):
@@ -258,7 +264,7 @@ class Transfer:
 
 def wake_readers(connection: Connection, source: uuid.UUID) -> None:
     """Notify readers of each table's newest seq: a shuffler may have been killed between a commit and its NOTIFY."""
-    connection.execute(statement("log.shuffling", "wake_readers"), {"source": source, "channel": log.CHANNEL})
+    connection.execute(_WAKE_READERS, {"source": source, "channel": log.CHANNEL})
 
 
 def _count(batch: StatementBatch, segment: Segment, values: Mapping[str, Any]) -> int:

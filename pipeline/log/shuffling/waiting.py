@@ -19,6 +19,12 @@ from pipeline.postgres.queries import statement
 _PACKAGE = "log.shuffling"
 MORE = 15
 """So many that wait behind those that come next may be attached with them, which costs little more."""
+_FORGET_TABLE = "delete from pipeline.adopted_tables where id = %(id)s"
+"""A table that was moved is gone."""
+_MOVED_TABLES = """\
+select id, table_name from pipeline.adopted_tables where source_id = %(source)s and state = 'moved' order by id
+"""
+"""Tables whose rows were moved."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +117,10 @@ def moved(connection: Connection, source: uuid.UUID, tables: Sequence[Waiting]) 
 def drop_moved(connection: Connection, source: uuid.UUID) -> None:
     """Drop tables whose rows were moved, each in its own transaction; what another session reads is left for later."""
     drop = sql.SQL("do $$ begin drop table if exists {}; end $$")
-    for number, name in connection.execute(statement(_PACKAGE, "moved_tables"), {"source": source}).fetchall():
+    for number, name in connection.execute(_MOVED_TABLES, {"source": source}).fetchall():
         try:
             with connection.transaction(), queries.lock_timeout(connection, "50ms"):
                 connection.execute(drop.format(sql.SQL(name)))
-                connection.execute(statement(_PACKAGE, "forget_table"), {"id": number})
+                connection.execute(_FORGET_TABLE, {"id": number})
         except psycopg.errors.LockNotAvailable:
             continue

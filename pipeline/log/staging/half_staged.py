@@ -10,6 +10,17 @@ from pipeline.postgres.queries import statement
 
 _IDENTITY = sql.SQL("alter table {} replica identity full")
 """A segment has no key: in somebody's publication for all tables, no row of it could be deleted without this."""
+_CUT_SEGMENT = """\
+update pipeline.segments set last_lsn = %(commit_lsn)s, row_count = row_count - %(removed)s where id = %(id)s
+"""
+"""The half staged transaction at its end was removed."""
+_IDENTITY_IS_FULL = "select relreplident = 'f' as is_full from pg_class where oid = to_regclass(%(table)s::text)"
+"""Whether rows of a segment can be deleted whatever publication the segment is in."""
+_UNCOUNT_CHANGES = """\
+update pipeline.replication_progress set changes = changes - %(void)s
+where source_id = %(source)s and worker = %(worker)s
+"""
+"""Removed rows will be staged, and counted, again."""
 
 
 async def drop(connection: AsyncConnection[TupleRow], who: dict[str, object], commit_lsn: int) -> None:
@@ -25,13 +36,13 @@ async def drop(connection: AsyncConnection[TupleRow], who: dict[str, object], co
                 sql.SQL("delete from only {} where commit_lsn > %s").format(segments.table(segment)), (commit_lsn,)
             )
             cut = {"id": segment, "commit_lsn": commit_lsn, "removed": removed.rowcount}
-            await connection.execute(statement("log.staging", "cut_segment"), cut)
+            await connection.execute(_CUT_SEGMENT, cut)
             void += removed.rowcount
-    await connection.execute(statement("log.staging", "uncount_changes"), {**who, "void": void})
+    await connection.execute(_UNCOUNT_CHANGES, {**who, "void": void})
 
 
 async def _allow_deletes(connection: AsyncConnection[TupleRow], table: sql.Identifier) -> None:
     """An older version has made segments without an identity, and asks for a lock only for those."""
-    cursor = await connection.execute(statement("log.staging", "identity_is_full"), {"table": table.as_string()})
+    cursor = await connection.execute(_IDENTITY_IS_FULL, {"table": table.as_string()})
     if await cursor.fetchone() != (True,):
         await connection.execute(_IDENTITY.format(table))

@@ -10,6 +10,11 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+_COUNT_CHANGES = """\
+select coalesce(sum(changes), 0)::bigint from pipeline.replication_progress where source_id = %(source)s
+"""
+"""How many changes of a source the stream has brought so far; of rows that were read from tables it counts none."""
+
 
 @dataclass(frozen=True)
 class Staged:
@@ -47,4 +52,4 @@ def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int
 
 def changes(connection: Connection, source: uuid.UUID) -> int:
     """How many changes the stream has brought; rows that were read from tables do not count."""
-    return int(queries.value(connection, statement("log.staging", "count_changes"), {"source": source}))
+    return int(queries.value(connection, _COUNT_CHANGES, {"source": source}))

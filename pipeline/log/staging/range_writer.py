@@ -18,6 +18,10 @@ from pipeline.postgres.queries import statement
 WORKER = -1
 """The worker of their segments: no worker of the stream claims or drains these."""
 _COLUMNS = ", ".join(rows.COLUMNS)
+_ADD_FREE_SEGMENT = "insert into pipeline.segments (state) values ('free') returning id"
+"""Add a segment that nobody fills yet; its table is created next."""
+_HAS_FREE_SEGMENT = "select exists (select from pipeline.segments where state = 'free')"
+"""Whether a segment is free."""
 
 
 class RangeWriter:
@@ -75,10 +79,10 @@ class RangeWriter:
 
     def _make_room(self) -> None:
         """Make a segment if none is free, in a transaction of its own: that locks wal_events against other new ones."""
-        if queries.value(self._connection, statement("log.staging", "has_free_segment")):
+        if queries.value(self._connection, _HAS_FREE_SEGMENT):
             return
         with self._connection.transaction():
-            made = int(queries.value(self._connection, statement("log.staging", "add_free_segment")))
+            made = int(queries.value(self._connection, _ADD_FREE_SEGMENT))
             self._connection.execute(segments.create(made))
 
     def _take_segment(self) -> int:

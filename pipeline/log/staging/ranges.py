@@ -19,6 +19,35 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+_DROP_OUTDATED = """\
+delete from pipeline.snapshot_ranges
+where backfill_id = %(backfill)s and state in ('planned', 'held', 'reading')
+    and file is distinct from (%(files)s::jsonb ->> relation_oid::text)::bigint
+"""
+"""Ranges of blocks of a file that a relation is no longer in. What was read of it before is as it was."""
+_GIVE_RANGE_BACK = """\
+update pipeline.snapshot_ranges set state = 'planned', token = null, reader_pid = null, reader_start = null
+where id = %(id)s and token = %(token)s and state = 'reading'
+"""
+"""A range that its reader could not read."""
+_HOLD_RANGES = """\
+update pipeline.snapshot_ranges set state = case when %(hold)s then 'held' else 'planned' end
+where backfill_id = %(backfill)s and state = case when %(hold)s then 'planned' else 'held' end
+"""
+"""Ranges of a backfill that are not to be read for now, or that are again."""
+_RANGE_COMPARED = """\
+delete from pipeline.snapshot_ranges where id = %(id)s and token = %(token)s and state = 'reading' and compares
+"""
+"""A table is compared: what differs is planned in this transaction. No row when another session has taken it over."""
+_RANGE_VERSION = """\
+select version from pipeline.snapshot_ranges where token = %(token)s::uuid and state in ('staged', 'placed')
+"""
+"""The form of the table that a range was read of; no row for a marker that nothing waits for."""
+_UNCOLLECTED = """\
+select distinct backfill_id from pipeline.snapshot_ranges where source_id = %(source)s and state = 'moved'
+"""
+"""Backfills with ranges that have become events since they were counted."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -133,13 +162,13 @@ def take(connection: Connection, source: uuid.UUID, most: int, without: Sequence
 
 def give_back(connection: Connection, taken: Taken) -> None:
     """It is to be read again, by whoever takes it next."""
-    connection.execute(statement("log.staging", "give_range_back"), {"id": taken.id, "token": taken.token})
+    connection.execute(_GIVE_RANGE_BACK, {"id": taken.id, "token": taken.token})
 
 
 def compared(connection: Connection, taken: Taken) -> bool:
     """It was to compare, and all that it has found is planned; False when it is no longer this session's."""
     values = {"id": taken.id, "token": taken.token}
-    return connection.execute(statement("log.staging", "range_compared"), values).rowcount == 1
+    return connection.execute(_RANGE_COMPARED, values).rowcount == 1
 
 
 def compares(connection: Connection, backfill: int) -> bool:
@@ -161,9 +190,7 @@ def shorten(connection: Connection, taken: Taken, at: int) -> bool:
 
 def version_of(connection: Connection, token: str) -> dict[str, Any] | None:
     """The form of the table that a range with this token was read of; None when nothing waits for this marker."""
-    found: dict[str, Any] | None = queries.value(
-        connection, statement("log.staging", "range_version"), {"token": token}
-    )
+    found: dict[str, Any] | None = queries.value(connection, _RANGE_VERSION, {"token": token})
     return found
 
 
@@ -219,7 +246,7 @@ def drop(connection: Connection, backfill: int, ids: Sequence[int] | None = None
 def drop_outdated(connection: Connection, backfill: int, files: Mapping[str, int]) -> int:
     """Forget ranges of relations that are in other files now; returns how many. `files`: by oid, as JSON has them."""
     values = {"backfill": backfill, "files": Jsonb(dict(files))}
-    return connection.execute(statement("log.staging", "drop_outdated"), values).rowcount
+    return connection.execute(_DROP_OUTDATED, values).rowcount
 
 
 def seen(connection: Connection, range_id: int, lsn: int) -> None:
@@ -231,7 +258,7 @@ def seen(connection: Connection, range_id: int, lsn: int) -> None:
 
 def hold(connection: Connection, backfill: int, *, hold: bool = True) -> None:
     """Read none of its ranges for now, or again; those that are being read are finished."""
-    connection.execute(statement("log.staging", "hold_ranges"), {"backfill": backfill, "hold": hold})
+    connection.execute(_HOLD_RANGES, {"backfill": backfill, "hold": hold})
 
 
 @dataclass(frozen=True)
@@ -259,10 +286,7 @@ def collect(connection: Connection, backfill: int) -> Moved:
 
 def uncollected(connection: Connection, source: uuid.UUID) -> list[int]:
     """Backfills with something to `collect`."""
-    return [
-        number
-        for (number,) in connection.execute(statement("log.staging", "uncollected"), {"source": source}).fetchall()
-    ]
+    return [number for (number,) in connection.execute(_UNCOLLECTED, {"source": source}).fetchall()]
 
 
 def left(connection: Connection, backfill: int) -> int:

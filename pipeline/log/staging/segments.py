@@ -22,6 +22,10 @@ FULL_AT = 2_000
 
 STAGED_CHANNEL = "pipeline_staged"
 """NOTIFY channel of each staging commit."""
+_DRAINED_SEGMENTS = "select id from pipeline.segments where state = 'drained' order by id"
+"""Segments to empty."""
+_MARK_DRAINED = "update pipeline.segments set state = 'drained' where id = any(%(ids)s) and state = 'full'"
+"""Everything in these segments is in the events tables; they may be emptied."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: in
 
 def mark_drained(connection: Connection, ids: Sequence[int]) -> int:
     """Mark these segments in the transaction that moved their rows; returns how many of them were full."""
-    return connection.execute(statement("log.staging", "mark_drained"), {"ids": list(ids)}).rowcount if ids else 0
+    return connection.execute(_MARK_DRAINED, {"ids": list(ids)}).rowcount if ids else 0
 
 
 def empty_drained(connection: Connection) -> int:
@@ -86,7 +90,7 @@ def empty_drained(connection: Connection) -> int:
     The connection must be in autocommit mode and outside of a transaction. Returns how many were emptied.
     """
     emptied = 0
-    for (segment_id,) in connection.execute(statement("log.staging", "drained_segments")).fetchall():
+    for (segment_id,) in connection.execute(_DRAINED_SEGMENTS).fetchall():
         name = table(segment_id)
         try:
             with connection.transaction():

@@ -42,6 +42,11 @@ WAIT_FOR, WAIT_STEP, WAIT_EVERY = 0.02, 0.002, 0.25
 """Seconds that a batch waits for the shuffler to move what is staged before it, and how often one does."""
 _COMMITTED_AT = slice(58, 66)
 """Where a staged row has it."""
+_PROGRESS_AT_HEAD = """\
+select commit_lsn from pipeline.replication_progress
+where source_id = %(source)s and worker = 0 and generation = %(generation)s
+"""
+"""How far the writer of this generation has come; no row when a newer one has taken over."""
 
 
 class _Questions(OpenCopy):
@@ -196,6 +201,6 @@ class HeadWriter:
     async def _is_written(self, batch: Batch) -> bool:
         """Whether this writer's progress has the batch."""
         values = {"source": self._writer.source, "generation": self._writer.generation}
-        cursor = await self._connection.execute(statement("log.writing", "progress_at_head"), values)
+        cursor = await self._connection.execute(_PROGRESS_AT_HEAD, values)
         row = await cursor.fetchone()
         return row is not None and row[0] >= batch.last_lsn

@@ -39,6 +39,8 @@ _BEGIN = (
 )
 _END = ("last_seq", "rows", "routes", "oid", "partition")
 _pack = Struct(">q").pack
+_LIMIT_AT_HEAD = "select set_config('lock_timeout', %(timeout)s, true), set_config('synchronous_commit', 'on', true)"
+"""Of this transaction: it waits no longer than that for a lock, and its commit is on disk when it returns."""
 
 
 class HeadTransaction:
@@ -155,7 +157,7 @@ def _packed(values: Mapping[str, Any], names: Sequence[str]) -> list[bytes]:
 
 
 _TEXTS: Mapping[str, tuple[Sequence[str], str]] = {
-    "limit_at_head": ((), statement("log.writing", "limit_at_head")),
+    "limit_at_head": ((), _LIMIT_AT_HEAD),
     "begin_at_head": (_BEGIN, with_progress("log.writing", "begin_at_head")),
     "end_at_head": (_END, statement("log.writing", "end_at_head")),
     "look_at_head": ((), statement("log.writing", "look_at_head")),

@@ -39,6 +39,14 @@ _BATCH_VALUES = (
     "first_ordinal",
 )
 """The parameters of `store_batch` that change with each batch, in this order."""
+_LOCK_CLAIM = """\
+select pg_advisory_xact_lock(hashtextextended('pipeline claim ' || %(source)s::text || ' ' || %(worker)s::text, 0))
+"""
+"""Until the end of its transaction, this lock shows which session is claiming."""
+_STORED_POSITION = """\
+select position from pipeline.replication_progress where source_id = %(source)s and worker = %(worker)s
+"""
+"""How far a worker has staged; no row when it never began."""
 
 
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
@@ -61,9 +69,7 @@ class AtOnce(Protocol):
 
 def stored_position(connection: Connection, source: uuid.UUID, worker: int = 0) -> int | None:
     """The stored position of a worker; None when this source was never replicated."""
-    row = connection.execute(
-        statement("log.writing", "stored_position"), {"source": source, "worker": worker}
-    ).fetchone()
+    row = connection.execute(_STORED_POSITION, {"source": source, "worker": worker}).fetchone()
     return None if row is None else row[0]
 
 
@@ -120,7 +126,7 @@ class Writer:
         try:
             async with connection.transaction():
                 await connection.execute(CLAIM_TIMEOUT)
-                await connection.execute(statement("log.writing", "lock_claim"), who)
+                await connection.execute(_LOCK_CLAIM, who)
                 cursor = await connection.execute(statement("log.writing", "claim_progress"), who)
                 row = await cursor.fetchone()
                 if row is None and worker:

@@ -10,10 +10,15 @@ from pipeline.findings import Finding, Findings
 from pipeline.log import wakeups
 from pipeline.postgres import migrations, queries, role_locks
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.process import ports
 
 NAME = "port"
+_SERVED_PORT = """\
+select exists (
+    select from pg_stat_activity a join pg_stat_activity me on me.pid = pg_backend_pid()
+    where a.application_name = %(name)s and a.datid = me.datid and a.client_addr is not distinct from me.client_addr)
+"""
+"""True if a session of this name is in this database, of a program on the machine of the one that asks."""
 
 
 def run(config: Config, pipeline: Connection | None, *, away: bool) -> Findings:
@@ -44,4 +49,4 @@ def _serves(pipeline: Connection, what: str, port: str) -> bool:
     if what == "gRPC" and (role := role_locks.states(pipeline).get("grpc")) and role.state == "waiting":
         return False
     values = {"name": f"{wakeups.SESSION} {port}"}
-    return bool(queries.value(pipeline, statement("operate.preflight", "served_port"), values))
+    return bool(queries.value(pipeline, _SERVED_PORT, values))

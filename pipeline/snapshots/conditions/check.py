@@ -12,6 +12,13 @@ from pipeline.postgres.connections import Connection
 from pipeline.snapshots.conditions.condition import Condition, parse
 from pipeline.snapshots.conditions.lexer import shown
 
+_COLUMNS_OF_TABLE = """\
+select a.attname::text from pg_catalog.pg_attribute a
+where a.attrelid = %(oid)s::oid and a.attnum > 0 and not a.attisdropped
+order by a.attnum
+"""
+"""The columns of a table, in their order; no row when it was dropped."""
+
 
 @dataclass(frozen=True)
 class _Function:
@@ -35,7 +42,7 @@ def trusted(source: Connection, condition: str, table: int) -> sql.Composable:
 
     `table`: its oid. Raises ConditionRefused.
     """
-    query = queries.statement("snapshots.conditions", "columns_of_table")
+    query = _COLUMNS_OF_TABLE
     columns = [name for (name,) in source.execute(query, {"oid": table}).fetchall()]
     parsed = parse(condition, columns)
     require_harmless(source, parsed, table)

@@ -19,13 +19,21 @@ from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import rows
 from pipeline.postgres.queries import statement
 from pipeline.wires.sequin import answers, request_parameters
-from pipeline.wires.sequin.items import PACKAGE, Delivery, Items
+from pipeline.wires.sequin.items import Delivery, Items
 from pipeline.wires.sequin.message import Messages, consumer_id
 from pipeline.wires.sequin.request_parameters import Parameters, Receive, Refused
 
 _PREFIXES = ("/api/http_pull_consumers", "/api/sequin_streams")
 RECEIVE, ACK, NACK = ("/{id_or_name}/receive", "/{id_or_name}/ack", "/{id_or_name}/nack")
 PATHS = tuple(prefix + path for prefix in _PREFIXES for path in (RECEIVE, ACK, NACK))
+_ACK_ITEMS = "select pipeline.ack(%(name)s::text, %(ack_ids)s::uuid[])"
+"""Acknowledge deliveries."""
+_LIST_NAMES = "select c.name from pipeline.consumers c"
+"""The names of all consumers."""
+_LIST_SOURCES = "select s.id, s.database_name from pipeline.sources s"
+"""All sources that the log has events of."""
+_NACK_ITEMS = "select pipeline.nack(%(name)s::text, %(ack_ids)s::uuid[], interval '0')"
+"""Refuse deliveries: their items are there again at once."""
 
 
 class Service:
@@ -67,10 +75,10 @@ class Service:
         return answers.messages(found or [])
 
     async def _ack(self, request: Request) -> Response:
-        return await self._settle(request, statement(PACKAGE, "ack_items"))
+        return await self._settle(request, _ACK_ITEMS)
 
     async def _nack(self, request: Request) -> Response:
-        return await self._settle(request, statement(PACKAGE, "nack_items"))
+        return await self._settle(request, _NACK_ITEMS)
 
     async def _settle(self, request: Request, query: LiteralString) -> Response:
         """Ids that are unknown, or of a delivery that is over, mean nothing."""
@@ -113,7 +121,7 @@ class Service:
         if not request_parameters.is_uuid(id_or_name):
             return id_or_name
         async with self._database.transaction() as connection:
-            names = [row["name"] for row in await rows(connection, statement(PACKAGE, "list_names"))]
+            names = [row["name"] for row in await rows(connection, _LIST_NAMES)]
             if id_or_name in names:
                 return id_or_name
             await self._learn_sources(connection)
@@ -125,7 +133,7 @@ class Service:
         """The names of their databases, of all by default. Of a source before this server nothing else is known."""
         if wanted is not None and wanted <= self._databases.keys():
             return
-        for row in await rows(connection, statement(PACKAGE, "list_sources")):
+        for row in await rows(connection, _LIST_SOURCES):
             self._databases[row["id"]] = row["database_name"]
         for source_id in wanted or ():
             self._databases.setdefault(source_id, "")

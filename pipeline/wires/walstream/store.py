@@ -17,6 +17,23 @@ from pipeline.postgres.queries import statement
 CONSUMER = "walstream"
 """The cursor whose position all sessions share."""
 _PACKAGE = "wires.walstream"
+_BEGIN_SESSION = """\
+insert into pipeline.walstream_sessions (claim, server, peer, acknowledged_seq)
+values (%(claim)s, %(server)s, %(peer)s, %(position)s)
+returning id
+"""
+"""A session before it is sent anything, so that a crash forgets no session. It begins behind the position, and holds
+it there."""
+_COUNT_SHORTENED = """\
+insert into pipeline.wire_counters as c (wire, name, count) values ('walstream', 'shortened', 1)
+on conflict (wire, name) do update set count = c.count + 1
+"""
+"""One more event that went out without some of its values."""
+_MAKE_CONSUMER = """\
+select (pipeline.create_consumer('walstream', 'cursor')).name
+where not exists (select from pipeline.consumers where name = 'walstream')
+"""
+"""The position of walstream's clients, at the head of the log; no row where it is there already."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +69,7 @@ class Store:
     async def make_consumer(self) -> bool:
         """Create the consumer at the head of the log if there is none; True if it was created."""
         try:
-            return bool(await self._database.rows(statement(_PACKAGE, "make_consumer")))
+            return bool(await self._database.rows(_MAKE_CONSUMER))
         except psycopg.errors.DuplicateObject:  # another process has made it just now
             return False
 
@@ -61,7 +78,7 @@ class Store:
         async with self._database.transaction() as connection:
             position = await _lock(connection, claim)
             values = {"claim": claim, "server": self._server, "peer": peer, "position": position}
-            (row,) = await pool.rows(connection, statement(_PACKAGE, "begin_session"), values)
+            (row,) = await pool.rows(connection, _BEGIN_SESSION, values)
         return SessionNote(row["id"], position)
 
     async def note(self, claim: str, notes: Sequence[SessionNote]) -> int:
@@ -92,7 +109,7 @@ class Store:
     async def count_shortened(self) -> None:
         """One more event went out without some of its values."""
         async with self._database.transaction() as connection:
-            await connection.execute(statement(_PACKAGE, "count_shortened"))
+            await connection.execute(_COUNT_SHORTENED)
 
 
 async def _lock(connection: AsyncConnection, claim: str | None) -> int:

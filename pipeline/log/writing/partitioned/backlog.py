@@ -20,11 +20,11 @@ from pipeline.log.writing.partitioned.segment_writer import SegmentWriter
 from pipeline.log.writing.partitioned.sizes import SETTLE_AFTER, Sizes
 from pipeline.log.writing.staged import Writer
 from pipeline.postgres.open_copy import OpenCopy
-from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
-_PACKAGE = "log.writing.partitioned"
+_NOT_BEFORE = "select coalesce(max(not_before), 0) from pipeline.adoptions where source_id = %(source)s"
+"""Up to which transaction a worker is to stage as ever; 0 before the first run."""
 
 
 class BacklogWriter(SegmentWriter):
@@ -170,7 +170,7 @@ class BacklogWriter(SegmentWriter):
 
     async def _staged_until(self) -> int:
         if self._not_before is None:
-            query = statement(_PACKAGE, "not_before")
+            query = _NOT_BEFORE
             found = await (await self._connection.execute(query, {"source": self._writer.source})).fetchone()
             self._not_before = int(found[0]) if found else 0
         return self._not_before

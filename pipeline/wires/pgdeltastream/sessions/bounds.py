@@ -19,7 +19,6 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, SlotMissing
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream.sessions import backends, store
 from pipeline.wires.pgdeltastream.sessions.backends import page_name
 from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
@@ -30,6 +29,8 @@ MAKING_SECONDS = 120.0
 """A session that is not ready after so long was left half-made."""
 TOUCH_SECONDS = 30.0
 """A session in use is marked as used when that is longer ago than this."""
+_ANY_KEPT = "select exists (select from pipeline.sessions where dropped_at is null)"
+"""Whether there is a session whose slot may exist."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def enforce(config: Config) -> None:
     One query where there are none. Raises PipelineError or psycopg's errors where a database does not answer.
     """
     with connections.connect(config.database, "pipeline database", name="pipeline sessions") as pipeline:
-        if not queries.value(pipeline, statement("wires.pgdeltastream.sessions", "any_kept")):
+        if not queries.value(pipeline, _ANY_KEPT):
             return
         stored = sources.find(pipeline, config.source_id)
         if stored is None or not store.kept(pipeline, stored.id):

@@ -23,7 +23,6 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SlotExists
 from pipeline.postgres import connections, queries, role_locks
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import bounds, exporting, room, store, yielding
 from pipeline.wires.pgdeltastream.sessions.snapshot import Exported
@@ -41,6 +40,8 @@ LOCK_SECONDS = 10.0
 _LOCK = "sessions"
 _NAMES = 50
 """So many names are tried."""
+_SLOT_NAMES = "select slot_name::text from pg_catalog.pg_replication_slots"
+"""The names of all slots of the cluster, of every kind and database."""
 
 
 def create(
@@ -141,9 +142,7 @@ class _Creation:
 
     def _reserve(self, name: Callable[[], str]) -> Session:
         """The row of a session under a name that nobody has."""
-        taken = {
-            row[0] for row in self.source.execute(statement("wires.pgdeltastream.sessions", "slot_names")).fetchall()
-        }
+        taken = {row[0] for row in self.source.execute(_SLOT_NAMES).fetchall()}
         taken |= store.kept_slots(self.pipeline)  # what is left of them is ended and dropped by name
         for _ in range(_NAMES):
             if (slot := name()) in taken:

@@ -13,6 +13,14 @@ from pipeline.postgres.queries import statement
 NAME_PREFIX = "pipeline session "
 ENDED_KEPT = 100
 """So many ended sessions stay, so that their clients learn why."""
+_KEPT_SLOTS = "select slot from pipeline.sessions where dropped_at is null"
+"""The slots of sessions that may exist, of every source."""
+_SLOT_DROPPED = """\
+update pipeline.sessions
+set dropped_at = now()
+where id = %(id)s and state = 'ended' and dropped_at is null
+"""
+"""The slot of an ended session does not exist any more."""
 
 
 def walsender_name(slot: str) -> str:
@@ -73,7 +81,7 @@ def kept(connection: Connection, source_id: uuid.UUID) -> list[Session]:
 
 def kept_slots(connection: Connection) -> set[str]:
     """Slots of all sources' sessions that may exist, or that may still be made."""
-    return {row[0] for row in connection.execute(statement("wires.pgdeltastream.sessions", "kept_slots")).fetchall()}
+    return {row[0] for row in connection.execute(_KEPT_SLOTS).fetchall()}
 
 
 def get(connection: Connection, session_id: int) -> Session | None:
@@ -137,7 +145,7 @@ def end(connection: Connection, session_id: int, reason: str) -> bool:
 
 def dropped(connection: Connection, session_id: int) -> None:
     """The slot of this ended session does not exist any more."""
-    connection.execute(statement("wires.pgdeltastream.sessions", "slot_dropped"), {"id": session_id})
+    connection.execute(_SLOT_DROPPED, {"id": session_id})
 
 
 def forget(connection: Connection, source_id: uuid.UUID) -> None:

@@ -1,2 +1,0 @@
--- Where the source writes its WAL now.
-select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint

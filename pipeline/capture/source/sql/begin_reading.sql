@@ -1,2 +1,0 @@
--- Tables that join from now on are read.
-update pipeline.sources set reads_tables = true where id = %(source)s

@@ -1,2 +1,0 @@
--- Where changes are written now.
-select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint

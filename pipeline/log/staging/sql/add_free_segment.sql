@@ -1,2 +1,0 @@
--- Add a segment that nobody fills yet; its table is created next.
-insert into pipeline.segments (state) values ('free') returning id

@@ -1,2 +1,0 @@
--- Whether a segment is free.
-select exists (select from pipeline.segments where state = 'free')

@@ -1,2 +1,0 @@
--- Acknowledge deliveries.
-select pipeline.ack(%(name)s::text, %(ack_ids)s::uuid[])

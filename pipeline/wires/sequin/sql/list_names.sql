@@ -1,2 +1,0 @@
--- The names of all consumers.
-select c.name from pipeline.consumers c
