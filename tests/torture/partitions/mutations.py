@@ -12,7 +12,7 @@ from tests.torture.followers.mutations import run_each
 
 ROOM, SQL = "pipeline/snapshots", "pipeline/snapshots/sql"
 TRUNCATES = f"{ROOM}/functions/partition_truncates.sql"
-LOOKS, FOLLOWERS = "tests/integration/capture/snapshot/test_partitions.py", "tests/integration/followers/schema_changes"
+LOOKS, FOLLOWERS = "tests/integration/snapshots/test_partitions.py", "tests/integration/followers/schema_changes"
 LAKE = "tests/spark/test_truncated_partitions.py"
 
 
