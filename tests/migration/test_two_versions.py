@@ -211,6 +211,7 @@ def test_servers_of_both_versions_take_over_from_each_other(
         log = Log(source, database_dsn)
         first = serve(code=code_before, database_dsn=database_dsn)
         standby = serve(code=code_before, database_dsn=database_dsn, wait=False)
+        eventually(lambda: "standing by" in standby.log(), timeout=60)  # the newer one migrates what it has to know
         log.goes_on()
         with psycopg.connect(database_dsn) as client:
             client.execute("select pipeline.create_consumer('c', start => 'beginning')")
