@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -163,12 +164,13 @@ def commands(source: psycopg.Connection, follower: str) -> Iterator[str]:
 
 
 def watched() -> list[str]:
-    """Run `followers watch`, which ends with Ctrl-C."""
+    """Run `followers watch` until it shows something, then end it with Ctrl-C."""
     with subprocess.Popen(["pipeline", "followers", "watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
-        time.sleep(3)
+        assert watch.stdout is not None
+        shows, _, _ = select.select([watch.stdout], [], [], _PATIENCE)
         watch.send_signal(signal.SIGINT)
         _, said = watch.communicate(timeout=60)
-    is_well = watch.returncode in (0, 130) and b"Traceback" not in said
+    is_well = shows and watch.returncode in (0, 130) and b"Traceback" not in said
     return [] if is_well else [f"pipeline followers watch: exit {watch.returncode}: {said.decode()}"]
 
 
