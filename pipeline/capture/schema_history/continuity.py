@@ -107,12 +107,15 @@ def altered_attributes(then: ColumnPrint, now: ColumnPrint) -> Kind | None:
 def _rewritten_unplaced(
     old: Column, read_before: Fingerprint | None, column: Column, read: Fingerprint | None
 ) -> Kind | None:
-    """For a column that may or may not be the earlier one of that name."""
-    if read is None or _column_print(read, column) is None:
+    """For a column that may or may not be the earlier one of that name, and may have been added for that one."""
+    now = _column_print(read, column)
+    if read is None or now is None:
         return None
     if not _same_type(old, column):
         return "type"
-    return "values" if read_before is not None and _may_be_another_file(read_before, read) else None
+    if read_before is None:
+        return None
+    return "default" if now.missing else "values" if _may_be_another_file(read_before, read) else None
 
 
 def _column_print(read: Fingerprint | None, column: Column) -> ColumnPrint | None:

@@ -47,7 +47,7 @@ select class.root_oid::bigint as table_oid, rn.nspname::text as table_schema, ro
             'attnum', a.attnum, 'name', a.attname, 'type_oid', a.atttypid::bigint,
             'type_modifier', a.atttypmod, 'dropped', a.attisdropped,
             'generated', a.attgenerated, 'version', a.xmin::text || a.ctid::text, 'missing', a.atthasmissing,
-            'filled', a.atthasdef or a.attidentity <> '' or t.typtype = 'd',
+            'filled', a.atthasdef or a.attnotnull or t.typtype = 'd',  -- a default may have been dropped since
             'attributes', held.attributes::text,
             'attributes_later', coalesce(held.later, false),
             'settled', age(a.xmin) > slot.behind or a.xmin = class.born

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from pipeline.operate.metrics import render
@@ -55,6 +56,37 @@ def test_a_column_added_with_a_default_is_recorded_as_a_rewrite(stage: Altering,
         updated(table, id=3, b=5),
     ]
     assert stage.rewrites(table) == [("default", ["b"])]
+
+
+def test_a_default_of_a_column_that_may_be_another_one_is_recorded(stage: Altering) -> None:
+    stage.run("create table doubted (id int primary key, b int)", "insert into doubted values (1, 1)")
+    stage.arrive()
+    with psycopg.connect(stage.config.source) as holder:
+        holder.execute("select pg_current_xact_id()")  # until it ends, the slot may send what is older
+        stage.run(
+            "alter table doubted drop b",
+            "insert into doubted values (2)",
+            "alter table doubted add c boolean not null default false",
+            "alter table doubted alter c drop default",
+            "insert into doubted values (3, true)",
+        )
+        stage.arrive()
+        assert stage.numbers("doubted")[2] == {"id": 1, "c": None}  # it may be a `b` that was renamed meanwhile
+        eventually(lambda: stage.rewrites("doubted") == [("default", ["c"])])
+        stage.run("insert into doubted values (4, true)")
+        stage.arrive()
+    assert stage.rewrites("doubted") == [("default", ["c"])]
+
+
+def test_a_default_that_was_dropped_before_a_rewrite_is_recorded(stage: Altering) -> None:
+    stage.run("create table refilled (id int primary key, a text)", "insert into refilled values (1, 'x')")
+    stage.arrive()
+    stage.run(
+        "alter table refilled add b int not null default 7; alter table refilled alter b drop default;"
+        " alter table refilled alter a type text using upper(a); insert into refilled values (2, 'X', 8)"
+    )
+    stage.arrive()
+    assert ("default", ["b"]) in stage.rewrites("refilled")
 
 
 def test_a_column_added_with_a_default_to_an_empty_table_is_none(stage: Altering) -> None:

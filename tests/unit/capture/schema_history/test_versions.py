@@ -108,6 +108,16 @@ def test_a_new_column_is_a_rewrite_when_rows_had_its_default() -> None:
     assert following(added, then, plain) == (names, [])
 
 
+def test_a_default_of_a_column_is_a_rewrite_once_its_number_is_known() -> None:
+    of_first = replace(read(), columns={1: read().columns[1]})
+    in_doubt, found = next_version(BEFORE, read(), form(column("id", 1, 23), column("c", None)), of_first, NOW)
+    assert found == []
+    added = form(column("id", 1, 23), column("c", 3))
+    for missing, expected in ((True, [Rewrite("default", ("c",), "9")]), (False, [])):
+        now = replace(of_first, columns={**of_first.columns, 3: ColumnPrint("9", True, missing, filled=False)})
+        assert next_version(in_doubt, of_first, added, now, NOW)[1] == expected
+
+
 @pytest.mark.parametrize(
     ("attributes", "kind"),
     [
