@@ -139,16 +139,17 @@ class Formed:
     """Which form a follower's table has: that of this place, or of the position where that is later.
 
     `copied`: the one that it was copied with there. The history has a form only from its first change on, which may
-    come later: then it is that one.
+    come later: then it is that one. `is_gone`: the source had dropped the table by then, so the copy gave it no form.
     """
 
     place: Place | None = None
     copied: CopiedForm | None = None
+    is_gone: bool = False
 
     def within(self, versions: Sequence[TableVersion]) -> tuple[Place | None, bool]:
         """The place in this history, and whether it has the form that was copied."""
         if self.place is None or self.copied is None:
-            return self.place, True
+            return self.place, not self.is_gone
         known = False
         for version in versions:
             same = _is_of(version, self.copied)

@@ -128,7 +128,7 @@ def copy(
     if unmade.left(follower, here) - anew:
         with plain_session(found) as session, connect_source(config) as source:
             for table, error in unmade.finish(session, here, made).items():
-                refused[table] = refusals.note_of(error, session, source)
+                refused[table] = refusals.note_of(error, session, source, table.table_oid)
     for table, note in refused.items():
         say(table, note)
     if refused:
@@ -144,7 +144,7 @@ def _make_missing(
         return {}
     with connect_source(config) as source, plain_session(found) as session:
         why = missing_tables.make(source, config.source_reading, session, here, tables)
-        return {table: refusals.note_of(error, session, source) for table, error in why.items()}
+        return {table: refusals.note_of(error, session, source, table.table_oid) for table, error in why.items()}
 
 
 def renames(config: Config, found: Callable[[], Follower]) -> Renames:
@@ -210,7 +210,7 @@ def formed(follower: Connection, here: Position, oid: int) -> Formed:
 def _formed(stored: StoredForm | None, copy: Copied | None) -> Formed:
     place = Formed(stored.place) if stored is not None else AS_OF_POSITION
     if copy is not None and (place.place is None or place.place < copy.place):
-        place = Formed(copy.place, copy.form)
+        place = Formed(copy.place, copy.form, is_gone=copy.form is None)
     return place
 
 
