@@ -71,6 +71,21 @@ def find(source: Connection, follower: Connection, tables: Sequence[int]) -> lis
     return [each for each in needed if not _is_there(follower, each)]
 
 
+def statements(source: Connection, follower: Connection, tables: Sequence[int]) -> list[str]:
+    """Return the SQL that makes all that the follower lacks for these tables of the source, for its user to own.
+
+    Empty if nothing is missing, or if no SQL makes some of it. Nothing may be open in either session.
+    """
+    with source.transaction():
+        source.execute("set local search_path = ''")  # names of types come out qualified
+        missing = find(source, follower, tables)
+    if any(each.definition is None for each in missing):
+        return []
+    user: str = queries.value(follower, "select current_user::text")
+    script = [each for each in _script(follower, [], missing, user) if not each.startswith("--")]
+    return [each.rstrip(";") for each in script]
+
+
 def require(
     what: str, follower: Connection, user: str, rights: Sequence[MissingRight], missing: Sequence[NeededObject]
 ) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import psycopg
 
 from pipeline.errors import FollowerError, PipelineError, SchemaStopped
+from pipeline.followers.admission import needed_objects
 from pipeline.followers.copying import refused_rows, unfound_names
 from pipeline.followers.registry import Note, TableName
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
 AGAIN = "it is tried again by itself"
+_LACKING = ("3F000", "42704", "42883", "42P01")
+"""A schema, a type or another object, a function or operator, or a sequence is missing."""
 _PASSING = ("40001", "40P01", "55P03", "57014")
 """What the next attempt may not meet: a conflict with another session, or somebody who cancelled the statement."""
 
@@ -25,11 +28,17 @@ def said(error: psycopg.Error) -> str:
     return f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
 
 
-def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection) -> Note:
-    """The reason, and what somebody may do there. Nothing may be open in either session."""
+def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection, oid: int) -> Note:
+    """The reason, and what somebody may do there. Nothing may be open in either session.
+
+    `oid`: of the table at the source.
+    """
     helps = error.remedy if isinstance(error, SchemaStopped) else None
     if (known := unfound_names.of(error) or refused_rows.of(error)) is not None:
         helps = known.remedy(follower, source) or helps
+    elif isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in _LACKING:
+        missing = needed_objects.statements(source, follower, [oid])
+        helps = f"run there: `{'; '.join(missing)}`" if missing else helps
     remedy = AGAIN if helps is None else f"{helps}; {AGAIN}"
     if isinstance(error, psycopg.Error):
         return Note(f"cannot be copied: the follower refuses a statement: {said(error)}", remedy, "stopped")

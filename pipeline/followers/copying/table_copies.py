@@ -103,7 +103,7 @@ class TableCopies:
         return True
 
     def _refuse(self, table: TableName, error: PipelineError | psycopg.Error) -> None:
-        self._refused[table] = note = refusals.note_of(error, self._follower, self._source.connection)
+        self._refused[table] = note = refusals.note_of(error, self._follower, self._source.connection, table.table_oid)
         self._say(table, note)
 
     def _copy(self, table: TableName, relations: Sequence[Relation]) -> None:

@@ -50,7 +50,7 @@ class Copier:
         self._delays = dict[int, float]()
         self._not_before = dict[int, float]()
         self._said = dict[int, Note | None]()
-        self._note_of: Callable[[PipelineError | psycopg.Error], Note]
+        self._note_of: Callable[[PipelineError | psycopg.Error, TableName], Note]
         self.refused = dict[TableName, Note]()
         """Tables that are in no copy now, as something there needs to be done first."""
         self.placed = 0
@@ -112,7 +112,7 @@ class Copier:
         there = beginning.applier_session(found, _PROGRAM)
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
             renames = beginning.renames(config, lambda: self._found(log))
-            self._note_of = lambda error: refusals.note_of(error, follower, source)
+            self._note_of = lambda error, table: refusals.note_of(error, follower, source, table.table_oid)
             types = CopiedTypes(log, found, renames, applies=True)
 
             def make_missing(table: TableName) -> None:
@@ -186,7 +186,7 @@ class Copier:
         if not self._goes_on():
             raise Interrupted
         is_passing = isinstance(error, psycopg.Error) and refusals.is_passing(error)
-        note = self._note_of(error)
+        note = self._note_of(error, table)
         self._say(log, table, replace(note, state=None) if is_passing else note)
         self._delay(table.table_oid)
 

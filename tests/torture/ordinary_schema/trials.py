@@ -42,6 +42,15 @@ _MADE_BY_HAND = "create or replace function app.fold(text) returns text language
 """A function that another one finds by search_path: no dependency tells of it."""
 
 
+_KNOWN = """
+    select format('version %%s of %%s: %%s', r.id, r.table_name, (
+        select jsonb_object_agg(c ->> 'name', c -> 'attnum') from jsonb_array_elements(r.columns) c))
+    from pipeline.relations r where r.table_name = any(%s)
+    union all
+    select to_jsonb(w)::text from pipeline.rewrites w
+"""
+
+
 class Round:
     """One seed, with databases of its own."""
 
@@ -82,7 +91,16 @@ class Round:
         """What did not take part, and what stops said."""
         refused = [f"  refused: {count} {what}" for what, count in self._writer.refused.most_common(40)]
         examples = [f"  {kind}: {said[:600]}" for kind, said in self._helper.examples.items()]
-        return "\n".join([*refused, "stops:", *examples])
+        return "\n".join([*refused, "stops:", *examples, *self._said_of_wrong()])
+
+    def _said_of_wrong(self) -> list[str]:
+        """What was done to tables that are named in what is wrong, and what the log knows of them."""
+        named = {each for each in self._source.tables() if each.name in " ".join(self.outcome.wrong)}
+        words = [each.name.removeprefix("public.") for each in named] + [each.short for each in named]
+        found = [f"  {text[:600]}" for text in self._writer.newest if any(word in text for word in words)]
+        with self._sessions() as (_, log):
+            known = log.execute(_KNOWN, [[each.short for each in named]]).fetchall()
+        return [*found[-300:], *(f"  {text}" for (text,) in known)]
 
     def _pause(self, source: Source) -> Job:
         """The follower, for a while."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import psycopg
 
@@ -14,8 +15,8 @@ from tests.torture.ordinary_schema import jobs, rows
 from tests.torture.ordinary_schema.jobs import Job, Kind
 from tests.torture.ordinary_schema.source import BusyTableError, Source
 
-JOBS = 4
-"""How many jobs are under way at once."""
+JOBS, NEWEST = 4, 3_000
+"""How many jobs are under way at once; how many statements are kept for a report."""
 
 
 @dataclass
@@ -28,7 +29,10 @@ class _Begun:
 
 
 class Writer:
-    """`counts`: transactions, and jobs by kind; `refused`: why those ended that did not end well."""
+    """`counts`: transactions, and jobs by kind; `refused`: why those ended that did not end well.
+
+    `newest`: the newest statements, each with the time of day.
+    """
 
     def __init__(self, source: Source, more: Mapping[str, Kind]) -> None:
         """`more`: other jobs."""
@@ -36,6 +40,7 @@ class Writer:
         self._kinds = {**jobs.kinds(source), **more}
         self._begun: list[_Begun] = []
         self.counts, self.refused = Counter[str](), Counter[str]()
+        self.newest = deque[str](maxlen=NEWEST)
 
     def step(self) -> None:
         """Rows are changed, or a job goes on, or begins."""
@@ -57,16 +62,20 @@ class Writer:
         for statements in rows.touch(self._source):
             for statement in statements:
                 with suppress(psycopg.Error):  # an old row whose check refuses it by now
-                    if self._source.connection.execute(statement.encode()).rowcount:
+                    if self._run(statement):
                         break
 
     def close(self) -> None:
         for each in self._begun:
             each.job.close()
 
+    def _run(self, statement: str) -> int:
+        self.newest.append(f"{datetime.now():%T.%f} {statement}")
+        return self._source.connection.execute(statement.encode()).rowcount
+
     def _change(self) -> None:
         try:
-            self._source.connection.execute("; ".join(rows.change(self._source)).encode())
+            self._run("; ".join(rows.change(self._source)))
             self.counts["transactions"] += 1
         except psycopg.Error as error:
             self.refused[f"rows: {type(error).__name__}"] += 1
@@ -83,7 +92,7 @@ class Writer:
             statement = next(begun.job)
             begun.claimed |= self._source.busy - before
             if statement:
-                self._source.connection.execute(statement.encode())
+                self._run(statement)
                 self.counts["transactions"] += 1
             return
         except StopIteration:
