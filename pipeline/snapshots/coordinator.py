@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Sequence
+from uuid import UUID
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -16,20 +17,11 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log import tables as events_tables
 from pipeline.log.staging import ranges
-from pipeline.log.staging.ranges import Planned
+from pipeline.log.staging.ranges import Planned, Unfinished
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.snapshots import (
-    backfills,
-    comparing,
-    partition_changes,
-    recovery,
-    register,
-    to_read,
-    truncates,
-    unresolved,
-)
+from pipeline.snapshots import backfills, comparing, partition_changes, register, to_read, truncates, unresolved
 from pipeline.snapshots.backfills import Backfill
 from pipeline.snapshots.plan import Extent
 from pipeline.snapshots.samples import Samples
@@ -50,6 +42,13 @@ where source_id = %(source)s and table_oid = %(oid)s and epoch = %(epoch)s and c
 """A table has been compared, and all that differed is in the log: what the log says of other rows holds from here
 on."""
 
+_MARKER_STATES = """\
+select xid::text, pg_catalog.pg_xact_status(xid)
+from unnest(%(xids)s::text[]::xid8[]) xid
+where xid < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+"""
+"""What has become of transactions: committed, aborted or in progress; null when it is too long ago to know."""
+
 
 class Coordinator:
     """Uses both connections, from one thread. `step` does what is to be done now, and returns at once."""
@@ -65,7 +64,7 @@ class Coordinator:
         self._rounds: dict[int, Round] = {}
         self._ended: set[int] = set()
         """Backfills whose last range is planned, an empty one."""
-        self._truncates = truncates.Watch(pipeline, stored)
+        self._truncates = truncates.TableTruncates(pipeline, stored)
         self._tables_at = self._truncates_at = 0.0
 
     def step(self) -> bool:
@@ -83,7 +82,7 @@ class Coordinator:
                 ranges.hold(self._pipeline, backfill.id)
             else:
                 self._try_to_advance(backfill)
-        recovery.recover(self._source, self._pipeline, self._stored.id)
+        recover_ranges(self._source, self._pipeline, self._stored.id)
         if now >= self._truncates_at:
             self._truncates_at = now + TRUNCATES_SECONDS
             self._truncates.look(lambda oid: [extent.oid for extent in self._extents(oid)])
@@ -303,3 +302,35 @@ class Coordinator:
 def _of(backfill: Backfill, extents: Sequence[Extent]) -> Sequence[Extent]:
     """Those that hold the rows of its table, or of its partitions."""
     return extents if backfill.relations is None else [each for each in extents if each.oid in backfill.relations]
+
+
+def recover_ranges(source: Connection, pipeline: Connection, source_id: UUID) -> None:
+    """Look once at all ranges that are under way.
+
+    A range that is staged belongs to the stream as soon as its marker has committed, whatever has become of its reader.
+    Its marker has come by when the stream is beyond it; if the range has no place by then, an older version has met it.
+    """
+    found = ranges.unfinished(pipeline, source_id)
+    lost = [each.id for each in found if (each.state == "reading" and not each.alive) or each.passed]
+    lost += _without_marker(source, pipeline, [each for each in found if each.state == "staged" and not each.passed])
+    if lost:
+        logger.info("%s ranges are read again", len(lost), extra={"action": "snapshot.again"})
+        ranges.reset(pipeline, lost)
+
+
+def _without_marker(source: Connection, pipeline: Connection, staged: list[Unfinished]) -> list[int]:
+    """Those whose marker will not come; of the others it is noted before which LSN it has committed."""
+    unsure = {each.marker_xid: each for each in staged if each.seen_lsn is None and each.marker_xid is not None}
+    if not unsure:
+        return []
+    rows = source.execute(_MARKER_STATES, {"xids": list(unsure)}).fetchall()
+    states: dict[str, str | None] = dict(rows)
+    lsn = int(queries.value(source, statement("snapshots", "end_of_wal")))
+    lost = []
+    for xid, each in unsure.items():
+        state = states.get(xid, "aborted")
+        if state == "aborted":
+            lost.append(each.id)
+        elif state != "in progress":
+            ranges.seen(pipeline, each.id, lsn)
+    return lost

@@ -6,7 +6,7 @@ rows, marker; then the rows are made durable here; then the transaction, and its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.capture.source import captured_now
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
@@ -25,7 +26,6 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
 from pipeline.postgres.queries import statement
 from pipeline.postgres.session_settings import SNAPSHOT
-from pipeline.snapshots import selection
 from pipeline.snapshots.comparing import NOTHING
 from pipeline.snapshots.conditions import check
 from pipeline.snapshots.departures import Departures
@@ -124,7 +124,7 @@ class RangeReader:
             chosen.append(key.is_one_of(taken.keys))
         if condition is not None:
             chosen.append(check.trusted(self._source, condition, taken.table_oid))
-        query = selection.of_range(taken, name, shape.version, chosen)
+        query = range_query(taken, name, shape.version, chosen)
         self._copy(query, shape, staging)
         return facts, shape
 
@@ -141,7 +141,7 @@ class RangeReader:
                 raise Unreadable(f"{name} has another key than when it was compared; start it again")
             comparison = key_comparison.read(self._source, oid, shape.version.key_columns)
             chosen = comparison.is_one_of(taken.keys or ())
-            self._copy(selection.of_range(taken, name, shape.version, [chosen, shape.published]), shape, staging, found)
+            self._copy(range_query(taken, name, shape.version, [chosen, shape.published]), shape, staging, found)
             read.append((facts, shape, comparison))
         if self._shapes.leaves(taken.table_oid) != leaves:
             raise Changed("its partitions are others now")
@@ -177,7 +177,7 @@ class RangeReader:
             return set()
         version, names = shape.version, [column.name for column in shape.version.columns]
         places = [names.index(column) for column in version.key_columns]
-        query = sql.SQL("copy ({}) to stdout").format(selection.as_printed(comparison, keys))
+        query = sql.SQL("copy ({}) to stdout").format(printed_keys_query(comparison, keys))
         staged: dict[str, bytes] = {}
         with closing(copy_text.lines(self._source, query)) as arriving:
             for line in chain.from_iterable(arriving):
@@ -281,3 +281,26 @@ class RangeReader:
         return (
             f"waits for pid {pid} ({user or 'another user'}, {name or 'no name'}, {state or 'unknown'}), which locks it"
         )
+
+
+def range_query(
+    taken: Taken, name: str, version: TableVersion, conditions: Iterable[sql.Composable | None]
+) -> sql.Composable:
+    """The range's rows for which all conditions hold, with the columns in the order of the version."""
+    columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in version.columns)
+    within: list[sql.Composable] = []
+    source = sql.SQL("only {} as t").format(queries.trusted(name))
+    if taken.from_block:
+        within.append(sql.SQL("t.ctid operator(pg_catalog.>=) {}::pg_catalog.tid").format(f"({taken.from_block},0)"))
+    if taken.until_block == 0:  # nothing, also for a role that may not read places
+        within.append(sql.SQL("false"))
+    elif taken.until_block is not None:
+        within.append(sql.SQL("t.ctid operator(pg_catalog.<) {}::pg_catalog.tid").format(f"({taken.until_block},0)"))
+    within += [sql.SQL("({})").format(condition) for condition in conditions if condition is not None]
+    where = sql.SQL(" where ") + sql.SQL(" and ").join(within) if within else sql.SQL("")
+    return sql.SQL("select {} from {}{}").format(columns, source, where)
+
+
+def printed_keys_query(key: KeyComparison, keys: Sequence[Sequence[str]]) -> sql.Composable:
+    """The keys as the source prints them: the log may have them in another form, as numbers of JSON."""
+    return sql.SQL("select {} from {}").format(sql.SQL(", ").join(key.listed_values()), key.listed(keys))

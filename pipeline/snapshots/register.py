@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from pipeline.capture.source import captured_now, captured_tables, sources
@@ -20,10 +20,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.snapshots import backfills, known_tables, partition_changes
 from pipeline.snapshots.former_keys import FormerKeys
-from pipeline.snapshots.inheritance import Inheritance
 from pipeline.snapshots.known_tables import EMPTY, Known
-from pipeline.snapshots.partition_truncates import PartitionTruncates
 from pipeline.snapshots.partitions import Partitions
+from pipeline.snapshots.truncates import PartitionTruncates
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +32,19 @@ NEVER = "PIPELINE_SNAPSHOT was never when it joined; `pipeline backfill start` r
 NOT_CHOSEN = "PIPELINE_SNAPSHOT_TABLES did not match it when it joined; `pipeline backfill start` reads its rows"
 NOT_CAPTURED = "it is not captured any more"
 UNKEYED = "the table has no key, so rows that are read could count twice"
+
+_ROOM = "snapshots"
+_LOOKED = (0, 0)
+"""Stored once there was a look."""
+
+Edge = tuple[int, int]
+"""The oids of a table and of one that it inherits from."""
+_INHERITING_TABLES = """\
+select i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8
+from pg_catalog.pg_inherits i join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) i.inhrelid
+where c.relkind operator(pg_catalog.=) 'r' and not c.relispartition
+"""
+"""Tables that inherit from others; not partitions."""
 
 
 def read(
@@ -279,3 +291,36 @@ class Register:
 
 def _stored_values(table: Captured) -> dict[str, object]:
     return {**vars(table), "members": list(table.members)}
+
+
+class Inheritance:
+    """Stores what has changed since the last look."""
+
+    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+        self._source, self._pipeline, self._stored = source, pipeline, stored
+
+    def read(self) -> set[Edge]:
+        """What the catalog says now. Partitions are not among it."""
+        return set(self._source.execute(_INHERITING_TABLES).fetchall())
+
+    def compare(self, now: set[Edge], lsn: int) -> None:
+        """Store what `read` found changed. `lsn`: the end of the WAL after that."""
+        values = {"source": self._stored.id}
+        known = set(self._pipeline.execute(statement(_ROOM, "known_inheritance"), values).fetchall())
+        is_first = _LOOKED not in known
+        now = {_LOOKED, *now}
+        self._store(now - known, lsn, inherits=True, is_first=is_first)
+        left = known - now
+        there = captured_tables.present(self._source, {oid for edge in left for oid in edge})
+        ended = {edge for edge in left if there.issuperset(edge)}
+        self._store(ended, lsn, inherits=False)
+        self._execute("forget_inheritance", left - ended)  # a table was dropped
+
+    def _store(self, edges: Collection[Edge], lsn: int, *, inherits: bool, is_first: bool = False) -> None:
+        values = {"epoch": self._stored.epoch, "lsn": lsn, "inherits": inherits, "first": is_first}
+        self._execute("store_inheritance", edges, **values)
+
+    def _execute(self, name: str, edges: Collection[Edge], **values: object) -> None:
+        if edges:
+            oids = {"children": [child for child, _ in edges], "parents": [parent for _, parent in edges]}
+            self._pipeline.execute(statement(_ROOM, name), {**values, **oids, "source": self._stored.id})

@@ -19,14 +19,15 @@ from pipeline.comparing.source_rows import Altered
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
-from pipeline.log.staging import ranges
+from pipeline.log.staging import progress, ranges
 from pipeline.log.staging.range_writer import RangeWriter
 from pipeline.log.staging.ranges import Taken
-from pipeline.postgres import connections, reading_session, session_settings, waits
+from pipeline.postgres import connections, queries, reading_session, session_settings, waits
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings
-from pipeline.snapshots import backfills, comparing, pace, plan
+from pipeline.snapshots import backfills, comparing, plan
 from pipeline.snapshots.backfills import Backfill
 from pipeline.snapshots.reader import Held, RangeReader, TooSlow
 from pipeline.snapshots.shapes import Changed, Unreadable
@@ -41,6 +42,22 @@ SOON_SECONDS = 0.01
 """The same, right after one was read: those under way are moved in a moment."""
 HELD_SECONDS, CHANGED_SECONDS = 4.0, 1.0
 """Before a table is tried again that is locked (an attempt waits for 2 s), or that is to be planned anew."""
+
+YIELD_SECONDS = 1.0
+"""How long a worker waits before its next range while the stream lags: a snapshot never stands still for good."""
+LAG_BYTES = 64_000_000
+"""The stream lags when the source is so many bytes of WAL ahead of it."""
+LAG_ROWS = 20_000
+"""And when so many rows of it are staged and are no events yet."""
+
+
+LIVELY_SECONDS = 1.0
+"""So long after a change the stream counts as lively: then commits are to be seen soon, and ranges are short."""
+LIVELY_ROWS, LIVELY_RANGES = 2_000, 1
+"""About so many rows are one range then, and so many are under way: a change waits until those before it are moved."""
+LIVELY_SHARE = 0.4
+"""All workers together read for such a share of the time then, so that most changes find no range before them."""
+_LOOK_SECONDS = 0.1
 
 
 def main() -> int:
@@ -102,16 +119,16 @@ class Worker:
 
     def run(self, stop: Stop) -> None:
         """Read what there is to read; raises psycopg.Error when a database goes away."""
-        rate = pace.Rate(self.config.snapshot_max_rows, self.config.snapshot_workers)
-        stream, read_at = pace.Stream(self.take, self.source_id), 0.0
+        rate = ReadRate(self.config.snapshot_max_rows, self.config.snapshot_workers)
+        stream, read_at = StreamActivity(self.take, self.source_id), 0.0
         while not stop:
             with reading_session.transaction(self.source, session_settings.SNAPSHOT):
-                lags = pace.stream_lags(self.source, self.take, self.source_id)
+                lags = stream_lags(self.source, self.take, self.source_id)
             if lags:
-                stop.wait(pace.YIELD_SECONDS)
+                stop.wait(YIELD_SECONDS)
             started = time.monotonic()
             if lively := stream.is_lively():
-                rows = self.read_next(stop, pace.LIVELY_RANGES, pace.LIVELY_ROWS)
+                rows = self.read_next(stop, LIVELY_RANGES, LIVELY_ROWS)
             else:
                 rows = self.read_next(stop, 2 * self.config.snapshot_workers + 1)
             if rows is None:
@@ -119,7 +136,7 @@ class Worker:
             else:
                 read_at = time.monotonic()
                 took = read_at - started
-                rest = pace.lively_rest(took, self.config.snapshot_workers) if lively else 0.0
+                rest = rest_while_lively(took, self.config.snapshot_workers) if lively else 0.0
                 stop.wait(max(rest, rate.rest(rows, took)))
 
     def read_next(self, stop: Stop, most: int = 1_000, about: int | None = None) -> int | None:
@@ -217,3 +234,49 @@ class Worker:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+class StreamActivity:
+    """Whether the stream has changes of its own. Of ranges it brings only markers, which are none."""
+
+    def __init__(self, pipeline: Connection, source_id: UUID) -> None:
+        self._pipeline, self._source_id = pipeline, source_id
+        self._changes: int | None = None
+        self._look_at = self._lively_until = 0.0
+
+    def is_lively(self) -> bool:
+        """Looks at most every so often; what came before the first look does not count."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            changes = progress.changes(self._pipeline, self._source_id)
+            if self._changes not in (None, changes):
+                self._lively_until = now + LIVELY_SECONDS
+            self._changes = changes
+        return now < self._lively_until
+
+
+def rest_while_lively(took: float, workers: int) -> float:
+    """Seconds that one of so many workers waits after a range that took so long, while the stream is lively."""
+    return min(YIELD_SECONDS, took * (workers / LIVELY_SHARE - 1))
+
+
+class ReadRate:
+    """A limit of rows a second for all workers together; 0: none."""
+
+    def __init__(self, rows_per_second: int, workers: int) -> None:
+        self._each = rows_per_second / max(workers, 1)
+
+    def rest(self, rows: int, took: float) -> float:
+        """Seconds to wait after a range of so many rows that took so long."""
+        return max(0.0, rows / self._each - took) if self._each else 0.0
+
+
+def stream_lags(source: Connection, pipeline: Connection, source_id: UUID) -> bool:
+    """Whether the stream is behind, so that reading should wait for it."""
+    row = pipeline.execute(statement("snapshots", "stream_lag"), {"source": source_id}).fetchone()
+    if row is None:
+        return False
+    position, staged = row
+    written = int(queries.value(source, "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"))
+    return written - int(position) > LAG_BYTES or int(staged) > LAG_ROWS

@@ -11,7 +11,7 @@ from psycopg import sql
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.postgres import connections, copy_text, session_settings
-from pipeline.snapshots import pace
+from pipeline.snapshots import worker as worker_module
 from tests.fixtures.shuffling import stored
 from tests.fixtures.snapshotting import NoStop, snapshotting
 from tests.fixtures.waiting import eventually
@@ -43,9 +43,9 @@ def test_a_part_of_a_range_is_taken_and_the_rest_is_read_later(config: Config):
 
 
 def test_the_stream_is_lively_after_a_change_of_its_own(config: Config, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pace, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(worker_module, "_LOOK_SECONDS", 0.0)
     with snapshotting(config, TABLE, ROWS) as reading:
-        stream = pace.Stream(reading.log, stored(reading.log).id)
+        stream = worker_module.StreamActivity(reading.log, stored(reading.log).id)
         assert not stream.is_lively()
         reading.finish("t")
         assert not stream.is_lively(), "a range is no change"
@@ -69,13 +69,13 @@ class TwoWaits(NoStop):
 
 
 def test_a_worker_waits_for_a_stream_that_lags(config: Config, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pace, "LAG_ROWS", 50)
+    monkeypatch.setattr(worker_module, "LAG_ROWS", 50)
     staged = config.model_copy(update={"small_batches": "staged"})
     with snapshotting(staged, TABLE) as reading:
         worker, source_id = reading.worker, stored(reading.log).id
 
         def lags() -> bool:
-            return pace.stream_lags(worker.source, worker.take, source_id)
+            return worker_module.stream_lags(worker.source, worker.take, source_id)
 
         reading.move()
         assert not lags()
@@ -83,23 +83,23 @@ def test_a_worker_waits_for_a_stream_that_lags(config: Config, monkeypatch: pyte
         eventually(lags)  # nothing moves them
         stop = TwoWaits()
         worker.run(stop)  # type: ignore[arg-type]
-        assert stop.waits[0] == pace.YIELD_SECONDS
+        assert stop.waits[0] == worker_module.YIELD_SECONDS
         reading.wait_for_stream()
         assert not lags()
 
 
 def test_no_more_rows_a_second_are_read_than_the_setting_says():
-    rate = pace.Rate(10_000, workers=2)
+    rate = worker_module.ReadRate(10_000, workers=2)
     assert rate.rest(5_000, took=0.25) == pytest.approx(0.75)
     assert rate.rest(100, took=1.0) == 0
-    assert pace.Rate(0, workers=2).rest(5_000, took=0.0) == 0
+    assert worker_module.ReadRate(0, workers=2).rest(5_000, took=0.0) == 0
 
 
 def test_rests_leave_the_workers_their_share_together():
     took, workers = 0.01, 4
-    whole = took + pace.lively_rest(took, workers)
-    assert workers * took / whole == pytest.approx(pace.LIVELY_SHARE)
-    assert pace.lively_rest(3600.0, workers) == pace.YIELD_SECONDS
+    whole = took + worker_module.rest_while_lively(took, workers)
+    assert workers * took / whole == pytest.approx(worker_module.LIVELY_SHARE)
+    assert worker_module.rest_while_lively(3600.0, workers) == worker_module.YIELD_SECONDS
 
 
 def test_rows_come_as_the_server_has_them(config: Config):

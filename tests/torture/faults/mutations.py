@@ -272,8 +272,8 @@ MUTATIONS = (
     Mutation(
         "rows kept whose marker did not commit",
         (
-            Edit(f"{SNAPSHOT}/recovery.py", "not each.alive) or each.passed]", "not each.alive)]"),
-            Edit(f"{SNAPSHOT}/recovery.py", 'if state == "aborted":', 'if state == "never":'),
+            Edit(f"{SNAPSHOT}/coordinator.py", "not each.alive) or each.passed]", "not each.alive)]"),
+            Edit(f"{SNAPSHOT}/coordinator.py", 'if state == "aborted":', 'if state == "never":'),
         ),
         (),
         (*READING, "--faults", "kill snapshot,kill snapshot worker,freeze snapshot worker,cut snapshot"),

@@ -11,7 +11,7 @@ from pipeline.followers import registry
 from pipeline.followers.registry import TableName
 from pipeline.followers.running import following, joined_partitions
 from pipeline.server.schedule import publish_new_tables
-from pipeline.snapshots.inheritance import Inheritance
+from pipeline.snapshots.register import Inheritance
 from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.schema_changes import Changed, become_equal, followed_tables
