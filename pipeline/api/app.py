@@ -1,27 +1,39 @@
-"""The frame of HTTP: an application of the parts that it is given, served until it is asked to stop."""
+"""The frame of HTTP: an application of the parts that it is given, served until it is asked to stop.
+
+With it come /docs, which needs no internet access, TLS in front of connections, and logs that clients cannot fill.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
+import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableSet, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import cast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse
 from fastapi.routing import iter_route_contexts
+from fastapi.staticfiles import StaticFiles
 from uvicorn.config import STARTUP_FAILURE
 
-from pipeline.api import docs, events, http_protocol, problems, quiet_logs, websocket_protocol
+from pipeline.api import events, http_protocol, problems, websocket_protocol
+from pipeline.api.connection_places import ConnectionPlaces
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
+from pipeline.api.problems import Problem
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.tls_entrance import TlsEntrance
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Served, Service, Surroundings
 from pipeline.config import certificates
@@ -29,6 +41,18 @@ from pipeline.log.wakeups import Wakeups
 from pipeline.postgres.silence import Silence
 from pipeline.process import supervised
 from pipeline.process.signals import Stop
+
+logger = logging.getLogger(__name__)
+
+_DOCS_ASSETS = "/docs/assets"
+_DESCRIPTION = """Every committed change of a Postgres database, in commit order: read the log, or receive changes.
+
+Errors are `application/problem+json` with one sentence in `title`. With PIPELINE_API_TOKEN every request but health
+needs `Authorization: Bearer`. `docs/reference/websocket.md` describes the stream over WebSocket, which OpenAPI cannot.
+"""
+HANDSHAKE_SECONDS = 10.0
+"""How long a TLS handshake may take, and closing the connection too."""
+_SAY_EVERY = 60.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +96,7 @@ def create(parts: Parts) -> FastAPI:
         )
     problems.install(app)
     app.add_exception_handler(ClientGone, _client_gone)
-    docs.install(app)
+    _install_docs(app)
     for router in (*parts.routers, *(service.routes for service in parts.services)):
         app.include_router(router)
     _make_models(app)
@@ -107,7 +131,7 @@ def run(parts: Parts, stop: Stop) -> None:
     )
     http = _Server(settings, parts.surroundings.wakeups, parts.services)
     stop.then(http.leave)
-    said, quiet = logging.getLogger("uvicorn.error"), quiet_logs.QuietRequests()
+    said, quiet = logging.getLogger("uvicorn.error"), QuietRequests()
     said.addFilter(quiet)
     http.run()
     said.removeFilter(quiet)
@@ -161,7 +185,7 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run the pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
-    asyncio.get_running_loop().set_exception_handler(quiet_logs.QuietSockets())
+    asyncio.get_running_loop().set_exception_handler(QuietSockets())
     await app.state.database.open()
     listening = supervised.start_task("wakeups", app.state.wakeups.run)
     try:
@@ -177,3 +201,157 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _client_gone(_request: Request, _error: Exception) -> Response:
     """The answer to a client that has disconnected; it does not see it."""
     return Response(status_code=499)
+
+
+def _install_docs(app: FastAPI) -> None:
+    """Add the page, its files, and /openapi.json, with what FastAPI does not know: the token and the errors."""
+    app.description = _DESCRIPTION
+    app.mount(_DOCS_ASSETS, StaticFiles(directory=_docs_files()), name="assets")
+    app.add_api_route("/docs", _docs_page, include_in_schema=False, response_class=HTMLResponse)
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _described_schema(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _docs_files() -> Path:
+    """The folder of the package's files; the package itself is not imported."""
+    found = find_spec("fastapi_offline")
+    assert found is not None and found.submodule_search_locations  # noqa: S101  a dependency
+    return Path(found.submodule_search_locations[0]) / "static"
+
+
+def _docs_page() -> HTMLResponse:
+    return get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="WAL Pipeline Server",
+        swagger_js_url=f"{_DOCS_ASSETS}/swagger-ui-bundle.js",
+        swagger_css_url=f"{_DOCS_ASSETS}/swagger-ui.css",
+        swagger_favicon_url=f"{_DOCS_ASSETS}/favicon.png",
+    )
+
+
+def _described_schema(app: FastAPI) -> dict[str, Any]:
+    schema = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+    )
+    parts = schema.setdefault("components", {})
+    parts.setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
+    for name in ("HTTPValidationError", "ValidationError"):
+        parts["schemas"].pop(name, None)
+    parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer", "description": "PIPELINE_API_TOKEN"}}
+    schema["security"] = [{"token": []}, {}]
+    return schema
+
+
+class TlsEntrance(asyncio.Protocol):
+    """Shakes hands with a client, then hands the encrypted connection to the HTTP protocol."""
+
+    has_token = False
+    held = 0
+
+    def __init__(
+        self, http: asyncio.Protocol, context: ssl.SSLContext, places: ConnectionPlaces, connections: MutableSet[object]
+    ) -> None:
+        """`connections`: those of the server, of which this is one until `http` replaces it."""
+        self._http = http
+        self._context = context
+        self._places = places
+        self._connections = connections
+        self._early = bytearray()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin the handshake."""
+        transport.pause_reading()  # `start_tls` resumes
+        self._transport = transport
+        self._connections.add(self)
+        self._places.wait(self, 0, len(self._connections))
+        self._task = asyncio.get_running_loop().create_task(self._shake_hands())
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what comes with the end of the handshake."""
+        self._early += data
+
+    def give_way(self) -> None:
+        """Close the connection, in the middle of its handshake."""
+        self._places.leave(self)
+        self._connections.discard(self)
+        self._transport.abort()
+
+    shutdown = give_way
+
+    async def _shake_hands(self) -> None:
+        encrypted: asyncio.Transport | None = None
+        try:
+            encrypted = await asyncio.get_running_loop().start_tls(
+                self._transport,
+                self,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=HANDSHAKE_SECONDS,
+            )
+        except OSError:  # what clients do is not ours to log
+            self._transport.abort()
+        finally:
+            self._places.leave(self)
+            self._connections.discard(self)
+        if encrypted is not None and not encrypted.is_closing():
+            encrypted.set_protocol(self._http)
+            self._http.connection_made(encrypted)
+            if self._early:
+                self._http.data_received(bytes(self._early))
+
+
+class RarelySaid:
+    """Says when a sentence is due, and how often it was not said before."""
+
+    def __init__(self) -> None:
+        self._said_at = float("-inf")
+        self._unsaid = 0
+
+    def suffix(self) -> str | None:
+        """Return what to add to the sentence, or None if it must not be said now."""
+        if time.monotonic() - self._said_at < _SAY_EVERY:
+            self._unsaid += 1
+            return None
+        more = f", and {self._unsaid} more since the last such line" if self._unsaid else ""
+        self._said_at, self._unsaid = time.monotonic(), 0
+        return more
+
+
+class QuietSockets:
+    """An asyncio exception handler that logs errors of sockets once a minute, and everything else as it comes."""
+
+    def __init__(self) -> None:
+        self._said = RarelySaid()
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """For `set_exception_handler`."""
+        error = context.get("exception")
+        if not isinstance(error, OSError):
+            loop.default_exception_handler(context)
+        elif (more := self._said.suffix()) is not None:
+            logger.error("%s: %s%s", context.get("message"), error, more, extra={"action": "api.socket_error"})
+
+
+class QuietRequests(logging.Filter):
+    """A filter of uvicorn's logger: each warning about requests once a minute, and no error that `problems` logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, RarelySaid] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True if the record is logged. uvicorn's warnings have no arguments, so there are few."""
+        if record.exc_info:
+            return False
+        if record.levelno == logging.WARNING:
+            more = self._said.setdefault(str(record.msg), RarelySaid()).suffix()
+            if more is None:
+                return False
+            record.msg = f"{str(record.msg).rstrip('.')}{more}"
+        return True

@@ -5,12 +5,13 @@ What it refuses has the form of the wire whose path was asked for.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.api import auth, http_protocol, request_body
+from pipeline.api import auth, http_protocol
 from pipeline.api.problems import answer
 from pipeline.api.wire import At, Failure, Served
 from pipeline.config import access
@@ -32,6 +33,18 @@ _FOREIGN_PAGE = "a page of another origin may not do this; add its origin to PIP
 _TOKEN_NEEDED = "this endpoint needs the header Authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 _SOME_BEARER_NEEDED = "this endpoint needs the header Authorization: Bearer, here of any value"
 _SUBPROTOCOLS = f", or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
+
+MAX_BODY = 1_000_000
+"""The most bytes of a request's body."""
+BODY_SECONDS = 10.0
+"""How long a body may take without the token."""
+BODY_SECONDS_WITH_TOKEN = 60.0
+"""How long a body may take with the token, or if no token is set."""
+_CLOSE = {"Connection": "close"}
+_BUSY = {"Retry-After": "5", **_CLOSE}
+TOO_LARGE = Failure(413, f"the body is larger than {MAX_BODY:,} bytes; send less at a time", _CLOSE)
+_DISPLACED = Failure(503, "too many requests are incomplete, and this one is the oldest; send it again", _BUSY)
+_FULL = Failure(503, "the server answers as many requests as it can; try again later", _BUSY)
 
 
 class RequestGuard:
@@ -59,7 +72,7 @@ class RequestGuard:
                 send = _closing(send) if http_protocol.is_chunked(scope["headers"]) else send
             else:
                 connection.admit(has_token=has_token)
-                body = await request_body.read(scope, receive, has_token=has_token)
+                body = await read_body(scope, receive, has_token=has_token)
                 if body is None:
                     return
                 if isinstance(body, Failure):
@@ -89,9 +102,7 @@ class RequestGuard:
             return Failure(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted}, handshake)
         if at is not None and at.wire.wants_bearer and not auth.has_bearer(headers):
             return Failure(401, _SOME_BEARER_NEEDED, {"WWW-Authenticate": "Bearer"}, handshake)
-        return (
-            replace(request_body.TOO_LARGE, handshake=handshake) if _length(headers) > request_body.MAX_BODY else None
-        )
+        return replace(TOO_LARGE, handshake=handshake) if _length(headers) > MAX_BODY else None
 
     def _may_change(self, scope: Scope, headers: Headers, at: At | None) -> bool:
         """Whether no page of a foreign origin would change something by this."""
@@ -136,3 +147,36 @@ def _closing(send: Send) -> Send:
         await send(message)
 
     return closing
+
+
+async def read_body(scope: Scope, receive: Receive, *, has_token: bool) -> bytes | Failure | None:
+    """Return the body, or why it is not read, or None if the client has gone."""
+    connection = http_protocol.of(scope)
+    seconds = BODY_SECONDS_WITH_TOKEN if has_token else BODY_SECONDS
+    found: bytes | Failure | None
+    try:
+        async with asyncio.timeout(seconds):
+            found = await _read_within(connection, receive)
+    except TimeoutError:
+        found = Failure(408, f"the body did not come within {seconds:g} s; send all of it at once", _CLOSE)
+    if isinstance(found, bytes) and not connection.has_room():
+        found = _FULL
+    if isinstance(found, Failure):
+        connection.refuse()
+    return found
+
+
+async def _read_within(connection: http_protocol.RequestConnection, receive: Receive) -> bytes | Failure | None:
+    body = bytearray()
+    connection.read_body()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if connection.is_displaced:
+            return _DISPLACED
+        if len(body) > MAX_BODY:
+            return TOO_LARGE
+        if not message.get("more_body", False):
+            return bytes(body)

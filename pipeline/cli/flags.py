@@ -1,9 +1,13 @@
-"""A flag for each setting, made from its field in `Config`, which has name, type, help and default."""
+"""A flag for each setting, made from its field in `Config`, which has name, type, help and default.
+
+And what others may see of a command line: in the list of processes, and in messages that repeat an argument.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -13,6 +17,9 @@ from pydantic.fields import FieldInfo
 
 from pipeline.config.bucket import Bucket
 from pipeline.config.settings import SECRETS, Config
+
+_IN_URI = re.compile(r"(://[^:/@\s]*:)\S*@")
+_IN_PAIRS = re.compile(r"(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE)
 
 
 def of(setting: str) -> str:
@@ -83,3 +90,20 @@ def _help(setting: FieldInfo) -> str:
     text = str(setting.description)
     default = f"{setting.default:g}" if isinstance(setting.default, float) else setting.default
     return f"{text[0].upper()}{text[1:]}." + (f" Default: {default}" if default not in (None, ()) else "")
+
+
+def without_secrets(arguments: Sequence[str], flags: Collection[str]) -> list[str]:
+    """A command line without the values of these flags, and without passwords of DSNs wherever they stand."""
+    shown = [without_passwords(argument) for argument in arguments]
+    for place, argument in enumerate(arguments):
+        flag, equals, _ = argument.partition("=")
+        if flag in flags and equals:
+            shown[place] = f"{flag}=***"
+        elif argument in flags and place + 1 < len(shown):
+            shown[place + 1] = "***"
+    return shown
+
+
+def without_passwords(text: str) -> str:
+    """A text without the passwords of DSNs in it."""
+    return _IN_PAIRS.sub(r"\1***", _IN_URI.sub(r"\1***@", text))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache, partial
@@ -16,17 +17,20 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.cli import completion, failures, flags, redaction
+from pipeline.cli import flags
 from pipeline.cli.commands import dead_letters, init, retention, routes, slots, sources, status, verify
+from pipeline.config import file as config_file
 from pipeline.config import settings
 from pipeline.consumers import commands
-from pipeline.errors import PipelineError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.exports import commands as exports
 from pipeline.followers.operating import commands as followers
 from pipeline.followers.operating import followers_release, followers_watch
 from pipeline.printable import say
 from pipeline.snapshots import commands as backfills
 from pipeline.terminal.command import Json, load, output
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="pipeline",
@@ -51,6 +55,11 @@ app.command()(init.init)
 app.command()(retention.retention)
 app.command()(status.status)
 app.command()(verify.verify)
+
+PROGRAM = "pipeline"
+"""The name that shells complete, whatever the path by which the program was started."""
+_COMPLETION_VARIABLE = f"_{PROGRAM.upper()}_COMPLETE"
+_LOG_FORMAT = "log_format"
 
 
 class Role(StrEnum):
@@ -206,32 +215,34 @@ def parser() -> Any:
 
 def main() -> int:
     """Run a command; 0: done, 1: failed or a difference found, 2: wrong usage or setting, 130: interrupted."""
-    setproctitle(" ".join(["pipeline", *redaction.without(sys.argv[1:], (*flags.SECRET_FLAGS, followers.DSN_FLAG))]))
-    if completion.is_wanted():
+    setproctitle(
+        " ".join(["pipeline", *flags.without_secrets(sys.argv[1:], (*flags.SECRET_FLAGS, followers.DSN_FLAG))])
+    )
+    if _completion_is_wanted():
         program = typer.main.get_command(app)  # one of its own, since it is changed
-        completion.let_settings_follow(program)
+        _let_settings_follow(program)
     else:
         program = parser()
     before, command = flags.divided(sys.argv[1:], program)
     try:
         with _plain_errors():
-            status = int(program(before + command, completion.PROGRAM, standalone_mode=False) or 0)
+            status = int(program(before + command, PROGRAM, standalone_mode=False) or 0)
             sys.stdout.flush()
             return status
     except PipelineError as error:
-        failures.report(str(error), before, command, getattr(error, "__notes__", ()))
+        _report_failure(str(error), before, command, getattr(error, "__notes__", ()))
         return error.exit_code
     except typer.TyperException as error:  # without a command, the message is the help
-        message = redaction.masked(error.format_message())  # it may repeat an argument that was meant for --dsn
+        message = flags.without_passwords(error.format_message())  # it may repeat an argument that was meant for --dsn
         if "\n" in message:
             print(message, file=sys.stderr)
         else:
-            failures.report(f"{message} See `pipeline --help`.", before, command)
+            _report_failure(f"{message} See `pipeline --help`.", before, command)
         return 2
     except typer.Abort:
         return 130
     except Exception:
-        if failures.logged(before, command):
+        if _log_failure(before, command):
             return 1
         raise
 
@@ -253,3 +264,62 @@ def _plain_errors() -> Iterator[None]:
         if (refusal := refusals.for_command(error)) is None:
             raise
         raise refusal from error
+
+
+def _completion_is_wanted() -> bool:
+    """Whether a shell asks what could come next, instead of running a command."""
+    return _COMPLETION_VARIABLE in os.environ
+
+
+def _let_settings_follow(group: Any, settings: Any = None) -> None:
+    """Let all commands of a click group know the settings' flags, which may stand behind them.
+
+    Only for a program that is asked and not run: one that runs finds them in front, where `flags.divided` has put them.
+    """
+    settings = settings or [each for each in group.params if each.expose_value]
+    for command in group.commands.values():
+        own = {name for each in command.params for name in each.opts}
+        command.params += [each for each in settings if own.isdisjoint(each.opts)]
+        if hasattr(command, "commands"):
+            _let_settings_follow(command, settings)
+
+
+def _report_failure(text: str, before: Sequence[str], command: Sequence[str], notes: Sequence[str] = ()) -> None:
+    """Say why a command failed. `before` and `command`: its arguments as `flags.divided` gives them.
+
+    `notes`: lines that follow.
+    """
+    if _is_server(command) and _log_format(before) == "json":
+        logs.setup("error", "json", "serve")
+        logger.error("%s", text, extra={"action": "serve.failed"})
+    else:
+        say(f"pipeline: {text}", *notes, file=sys.stderr)
+
+
+def _log_failure(before: Sequence[str], command: Sequence[str]) -> bool:
+    """Log the unexpected error that is being handled, if a program reads the log; False if a person does."""
+    if not _is_server(command) or _log_format(before) != "json":
+        return False
+    logger.exception("unexpected error", extra={"action": "serve.failed"})
+    return True
+
+
+def _is_server(command: Sequence[str]) -> bool:
+    """Only its errors are read by programs; other commands are for people."""
+    return next((each for each in command if not each.startswith("-")), None) == "serve"
+
+
+def _log_format(before: Sequence[str]) -> str | None:
+    """The log's format as it was asked for; settings that are wrong elsewhere do not matter.
+
+    Not what `auto` makes of it: without a word from the user, an error is for the one who has just started the server.
+    """
+    given = flags.value(before, flags.of(_LOG_FORMAT)) or os.environ.get(settings.variable(_LOG_FORMAT))
+    if given is not None:
+        return given
+    file = flags.value(before, "--config")
+    try:
+        found = config_file.read(Path(file) if file else None, list(settings.Config.model_fields)).get(_LOG_FORMAT)
+    except ConfigError:
+        return None
+    return found if isinstance(found, str) else None

@@ -7,13 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from pipeline.capture.catchup.plan import Part
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.cli.render import catchup, content, dead_letters, gaps, lag, retention, routes
+from pipeline.capture.source import slots
+from pipeline.capture.source.captured_tables import Gap
+from pipeline.cli.render import content, dead_letters, retention, routes
 from pipeline.consumers import render as consumers
 from pipeline.exports import render as exports
 from pipeline.findings import Finding
 from pipeline.followers.operating import render as followers
 from pipeline.operate.adoption import Adoption
+from pipeline.operate.lag.model import Lag, Limit
+from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
 from pipeline.operate.ways import WayCount
@@ -25,6 +30,10 @@ from pipeline.wires.pgdeltastream import render
 from pipeline.wires.walstream import render as walstream
 
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
+_READER_STAGES = ("consumed", "followed")
+"""Stages of which the reader that lags most is named."""
+FEW_GAPS = 5
+"""Gaps that the status shows of each kind; `pipeline sources list` shows them all."""
 
 
 def show_status(now: Status) -> None:
@@ -44,9 +53,9 @@ def sections(now: Status) -> Iterator[RenderableType]:
 def _of_the_log(now: Status) -> Iterator[Table]:
     """Everything but the positions."""
     if now.lag:
-        yield from lag.tables(now.lag)
+        yield from lag_tables(now.lag)
     if now.catchup:
-        yield catchup.summary(now.slot or "", now.catchup, now.slots)
+        yield catchup_table(now.slot or "", now.catchup, now.slots)
     yield from backfills.sections(now.snapshots)
     yield from content.sections(now.verification)
     if len(now.events_tables) > 1:
@@ -69,7 +78,7 @@ def _problems(now: Status) -> Iterator[Table]:
     if now.rewritten:
         yield _rewritten(now.rewritten)
     if now.gaps:
-        yield gaps.table(now.gaps, gaps.FEW)
+        yield gap_table(now.gaps, FEW_GAPS)
 
 
 def _of_readers(now: Status) -> Iterator[Table]:
@@ -111,7 +120,7 @@ def show_sources(found: Sequence[KnownSource]) -> None:
     columns = ("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
     drawing.show(
         drawing.table(columns, map(_source, found)) if found else "no source has been replicated from yet",
-        *(gaps.table(each.gaps) for each in found if each.gaps),
+        *(gap_table(each.gaps) for each in found if each.gaps),
     )
 
 
@@ -240,3 +249,85 @@ def _lag(now: Status) -> str | None:
 
 def _rate(rate: float | None, noun: str) -> str:
     return "-" if rate is None else f"{rate:,.0f} {noun}s/s"
+
+
+def lag_tables(found: Lag) -> Iterator[Table]:
+    """For `status`: the stages, then the limits."""
+    if found.stages:
+        yield drawing.table(("stage", "position", "behind", "lag", "behind here", "lag here"), _lag_stages(found))
+    limits = enumerate(found.limits)
+    yield drawing.table(
+        ("", ""), ((drawing.dim("also" if place else "limited by"), _limit_text(limit)) for place, limit in limits)
+    )
+
+
+def _lag_stages(found: Lag) -> Iterator[tuple[str, ...]]:
+    yield "written", drawing.position(found.written_lsn), "", "", "", ""
+    for stage in found.stages:
+        yield (
+            stage.stage + (f" by {stage.reader}" if stage.reader and stage.stage in _READER_STAGES else ""),
+            drawing.position(stage.lsn),
+            *_lag_amount(stage.behind_bytes, stage.behind_seconds),
+            *_lag_amount(stage.own_bytes, stage.own_seconds),
+        )
+
+
+def _lag_amount(size: int, seconds: float | None) -> tuple[str, str]:
+    if not size and not seconds:
+        return "-", ""
+    return drawing.size(size), "?" if seconds is None else drawing.lasted(seconds)
+
+
+def _limit_text(limit: Limit) -> Text:
+    text = Text(limit.text, "green" if limit.part == "nothing" else "yellow")
+    return text.line(f"→ {limit.remedy}") if limit.remedy else text
+
+
+def gap_table(found: Sequence[Gap], most: int | None = None) -> Table:
+    """One line for each gap; beyond `most` of a kind, one that says how many more there are."""
+    rows: list[tuple[Text, str]] = []
+    for kind in ("changes", "rows"):
+        of_kind = [gap for gap in found if gap.what == kind]
+        rows += [(Text(gap.table, "yellow"), _gap_text(gap)) for gap in of_kind[:most]]
+        if most is not None and len(of_kind) > most:
+            more = drawing.count(len(of_kind) - most, "more table")
+            rows.append((Text(f"and {more}", "yellow"), "`pipeline sources list` shows them"))
+    return drawing.table(("not in the log", "what"), rows)
+
+
+def _gap_text(gap: Gap) -> str:
+    until = f"{drawing.position(gap.until_lsn)} ({drawing.cell(gap.until)})"
+    if gap.what == "rows":
+        return f"rows from before {until}, when it was published: it had some, or that could not be read"
+    since = f"changes after {drawing.position(gap.from_lsn)} ({drawing.cell(gap.since)})"
+    return f"{since}, when it was taken out of the publication" + ("" if gap.until is None else f", up to {until}")
+
+
+def catchup_table(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -> Table:
+    """For `status`: one line for each part, in the order of the WAL."""
+    by_name = {lag.name: lag for lag in lags}
+    columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
+    names = [slots.part_name(anchor, part.worker) if part.worker else anchor for part in parts]
+    return drawing.table(
+        columns, (_part_line(name, part, by_name.get(name)) for name, part in zip(names, parts, strict=True))
+    )
+
+
+def _part_line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
+    return [
+        name,
+        drawing.position(part.from_lsn),
+        "no end" if part.until_lsn is None else drawing.position(part.until_lsn),
+        drawing.position(part.position),
+        drawing.size(part.left_bytes),
+        drawing.size(lag.lag_bytes if lag else None),
+        drawing.dim(_part_state(part, lag)),
+    ]
+
+
+def _part_state(part: Part, lag: SlotLag | None) -> str:
+    if part.complete:
+        return "all staged" if part.reached else "all staged, waits for parts before it"
+    if lag is None or not lag.active:
+        return "nothing reads it now"
+    return "next in order" if part.reached else "reads ahead"

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from pipeline.api import http_protocol, quiet_logs
+from pipeline.api import app, http_protocol
 from tests.fixtures.api import Api, answering
 
 HALF = b"GET /healthz HTTP/1.1\r\nhost: loc"
@@ -89,7 +89,7 @@ def test_half_a_request_is_closed_after_a_while(
 
 
 def test_errors_of_sockets_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    said = quiet_logs.QuietSockets()
+    said = app.QuietSockets()
     loop = asyncio.new_event_loop()
     with caplog.at_level(logging.ERROR):
         for _ in range(1_000):

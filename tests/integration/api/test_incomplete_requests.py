@@ -15,7 +15,7 @@ import httpx
 import pytest
 import trustme
 
-from pipeline.api import connection_places, http_protocol, request_body, tls_entrance
+from pipeline.api import app, connection_places, http_protocol, request_guard
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.waiting import eventually
@@ -112,7 +112,7 @@ def test_an_open_path_answers_without_the_body(
 def test_a_body_that_does_not_come_is_answered_408(
     api: Api, stack: ExitStack, token: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_body, "BODY_SECONDS_WITH_TOKEN" if token else "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(request_guard, "BODY_SECONDS_WITH_TOKEN" if token else "BODY_SECONDS", 0.2)
     target = "POST /v1/consumers" if token else "POST /v1/init"
     answer = everything(opened(api, stack, head(target, "content-length: 9", token=token) + "{"))
     assert status(answer) == 408
@@ -120,7 +120,7 @@ def test_a_body_that_does_not_come_is_answered_408(
 
 
 def test_without_the_token_a_body_has_less_time() -> None:
-    assert (request_body.BODY_SECONDS, request_body.BODY_SECONDS_WITH_TOKEN) == (10, 60)
+    assert (request_guard.BODY_SECONDS, request_guard.BODY_SECONDS_WITH_TOKEN) == (10, 60)
 
 
 def test_the_oldest_body_is_answered_503_if_all_hold_too_much(
@@ -267,7 +267,7 @@ def test_a_head_of_many_lines_is_refused(api: Api, stack: ExitStack) -> None:
 def test_a_tls_handshake_has_ten_seconds_and_a_place(
     dsn: str, tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tls_entrance.HANDSHAKE_SECONDS == 10
+    assert app.HANDSHAKE_SECONDS == 10
     monkeypatch.setattr(http_protocol, "MOST", MOST)
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
@@ -282,7 +282,7 @@ def test_a_tls_handshake_has_ten_seconds_and_a_place(
         assert [everything(line) for line in half[:-WAITING]] == [b""] * (len(half) - WAITING)
         assert api.get("/v1/consumers").status_code == 200
         with monkeypatch.context() as patch:
-            patch.setattr(tls_entrance, "HANDSHAKE_SECONDS", 0.2)
+            patch.setattr(app, "HANDSHAKE_SECONDS", 0.2)
             assert everything(opened(api, stack, b"\x16\x03\x01")) == b""
         answers: list[int] = []
         ask = threading.Thread(target=lambda: answers.append(api.get("/healthz").status_code))

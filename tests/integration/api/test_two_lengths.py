@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.api.quiet_logs import QuietRequests
+from pipeline.api.app import QuietRequests
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 

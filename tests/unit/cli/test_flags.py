@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli import flags, redaction
+from pipeline.cli import flags
 from pipeline.cli import main as cli
 from pipeline.config.settings import Config
 
@@ -76,5 +76,5 @@ def test_the_value_of_a_flag_is_its_last(given: str, value: str | None) -> None:
 
 def test_values_of_secrets_are_not_in_the_list_of_processes() -> None:
     given = ["--source-dsn", "a", "--database-dsn=b", "--api-token", "c", "--slot", "d", "serve"]
-    shown = redaction.without(given, flags.SECRET_FLAGS)
+    shown = flags.without_secrets(given, flags.SECRET_FLAGS)
     assert shown == ["--source-dsn", "***", "--database-dsn=***", "--api-token", "***", "--slot", "d", "serve"]

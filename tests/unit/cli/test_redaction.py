@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.cli import redaction
+from pipeline.cli import flags
 
 SECRET = "sentinel-30-geheim"
 
@@ -25,10 +25,10 @@ SECRET = "sentinel-30-geheim"
     ],
 )
 def test_passwords_of_dsns(given: str, shown: str) -> None:
-    assert redaction.masked(given) == shown
+    assert flags.without_passwords(given) == shown
 
 
 def test_a_dsn_wherever_it_stands() -> None:
     given = ["followers", "add", f"postgresql://me:{SECRET}@db/shop", "--dsn", f"host=db x={SECRET}", f"--dsn={SECRET}"]
-    shown = redaction.without(given, ["--dsn"])
+    shown = flags.without_secrets(given, ["--dsn"])
     assert shown == ["followers", "add", "postgresql://me:***@db/shop", "--dsn", "***", "--dsn=***"]

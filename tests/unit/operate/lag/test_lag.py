@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli.render import lag as lag_report
+from pipeline.cli.render import status as lag_report
 from pipeline.exports.ledger import Run
 from pipeline.exports.status import ExportStatus
 from pipeline.log.readers import LaggingReader
-from pipeline.operate import lag_metrics
+from pipeline.operate import metrics
 from pipeline.operate.lag import causes, lsn_times
 from pipeline.operate.lag import stages as lag_stages
 from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session
@@ -216,14 +216,14 @@ def test_before_the_first_look_it_is_at_least_so_long_ago() -> None:
 
 def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     lag = Lag(limits(FACTS, decoded=LATE), 1000, stages(decoded=LATE))
-    families = {family.name: family for family in lag_metrics.collect(Status(lag_bytes=9, lag_seconds=8.0, lag=lag))}
+    families = {family.name: family for family in metrics.collect_lag(Status(lag_bytes=9, lag_seconds=8.0, lag=lag))}
     size, seconds, limited = (families[f"pipeline_lag_{name}"].samples for name in ("bytes", "seconds", "limited_by"))
     assert [(sample.labels, sample.value) for sample in size[:2]] == [({}, 9), ({"stage": "decoded"}, 1)]
     assert seconds[1].value == LATE
     assert {sample.labels["part"]: sample.value for sample in limited} == {
         part: float(part == "decoding") for part in PARTS
     }
-    for table in lag_report.tables(lag):
+    for table in lag_report.lag_tables(lag):
         drawing.console().print(table)
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == ["stage", "position", "behind", "lag", "behind", "here", "lag", "here"]
