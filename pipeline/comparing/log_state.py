@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
+from pipeline.capture.schema_history.versions import Column
 from pipeline.capture.source.sources import Source
-from pipeline.comparing import key_text, partition_bounds, row_text
+from pipeline.comparing import partition_bounds, row_text
 from pipeline.comparing.compared import Compared
 from pipeline.errors import NotComparable
 from pipeline.log import planner_statistics, tables
@@ -32,6 +33,9 @@ _LIST = sql.SQL(", ")
 _DROP = (
     "drop table if exists pg_temp.content_state, pg_temp.content_changes, pg_temp.content_bounds, pg_temp.content_keys"
 )
+FIRST_OF_OURS = 16_384
+"""Oids of types that every database has are smaller (FirstNormalObjectId in access/transam.h)."""
+_COMMA = sql.SQL(", ")
 
 
 @dataclass(frozen=True)
@@ -153,9 +157,9 @@ class LogState:
         changes, given_up, truncated, emptied = [], [], [], []
         record = sql.SQL("(e.record || e.changes)")
         epoch = self._table.epoch
-        names = sql.SQL("array[{}]::text[]").format(_LIST.join(key_text.names(self._table)))
+        names = sql.SQL("array[{}]::text[]").format(_LIST.join(key_names(self._table)))
         key = sql.SQL(statement("log", "key_of_record")).format(
-            names=names, record=record, columns=key_text.types(self._table)
+            names=names, record=record, columns=key_types(self._table)
         )
         for number, events in enumerate(self._written):
             values = {
@@ -174,7 +178,7 @@ class LogState:
             given_up.append(each.format(**values, key=key, key_columns=names))
             truncated.append(sql.SQL(statement("comparing", "truncated")).format(**values))
             emptied.append(sql.SQL(statement("comparing", "emptied")).format(**values))
-        key_texts = key_text.in_log(self._table)
+        key_texts = key_in_log(self._table)
         kept = [sql.SQL("e.key_texts[{}]").format(place + 1) for place in range(len(key_texts))]
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
@@ -183,8 +187,8 @@ class LogState:
             "emptied": sql.SQL("\nunion all\n").join(emptied),
             "checksum": row_text.log_checksum(self._table.columns, epoch),
             "key_texts": _LIST.join(key_texts),
-            "keys": _LIST.join(key_text.values(self._table.key, key_texts, typed=self._typed)),
-            "keys_of_texts": _LIST.join(key_text.values(self._table.key, kept, typed=self._typed)),
+            "keys": _LIST.join(key_values(self._table.key, key_texts, typed=self._typed)),
+            "keys_of_texts": _LIST.join(key_values(self._table.key, kept, typed=self._typed)),
             "key_names": self._key_names(),
             "within": partition_bounds.may_hold(self._table.within, self._table.key),
         }
@@ -293,3 +297,49 @@ def opened(connection: Connection, stored: Source, table: Compared, rows_per_par
         yield found
     finally:
         found.close()
+
+
+def key_names(table: Compared) -> list[sql.Composable]:
+    """Under which names the event `e` has the key's columns."""
+    found = []
+    for number, column in enumerate(table.key):
+        name: sql.Composable = sql.Literal(column.name)
+        last = None
+        for lsn, idx, called in table.key_names:
+            literal = sql.Literal(called[number])
+            if called[number] != last:
+                name = literal if last is None else row_text.since(table.epoch, lsn, idx, literal, name)
+            last = called[number]
+        found.append(name)
+    return found
+
+
+def key_in_log(table: Compared) -> list[sql.Composable]:
+    """Texts of the key's values in the event `e`, as the source prints them."""
+    return [
+        sql.SQL("({})").format(row_text.any_text(column, name))
+        for column, name in zip(table.key, key_names(table), strict=True)
+    ]
+
+
+def key_types(table: Compared) -> sql.Composable:
+    """The key's columns in the event `e`, as `pipeline.relations` describes them."""
+    described = sql.SQL("jsonb_build_object('name', {}, 'base_type_oid', {})")
+    return sql.SQL("jsonb_build_array({})").format(
+        _COMMA.join(
+            described.format(name, sql.Literal(column.base_type_oid))
+            for column, name in zip(table.key, key_names(table), strict=True)
+        )
+    )
+
+
+def key_values(columns: Sequence[Column], key_texts: Sequence[sql.Composable], *, typed: bool) -> list[sql.Composable]:
+    """The key's values: of types that sort as at the source, wherever every database has them.
+
+    Not `typed`: texts. So are those of other types; then only the order of rows differs from that at the source.
+    """
+    found: list[sql.Composable] = []
+    for column, text in zip(columns, key_texts, strict=True):
+        builtin = typed and column.type_oid < FIRST_OF_OURS
+        found.append(sql.SQL("{}::{}").format(text, sql.SQL(column.cast)) if builtin else text)
+    return found

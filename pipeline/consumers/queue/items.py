@@ -13,13 +13,13 @@ from pipeline.consumers.queue.consumers import RecordsConsumer
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-_STEPS = ("apply_1_seen", "apply_2_keyed", "apply_3_items", "apply_4_latest", "apply_5_write")
+_STEPS = ("apply_1_seen", "apply_2_keyed", "apply_3_write")
 """Parts of one `with`, in its order; the last one ends with the select."""
 _KNOWN_GROUP = {
     False: "null::text",
     True: "(array_agg(i.group_id) filter (where i.group_id is not null) over w)[1]",
 }
-"""In step 4, the newest group that is known of an item."""
+"""In step 3, the newest group that is known of an item."""
 _ACROSS_TRUNCATE = """\
 when exists (select from barriers b where b.source_table_oid = r.source_table_oid
     and b.seq > r.queued_seq and b.seq < excluded.seq) then excluded.seq
@@ -30,9 +30,9 @@ when exists (select from barriers b where b.source_table_oid = r.source_table_oi
 def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> tuple[int, bool]:
     """Apply the log from a claimed consumer's `applied_seq` to `upto` to its items, whatever is in it.
 
-    Returns how many have changed, and whether something was odd, for which `plain_chunks` has no steps. Call it in the
-    transaction that has claimed it. It waits for no lock: changes of items that another transaction holds are deferred,
-    and are part of the next call.
+    Returns how many have changed, and whether something was odd, for which `queue_apply.apply_plain` has no steps. Call
+    it in the transaction that has claimed the consumer. It waits for no lock: changes of items that another transaction
+    holds are deferred, and are part of the next call.
     """
     values = {
         "consumer": consumer.id,

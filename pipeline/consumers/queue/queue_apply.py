@@ -10,14 +10,21 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
-from pipeline.consumers.queue import consumers, every_change, items, plain_chunks
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from pipeline.config import patterns
+from pipeline.consumers.queue import consumers, items
 from pipeline.consumers.queue.consumers import RecordsConsumer
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 CHUNK_EVENTS, LEAST_EVENTS = 5_000, 300
 """The most events of one chunk, and the fewest that a chunk is made smaller for."""
@@ -30,6 +37,12 @@ _LAST_OF_TABLE = """\
 select coalesce(last_seq, 0) from pipeline.events_tables where source_id = %(source)s and name = %(name)s
 """
 """The newest seq of one events table that is committed."""
+
+_EVENTS = ("apply_1_seen", "apply_2_keyed", "every_3_items")
+_GROUPS = {False: "every_4_alone", True: "every_4_grouped"}
+_ADD = ("every_5_lines", "every_6_add")
+_SETTLE = ("every_3_unsure", "every_5_lines", "every_6_settle")
+"""Parts of one `with`, in its order; the last one ends with the select."""
 
 
 class CaughtUp(IntEnum):
@@ -94,7 +107,7 @@ class _CatchUp:
         for consumer in records_consumers:
             of, after = consumer.events_table, consumer.applied_seq
             if consumer.has_deferred or after < self._heads[of]:
-                alone = consumer.id in self._odd or not plain_chunks.may_be_plain(consumer)
+                alone = consumer.id in self._odd or not may_be_plain(consumer)
                 self._standing[_Place(of, after, consumer.id if alone else None)].append(consumer)
         while self._standing:
             place = min(self._standing, key=lambda place: place.seq)
@@ -153,17 +166,98 @@ class _CatchUp:
         """Returns those whose clients may have to be woken."""
         rest, changed = claimed, list[RecordsConsumer]()
         if not alone:
-            applied = plain_chunks.apply(self._connection, table.identifier, claimed, upto)
+            applied = apply_plain(self._connection, table.identifier, claimed, upto)
             rest = [consumer for consumer in claimed if consumer.id in applied.odd]
             changed = [consumer for consumer in claimed if consumer.id in applied.changed]
         return changed + [consumer for consumer in rest if self._apply_odd(table, consumer, upto)]
 
     def _apply_odd(self, table: EventsTable, consumer: RecordsConsumer, upto: int) -> bool:
         if not consumer.collapse:
-            return every_change.apply(self._connection, table.identifier, consumer, upto) > 0
+            return apply_every_change(self._connection, table.identifier, consumer, upto) > 0
         changed, is_odd = items.apply(self._connection, table.identifier, consumer, upto)
         if is_odd:
             self._odd.add(consumer.id)
         else:
             self._odd.discard(consumer.id)
         return changed > 0
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Ids of consumers: those that have something new, and those for which the chunk is odd."""
+
+    changed: list[int]
+    odd: list[int]
+
+
+def may_be_plain(consumer: RecordsConsumer) -> bool:
+    """Whether it is worth to ask: with groups, or with what is deferred, every chunk is odd."""
+    return consumer.collapse and not consumer.group_by and not consumer.has_deferred
+
+
+def apply_plain(
+    connection: Connection, events: sql.Identifier, consumers: Sequence[RecordsConsumer], upto: int
+) -> Applied:
+    """Apply the log up to `upto` to the items of these consumers, which are claimed and have the same `applied_seq`.
+
+    Nothing is done for those for which it is odd: `items.apply` does that. Call it in the transaction that has claimed
+    them. It waits for no lock: changes of items that another transaction holds are deferred.
+    """
+    values = {"wishes": plain_wishes(consumers), "after": consumers[0].applied_seq, "upto": upto}
+    ((changed, odd),) = connection.execute(plain_query(events.as_string(connection)), values, prepare=True).fetchall()
+    return Applied(changed, odd)
+
+
+def plain_wishes(consumers: Sequence[RecordsConsumer]) -> Jsonb:
+    """What they want: one for all that want the same, whose events are then sorted once."""
+    wanting = defaultdict[tuple[tuple[str, ...], tuple[str, ...]], list[int]](list)
+    for consumer in consumers:
+        wanting[tuple(patterns.likes(consumer.tables)), tuple(consumer.actions)].append(consumer.id)
+    return Jsonb(
+        [{"consumers": ids, "patterns": tables, "actions": actions} for (tables, actions), ids in wanting.items()]
+    )
+
+
+@cache
+def plain_query(events: str) -> bytes:
+    """The statement, for the events table of that quoted name."""
+    text = statement("consumers.queue", "apply_plain")
+    return text.format(events=events, change_item=items.change_item()).encode()
+
+
+def apply_every_change(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
+    """Add the log from a claimed consumer's `applied_seq` to `upto` as items; returns for how many to wake.
+
+    Call it in the transaction that has claimed it. It waits for no lock: where another transaction holds what may be in
+    front of an item, the item is there, and is looked at again in the next call.
+    """
+    values = {
+        "consumer": consumer.id,
+        "after": consumer.applied_seq,
+        "upto": upto,
+        "patterns": patterns.likes(consumer.tables),
+        "actions": consumer.actions,
+        "group_by": consumer.group_by,
+    }
+    available = 0
+    if consumer.has_deferred:
+        available += _count(connection, _settle_query(), values)
+    if upto > consumer.applied_seq:
+        available += _count(connection, _add_query(events.as_string(connection), bool(consumer.group_by)), values)
+    return available
+
+
+def _count(connection: Connection, query: bytes, values: dict[str, object]) -> int:
+    ((count,),) = connection.execute(query, values, prepare=True).fetchall()
+    return int(count)
+
+
+@cache
+def _add_query(events: str, grouped: bool) -> bytes:
+    """The steps as one statement, since each reads the result of the one before; composed once, as it is long."""
+    return items.compose(events, (*_EVENTS, _GROUPS[grouped], *_ADD))
+
+
+@cache
+def _settle_query() -> bytes:
+    return items.compose("", _SETTLE)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from adbc_driver_postgresql import dbapi
 
-from lake.changes import division, plan
+from lake.changes import exporter, plan
 from lake.storage.new_file import Target
 from pyspark_sequin_events import catalog, reading
 from tests.fixtures.small_log import add_inserts, add_table
@@ -46,7 +46,7 @@ def divided(log: psycopg.Connection, tasks: int, rows_per_file: int = 500_000) -
     dsn = log.info.dsn
     with catalog.connect(dsn) as connection:
         parts = plan.parts(connection, dsn, EVENTS, 0, catalog.head(connection, EVENTS))
-        pieces = division.pieces(connection, parts, Target(Path()), rows_per_file=rows_per_file, tasks=tasks)
+        pieces = exporter.divide(connection, parts, Target(Path()), rows_per_file=rows_per_file, tasks=tasks)
     found: dict[str, list[int]] = {}
     for piece in pieces:
         rows = sum(batch.num_rows for batch in reading.batches(piece.read))
@@ -57,7 +57,7 @@ def divided(log: psycopg.Connection, tasks: int, rows_per_file: int = 500_000) -
 def test_pieces_are_equal_in_rows_and_as_many_as_there_are_cores(
     log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(division, "FEW_ROWS", 100)
+    monkeypatch.setattr(exporter, "FEW_ROWS", 100)
     assert divided(log, 5) == {"public.hot": [1_000] * 4, "public.warm": [1_000], "public.calm": [10]}
     assert divided(log, 1)["public.hot"] == [ROWS]
     assert divided(log, 1, rows_per_file=300)["public.hot"] == [286] * 13 + [282]

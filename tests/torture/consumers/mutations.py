@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline.consumers.queue import every_change, items
+from pipeline.consumers.queue import items, queue_apply
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def mutated(dsn: str, name: str | None) -> Iterator[None]:
         _mutate_function(dsn, mutation)
         yield
         return
-    module, query = (every_change, "_add_query") if mutation.every else (items, "_apply_query")
+    module, query = (queue_apply, "_add_query") if mutation.every else (items, "_apply_query")
     original = getattr(module, query)
 
     def broken(*of: Any) -> bytes:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pipeline.config import patterns
-from pipeline.consumers.queue import consumers, items, plain_chunks
+from pipeline.consumers.queue import consumers, items, queue_apply
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
 from tests.fixtures.postgres import Cluster
@@ -123,8 +123,8 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
         statement("wires.sequin", "find_tables"): {"name": "c", "seqs": [1]},
         statement("wires.sequin", "find_kept_events"): {"ack_ids": []},
         items._apply_query(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
-        plain_chunks.query(DEFAULT.identifier.as_string(staged.connection)).decode(): {
-            "wishes": plain_chunks.wishes(consumers.look(staged.connection)),
+        queue_apply.plain_query(DEFAULT.identifier.as_string(staged.connection)).decode(): {
+            "wishes": queue_apply.plain_wishes(consumers.look(staged.connection)),
             "after": 0,
             "upto": 1,
         },

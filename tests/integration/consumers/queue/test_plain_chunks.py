@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.consumers.queue import consumers, plain_chunks, queue_apply
-from pipeline.consumers.queue.plain_chunks import Applied
+from pipeline.consumers.queue import consumers, queue_apply
+from pipeline.consumers.queue.queue_apply import Applied
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
 from tests.fixtures.postgres import Cluster
@@ -54,18 +54,18 @@ def plain(connection: psycopg.Connection[Any], upto: int) -> Applied:
     """Apply the log up to there to all consumers by that one statement."""
     connection.execute(statement("consumers.queue", "set_planner"))
     whole = [replace(consumer, applied_seq=0) for consumer in consumers.look(connection)]
-    return plain_chunks.apply(connection, DEFAULT.identifier, whole, upto)
+    return queue_apply.apply_plain(connection, DEFAULT.identifier, whole, upto)
 
 
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """For whom that statement is executed from now on, each time."""
-    asked, apply = list[list[str]](), plain_chunks.apply
+    asked, apply = list[list[str]](), queue_apply.apply_plain
 
     def note(*arguments: Any) -> Applied:
         asked.append(sorted(consumer.name for consumer in arguments[2]))
         return apply(*arguments)
 
-    monkeypatch.setattr(plain_chunks, "apply", note)
+    monkeypatch.setattr(queue_apply, "apply_plain", note)
     return asked
 
 
@@ -109,7 +109,7 @@ def _work(client: Client, chance: random.Random) -> None:
 def test_items_are_those_of_the_five_steps(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     made = worked_off(staged, seed=1)
     staged.reset()
-    monkeypatch.setattr(plain_chunks, "may_be_plain", lambda _: False)
+    monkeypatch.setattr(queue_apply, "may_be_plain", lambda _: False)
     assert worked_off(staged, seed=1) == made
     assert {row[-5] for row in made} >= {"available", "delivered", "pending_redelivery"}
 
