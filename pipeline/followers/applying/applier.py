@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NoReturn
 
 import psycopg
+from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
-from pipeline.followers.applying import in_order, position, relay, sets, truncates
+from pipeline.followers.applying import position, sets, truncates
 from pipeline.followers.applying.ahead import ReadingFailed
+from pipeline.followers.applying.elements import REFUSALS, send
 from pipeline.followers.applying.followed_tables import FollowedTables, Wanted
+from pipeline.followers.applying.outcomes import Ordered, require_whole
 from pipeline.followers.applying.passes import Gap, Pass
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, Many, Part, Sizes
-from pipeline.followers.applying.relay import NeedsCloserLook
 from pipeline.followers.applying.relay_statements import RelayStatements
 from pipeline.followers.applying.table_statements import TableStatements
+from pipeline.followers.applying.truncates import Empty
 from pipeline.followers.applying.upcoming import Nothing, Shared, Source, Upcoming
 from pipeline.log.table import DEFAULT, EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, copy_data
 from pipeline.postgres.connections import Connection
+
+_GIVEN = sql.SQL("copy pg_temp.pipeline_given from stdin")
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,7 @@ class Applier:
                 case InOrder():
                     tables = frozenset(each.table for each in part.events)
                     with self._named("a table whose events are applied one by one", planned, tables):
-                        in_order.write(self._follower, self._statements.__getitem__, part.events, self._empty)
+                        write_in_order(self._follower, self._statements.__getitem__, part.events, self._empty)
                 case Few() | Many():
                     with self._named(f"table {self.tables[part.oid]}", planned, frozenset((part.oid,))):
                         self._write_set(part)
@@ -194,9 +200,9 @@ class Applier:
         if isinstance(part, Few):
             sets.write(self._follower, self._statements[part.oid], part.outcomes)
         elif part.new is not None:
-            relay.add(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts), part.new)
+            add_new_rows(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts), part.new)
         else:
-            relay.write(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts))
+            write_outcomes(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts))
 
     @contextmanager
     def _named(self, what: str, planned: Pass, tables: frozenset[int] = frozenset()) -> Iterator[None]:
@@ -231,3 +237,84 @@ def _reason(error: psycopg.Error) -> str:
     if isinstance(error, psycopg.DataError):
         return f"it does not take a value ({type(error).__name__})"
     return connections.one_line(error)
+
+
+def write_in_order(
+    follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[Ordered], empty: Empty
+) -> None:
+    """Write them, in the transaction that is open. `of_table`: statements by oid. Raises Differs."""
+    for event in events:
+        statements = of_table(event.table)
+        if event.operation == "truncate":
+            empty(follower, [statements.table.target], [statements.table.identifier])
+            continue
+        require_whole(statements.table, event)
+        seq = _write_event(follower, statements, event)
+        if seq is not None:
+            raise sets.missing(statements, seq)
+
+
+def _write_event(follower: Connection, statements: TableStatements, event: Ordered) -> int | None:
+    queries = {
+        "insert": lambda: statements.insert,
+        "upsert": lambda: statements.upsert,
+        "delete": lambda: statements.delete,
+        "move": lambda: statements.update_with_key,
+        "update": lambda: statements.update if statements.table.key else statements.update_with_key,
+    }
+    try:
+        return send(follower, queries[event.operation](), [event.element or ""])
+    except REFUSALS as error:
+        raise sets.present(statements, event.seq) from error
+
+
+class NeedsCloserLook(Exception):
+    """Something is with a row that only passes of a few events can name: no error yet."""
+
+
+def add_new_rows(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes], rows: int) -> None:
+    """Add new rows, so many, in the transaction that is open. Raises NeedsCloserLook."""
+    if copy_data.write(follower, statements.copy_rows, blocks) != rows:
+        raise NeedsCloserLook
+
+
+def write_outcomes(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes]) -> None:
+    """Write outcomes, in the transaction that is open. Raises Differs and NeedsCloserLook."""
+    follower.execute(statements.make_given.encode())
+    copy_data.write(follower, _GIVEN, blocks)
+    given = _InTable(follower, statements)
+    if given.has("insert") and not given.are_whole("insert"):
+        raise NeedsCloserLook
+    sets.write_given(follower, given)
+    follower.execute("drop table pg_temp.pipeline_given")
+
+
+class _InTable(sets.Given):
+    """Outcomes in the follower's memory."""
+
+    def __init__(self, follower: Connection, statements: RelayStatements) -> None:
+        self._follower, self.statements, self._relay = follower, statements, statements
+        self._whole = dict[str, bool]()
+        self._look()
+
+    def _look(self) -> None:
+        self._whole = dict(self._follower.execute(self._relay.given_rows.encode()).fetchall())
+
+    def has(self, operation: str) -> bool:
+        return operation in self._whole
+
+    def are_whole(self, operation: str) -> bool:
+        return self._whole[operation]
+
+    def send(self, query: str, operation: str) -> int | None:
+        # Names may have a percent sign in them: only the raw cursor leaves it alone.
+        cursor = psycopg.RawCursor(self._follower).execute(query, (operation,))
+        row = cursor.fetchone() if cursor.description is not None else None
+        return None if row is None else row[0]
+
+    def move(self) -> None:
+        self._follower.execute(self._relay.move_given.encode())
+        self._look()
+
+    def refused(self, query: str, operation: str) -> NoReturn:
+        raise NeedsCloserLook

@@ -15,8 +15,8 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from pipeline.errors import NotFollowable
-from pipeline.followers.applying import known_rows, relay_rendering, rendering
-from pipeline.followers.applying.followed_tables import FollowedTable
+from pipeline.followers.applying import rendering
+from pipeline.followers.applying.followed_tables import FollowedColumn, FollowedTable
 from pipeline.log.table import EventsTable
 from pipeline.postgres import copy_data
 from pipeline.postgres.connections import Connection
@@ -27,6 +27,12 @@ Operation = Literal["insert", "update", "delete", "move", "upsert", "truncate"]
 T = TypeVar("T")
 _ROOM = "followers.applying"
 _NO_KEY = sql.SQL("false")
+
+_BY_KEY: dict[str, sql.Composable] = {
+    "contents": sql.SQL(""),
+    "left": sql.SQL("e.left_pk"),
+    "known_by": sql.SQL("e.record_pk"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class Outcomes:
             "lenient": _NO_KEY if keyless else rendering.lenient(table),
             "left_pk": rendering.left_pk(table),
             "names": rendering.names(table.columns),
-            **known_rows.parts(table),
+            **row_identity(table),
         }
 
     def new_rows(self, table: FollowedTable, after: int, upto: int) -> Generator[bytes, None, None]:
@@ -97,11 +103,11 @@ class Outcomes:
 
         One that lacks a value is left out.
         """
-        return self._copied("relay_new_rows", table, after, upto, relay_rendering.new_row(table))
+        return self._copied("relay_new_rows", table, after, upto, new_row(table))
 
     def relayed(self, table: FollowedTable, after: int, upto: int) -> Generator[bytes, None, None]:
         """As `folded`, in any order, as COPY text in blocks: for `TableStatements.make_given`. To be closed."""
-        return self._copied("relay_folded", table, after, upto, relay_rendering.folded(table, self._events_table))
+        return self._copied("relay_folded", table, after, upto, folded(table, self._events_table))
 
     def _copied(
         self, name: str, table: FollowedTable, after: int, upto: int, values: sql.Composable
@@ -174,3 +180,87 @@ def _require_key(table: FollowedTable, outcome: Outcome) -> None:
             outcome.seq,
             "keyless",
         )
+
+
+def row_identity(table: FollowedTable) -> dict[str, sql.Composable]:
+    """Of the statements that fold: what they read besides, what an update leaves, and what the row is afterwards.
+
+    A fold knows a row by its key, or by all of its values if two rows may have one key. A key that is deferrable holds
+    at a commit only, and nothing in the log says that it is. With it the replica identity can only be `full`: so if
+    events have old rows as a whole, their values tell rows apart. Rows that are equal in all of them are one to a fold.
+    """
+    renamed = any(len(column.source.names) > 1 for column in table.columns)
+    # A partition may have another identity than the next.
+    if not table.full or not table.key or renamed or table.partitions:
+        return _BY_KEY
+    # The old text of a json value may not be in the log.
+    kept = sql.SQL("array[{}]::text[]").format(
+        sql.SQL(", ").join(rendering.name(column.source) for column in table.columns if column.as_text)
+    )
+    given = {"kept": kept, "names": rendering.names(table.columns), "lenient": rendering.lenient(table)}
+    contents = sql.SQL(
+        ", md5((e.record - {kept})::text) as content,"
+        " case when e.action = 'update' and e.changes - {kept} <> '{{}}'"
+        " then md5(((e.record || e.changes) - {kept})::text) end as left_content,"
+        " not {lenient} and e.record ?& {names} and (e.action <> 'update' or e.changes is not null) as is_told"
+    ).format(**given)
+    # Where keys are neither changed nor given up and taken, no two rows can have had one.
+    known = (
+        "case when (select bool_and(v.is_told) from event v) and ("
+        "exists (select from event v where v.left_pk is not null)"
+        " or exists (select from event v group by v.record_pk having min(v.seq) filter (where v.action = 'insert')"
+        " < max(v.seq) filter (where v.action = 'delete'))"
+        ") then e.{} else e.{} end"
+    )
+    return {
+        "contents": contents,
+        "left": sql.SQL(known).format(sql.SQL("left_content"), sql.SQL("left_pk")),
+        "known_by": sql.SQL(known).format(sql.SQL("content"), sql.SQL("record_pk")),
+    }
+
+
+# What follows is as `pipeline.followers.applying.rendering`, for many rows: SQL that writes each value as COPY text.
+# `e` is the last event of a row, `l` what became of the row, `m` its values put together from several events if the
+# last one lacks some.
+
+
+def new_row(table: FollowedTable) -> sql.Composable:
+    """The values of a row that the event `e` adds."""
+    return sql.SQL(", ").join(_text(column) for column in table.columns if column.written)
+
+
+def folded(table: FollowedTable, events_table: EventsTable) -> sql.Composable:
+    """What comes after the operation, the seq, whether it is strict, and what is left out: the old key, and values."""
+    columns = [*(_old(table, column, events_table) for column in table.key)]
+    columns += [_new(column) for column in table.columns if column.written]
+    return sql.Composed([sql.SQL(", {}").format(column) for column in columns])
+
+
+def _new(column: FollowedColumn) -> sql.Composable:
+    return sql.SQL(
+        "case when l.last_kind = 'delete' then null when m.seq is null then {} else m.row ->> {} end"
+    ).format(_text(column), column.name)
+
+
+def _old(table: FollowedTable, column: FollowedColumn, events_table: EventsTable) -> sql.Composable:
+    """A key that did not change is that of the last event; one that did is asked of the first."""
+    moved = rendering.changes_key(table)
+    parts: dict[str, sql.Composable] = {"name": rendering.name(column.source), "moved": moved}
+    now, before = sql.SQL("e.record ->> {name}"), sql.SQL("e.changes ->> {name}")
+    if column.source.document:
+        now = sql.SQL("coalesce(e.exact ->> {name}, (e.record -> {name})::text)")
+        before = sql.SQL("(e.changes -> {name})::text")
+    parts |= {"now": now.format(**parts), "before": before.format(**parts), "events": events_table.identifier}
+    return sql.SQL(
+        "case when l.is_new then null when l.moved then ("
+        "select case when {moved} and e.changes ? {name} then {before} else {now} end"
+        " from {events} e where e.seq = l.seq"
+        ") else {now} end"
+    ).format(**parts)
+
+
+def _text(column: FollowedColumn) -> sql.Composable:
+    """What the event `e` gives the column."""
+    if column.as_text:
+        return rendering.value(column)
+    return sql.SQL("e.record ->> {}").format(rendering.name(column.source))

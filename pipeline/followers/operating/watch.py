@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -14,13 +15,13 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
-from pipeline.followers import connecting, registry
+from pipeline.followers import connecting, registry, row_counts
 from pipeline.followers.operating import follower_tables, status
-from pipeline.followers.operating.counting import Counting
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.row_counts import EXACTLY, SETTINGS, Rows
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
+from pipeline.process import supervised
 
 PATIENCE = 10.0
 """Seconds that the pipeline database has for a look."""
@@ -29,6 +30,11 @@ SOURCE = "source"
 CONNECT_SECONDS = 5
 RATE_LOOKS = 4
 """A rate is that between the last of them and the first: appliers say twice a second how far they are."""
+
+EVERY = 1.0
+"""Seconds between two counts of a database."""
+SILENT_SECONDS = 10.0
+"""After so long a database counts as silent, and its connection is given up."""
 
 
 @dataclass(frozen=True)
@@ -155,3 +161,55 @@ def _connect_source(config: Config) -> Connection:
 def _connect_follower(name: str, dsn: str) -> Connection:
     options = {"settings": SETTINGS, "connect_timeout": CONNECT_SECONDS, "prepare_threshold": None}
     return connecting.connect(name, dsn, program=PROGRAM, **options)
+
+
+class Counting:
+    """Counts rows of one database. `connect` makes a connection with `row_counts.SETTINGS`.
+
+    It raises PipelineError or psycopg.Error. `most`: a table with more rows is estimated; None: all are counted.
+    """
+
+    def __init__(
+        self, name: str, connect: Callable[[], Connection], *, by_oid: bool, most: int | None = row_counts.EXACTLY
+    ) -> None:
+        self._connect, self._by_oid, self._most = connect, by_oid, most
+        self._tables: Sequence[TableName] = ()
+        self._found = dict[int, Rows | None]()
+        self._reason: str | None = None
+        self._ended = threading.Event()
+        self._began: float | None = None
+        self._connection: Connection | None = None
+        supervised.start_thread(f"counting {name}", self._run)
+
+    def look(self, tables: Sequence[TableName]) -> tuple[dict[int, Rows | None], str | None]:
+        """What was found last, by the oid at the source, and why nothing is known; these tables are counted next."""
+        self._tables = tables
+        began, connection = self._began, self._connection
+        if began is not None and time.monotonic() > began + SILENT_SECONDS:
+            if connection is not None:
+                connections.hang_up(connection)
+            return {}, f"it does not answer within {SILENT_SECONDS:g} s"
+        return self._found, self._reason
+
+    def end(self) -> None:
+        """Count no more; what is being counted is not waited for."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self._began = time.monotonic()
+            try:
+                with self._connect() as self._connection:
+                    self._repeat(self._connection)
+            except (PipelineError, psycopg.Error) as error:
+                self._found, self._reason = {}, connections.one_line(error)
+            self._connection = self._began = None
+            self._ended.wait(EVERY)
+
+    def _repeat(self, connection: Connection) -> None:
+        while not self._ended.is_set():
+            self._began, tables = time.monotonic(), self._tables
+            counted = row_counts.count(connection, tables, by_oid=self._by_oid, most=self._most)
+            self._found = {table.table_oid: rows for table, rows in zip(tables, counted, strict=True)}
+            self._reason, self._began = None, None
+            self._ended.wait(EVERY)

@@ -17,7 +17,7 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import CursorExpired, Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
-from pipeline.followers import registry
+from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
@@ -26,7 +26,7 @@ from pipeline.followers.applying.upcoming import Shared
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Note, Report, TableName
-from pipeline.followers.running import beginning, lost_log, mending, partition_bounds, remedies
+from pipeline.followers.running import beginning, lost_log, remedies
 from pipeline.followers.running.copier import Copier
 from pipeline.followers.running.joined_partitions import PartitionNews
 from pipeline.followers.schema_changes import changed_types
@@ -34,8 +34,9 @@ from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
 from pipeline.followers.schema_changes.renames import Renames
 from pipeline.log.table import CHANNEL, EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 
 logger = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ class Following:
         except TablesChanged:
             self._delay = FIRST_DELAY
         except (CursorExpired, NotFollowable, Refused) as error:
-            if not mending.is_mended(error, self._log, follower, found, changes):
+            if not _is_mended(error, self._log, follower, found, changes):
                 raise
 
     def _apply_to(
@@ -206,7 +207,7 @@ class Following:
             connect=self._connect,
             shared=self._shared,
             on_history=changes.look,
-            bound_of=partial(partition_bounds.ask, self._config),
+            bound_of=partial(ask_partition_bounds, self._config),
             gap=beginning.gap(self._log, follower, found, wanted),
         )
         changes.look()  # once more: what came before the applier has read its tables is no growth for it
@@ -286,3 +287,43 @@ class Following:
                 return
             if found.wanted == "paused" or self._copier.placed != placed or self._news.has_come():
                 return
+
+
+def _is_mended(
+    error: CursorExpired | NotFollowable | Refused,
+    log: Connection,
+    follower: Connection,
+    found: Follower,
+    changes: SchemaChanges,
+) -> bool:
+    """Whether it is there no longer. Raises what stops the follower instead."""
+    if isinstance(error, CursorExpired):
+        return _skip_expired(log, follower, found, changes)
+    if isinstance(error, Refused):
+        return changes.explain(error)
+    if error.why in ("changed", "unknown"):
+        changes.follow(error)
+        return True
+    return False
+
+
+def _skip_expired(log: Connection, follower: Connection, found: Follower, changes: SchemaChanges) -> bool:
+    """Whether it goes on without what the log does not have any more, since all tables are copied anew."""
+    head = int(queries.value(log, "select pipeline.log_head()"))
+    changes.look()  # what is new up to there is not looked for after it
+    skipped = beginning.skip_expired(log, follower, found, head)
+    if skipped:
+        extra = {"action": "follower.skipped_expired", "seq": head}
+        logger.info("%s: goes on from seq %s with copies of all tables", found.name, head, extra=extra)
+    return skipped
+
+
+def ask_partition_bounds(config: Config, root: int, partition: int) -> str | None:
+    """SQL that holds for the rows of a partition, by oids; None where it is not attached any more, or nothing says so.
+
+    Raises Unavailable where the source does not answer.
+    """
+    with connecting.connect_catalog(config) as source:  # names are printed as they are found
+        values = {"root": root, "partition": partition}
+        found: str | None = queries.value(source, statement("followers.running", "partition_bound"), values)
+    return found

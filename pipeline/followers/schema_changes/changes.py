@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 import psycopg
 from psycopg import sql
 
+from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.errors import NotFollowable, Refused, SchemaStopped, TablesChanged
-from pipeline.followers import connecting
+from pipeline.followers import connecting, registry
 from pipeline.followers.applying import followed_tables, position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place, TableVersion
 from pipeline.followers.copying import checks, copies, refused_rows, unfound_names
-from pipeline.followers.registry import Follower, Note
+from pipeline.followers.registry import Follower, Note, TableName
+from pipeline.followers.routed import is_routed
 from pipeline.followers.schema_changes import (
     changed_types,
     composites,
     difference,
-    new_tables,
     partitions,
     reached_versions,
     rewritten,
@@ -40,6 +42,11 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
+
+logger = logging.getLogger(__name__)
+
+
+_ROOM = "followers.schema_changes"
 
 
 class SchemaChanges:
@@ -70,7 +77,7 @@ class SchemaChanges:
         Raises TablesChanged, and SchemaStopped where the follower is not to follow.
         """
         here = self._here()
-        new = new_tables.take_up(self._config, self._log, self._state, self._follower, self._found, self._renames)
+        new = take_up_new_table(self._config, self._log, self._state, self._follower, self._found, self._renames)
         called = self._called
         types = partial(changed_types.look, self._config, self._follower, self._found, called)
         if rewritten.copy_anew(self._log, self._follower, self._found, here, called, types) or new:
@@ -288,3 +295,40 @@ def _remedy(config: Config, follower: Connection, error: Refused) -> str | None:
 
 def _is_renamed(before: TableVersion, after: TableVersion) -> bool:
     return (before.table_schema, before.table_name) != (after.table_schema, after.table_name)
+
+
+def take_up_new_table(
+    config: Config, log: Connection, state: Connection, follower: Connection, found: Follower, renames: Renames
+) -> bool:
+    """Let those be copied that the follower is to have and does not; whether there was one.
+
+    What has been dropped since leaves nothing to follow; what was renamed since is called as it is now. One that was
+    dropped and made again under its name takes the place of the one before. Raises SchemaStopped where the follower is
+    not to follow such changes.
+    """
+    here = position.existing(follower, found.source_id, found.name)
+    values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": found.ddl == "stop"}
+    listed = queries.rows(log, TableName, statement(_ROOM, "tables_after"), values)
+    new = [table.table_oid for table in listed if _is_wanted(config, found, table)]
+    targets = {oid: each.called for oid, each in source_tables.read(config, new).items()} if new else {}
+    if not targets:
+        return False
+    _require_wanted(found, ".".join(next(iter(targets.values()))))
+    taken = renames.take(state, follower, targets)
+    registry.add_tables(state, found.id, [TableName(oid, *name) for oid, name in taken.items()])
+    for schema, name in taken.values():
+        logger.info("%s: table %s.%s is new", found.name, schema, name, extra={"action": "follower.new_table"})
+    return True
+
+
+def _require_wanted(found: Follower, name: str) -> None:
+    if found.ddl == "stop":
+        raise SchemaStopped(
+            f"the follower stops: table {name} is new at the source, and --ddl is stop",
+            f"remove it, and add it again with its table {name}: `pipeline followers remove {found.name}`",
+        )
+
+
+def _is_wanted(config: Config, found: Follower, table: TableName) -> bool:
+    name = f"{table.table_schema}.{table.table_name}"
+    return patterns.matches(tuple(found.tables), name) and not is_routed(config, table.table_schema, table.table_name)

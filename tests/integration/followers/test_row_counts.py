@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.followers import row_counts
-from pipeline.followers.operating.counting import Counting
+from pipeline.followers.operating.watch import Counting
 from pipeline.followers.registry import TableName
 from pipeline.followers.row_counts import EXACTLY, SETTINGS, Rows
 from pipeline.postgres import connections

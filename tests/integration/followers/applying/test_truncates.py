@@ -12,7 +12,7 @@ import pytest
 from pipeline.errors import Locked, NotFollowable
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.table_versions import Formed
-from pipeline.followers.running import partition_bounds
+from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.following import drain, follower, oid
 from tests.fixtures.postgres import Cluster
@@ -36,7 +36,7 @@ def made(stage: Stage, *statements: str) -> None:
 
 def applied(stage: Stage, cluster: Cluster, table: str, *there: str) -> list[int]:
     """The ids that a follower has in the end, in which these were run. It may lack partitions."""
-    bound_of, number = partial(partition_bounds.ask, stage.config), oid(stage, table)
+    bound_of, number = partial(following.ask_partition_bounds, stage.config), oid(stage, table)
     with follower(stage, cluster, *there) as found:
         applier = found.applier([table], bound_of=bound_of)
         while True:
@@ -103,7 +103,7 @@ def test_where_nothing_says_which_rows_it_had_the_follower_stops(
     if then:
         stage.run(then.format(name))
     with follower(stage, cluster, PLAIN.format(name)) as there:
-        applier = there.applier([name], bound_of=partial(partition_bounds.ask, stage.config))
+        applier = there.applier([name], bound_of=partial(following.ask_partition_bounds, stage.config))
         with pytest.raises(NotFollowable) as stopped:
             drain(applier)
         assert stopped.value.why == "partition"
