@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from pipeline.errors import Unavailable
-from pipeline.log import default_partition, indexes, legacy_tables, table_shape
+from pipeline.log import indexes, legacy_tables, table_shape
 from pipeline.log.table import EventsTable
+from pipeline.log.table_shape import Found
 from pipeline.postgres import migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = "30s"
 """How long to wait for another session that makes tables; a migration of a legacy table gives up sooner."""
+
+_LONGEST = 63
+"""The most bytes of a name in Postgres."""
 
 
 def ensure(connection: Connection, table: EventsTable) -> None:
@@ -30,7 +36,7 @@ def ensure(connection: Connection, table: EventsTable) -> None:
             _create(connection, table)
     found = table_shape.look(connection, table)
     if found is not None:
-        default_partition.add(connection, table, found)
+        add_default_partition(connection, table, found)
     if found is not None and connection.info.transaction_status == TransactionStatus.IDLE:
         indexes.build(connection, found.oid, indexes.SEQ)
 
@@ -69,3 +75,38 @@ def _create(connection: Connection, table: EventsTable) -> None:
     connection.execute(sql.SQL(statement("log", "create_table")).format(**names))
     values = {"name": str(table), "sequence": table.sequence.as_string(connection)}
     connection.execute(statement("log", "jump_of_new_table"), values)
+
+
+def add_default_partition(connection: Connection, table: EventsTable, found: Found) -> None:
+    """Add it if the table, described by `found`, lacks it. Raises SchemaError when sessions hold the table."""
+    if _default_is_lacking(found):
+        legacy_tables.attempt(_attach_default, connection, table, found)
+
+
+def _default_is_lacking(found: Found) -> bool:
+    return found.partitioned_by == "RANGE (committed_at)" and not found.has_default
+
+
+def _attach_default(connection: Connection, table: EventsTable) -> None:
+    connection.execute(sql.SQL("lock table {} in share update exclusive mode").format(table.identifier))
+    found = table_shape.look(connection, table)
+    if found is None or not _default_is_lacking(found):
+        return
+    names = {"table": table.identifier, "partition": sql.Identifier(table.schema, _default_name(connection, table))}
+    # Created, then attached: `partition of` would wait for every reader. A partition cannot have an identity column.
+    for command in (
+        "create table {partition} (like {table} including all excluding identity)",
+        "alter table {table} attach partition {partition} default",
+    ):
+        connection.execute(sql.SQL(command).format(**names))
+
+
+def _default_name(connection: Connection, table: EventsTable) -> str:
+    """The name that pg_partman gives; with a number if a detached partition still has that name."""
+    ends = ("_default" + (f"_{number}" if number else "") for number in itertools.count())
+    names = (table.name.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end for end in ends)
+    return next(name for name in names if _name_is_free(connection, sql.Identifier(table.schema, name)))
+
+
+def _name_is_free(connection: Connection, name: sql.Identifier) -> bool:
+    return bool(queries.value(connection, "select to_regclass(%s) is null", [name.as_string(connection)]))

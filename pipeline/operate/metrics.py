@@ -13,7 +13,7 @@ from pipeline.consumers.status import ConsumerStatus
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.operating import follower_metrics
 from pipeline.log.tables import KnownTable
-from pipeline.operate import lag_metrics
+from pipeline.operate.lag.model import PARTS
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.operate.status import Status
@@ -58,7 +58,7 @@ class _Snapshot(Collector):
                 yield GaugeMetricFamily(f"pipeline_{name}", text, value=values[attribute])
         for name, (attribute, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"pipeline_{name}", text, value=values[attribute])
-        yield from lag_metrics.collect(self._status)
+        yield from collect_lag(self._status)
         yield from _ways(self._status.ways)
         role_up = GaugeMetricFamily("pipeline_role_running", "1 while the role is held and running.", labels=["role"])
         for role in self._status.roles:
@@ -255,3 +255,29 @@ def _retention(now: Retention) -> Iterator[Metric]:
     for holder in now.held_by:
         held.add_metric([holder.kind, holder.name], 1.0)
     yield held
+
+
+def collect_lag(status: Status) -> Iterator[Metric]:
+    """Two families: without a label what is not in the events table yet, with `stage` what has not passed the stage."""
+    size = GaugeMetricFamily(
+        "pipeline_lag_bytes", "WAL of the source that is not in the events table yet; by stage.", labels=["stage"]
+    )
+    seconds = GaugeMetricFamily(
+        "pipeline_lag_seconds", "Age of what is not in the events table yet, 0 when it is; by stage.", labels=["stage"]
+    )
+    if status.lag_bytes is not None:
+        size.add_metric([], status.lag_bytes)
+    if status.lag_seconds is not None:
+        seconds.add_metric([], status.lag_seconds)
+    for stage in status.lag.stages if status.lag else ():
+        size.add_metric([stage.stage], stage.behind_bytes)
+        if stage.behind_seconds is not None:
+            seconds.add_metric([stage.stage], stage.behind_seconds)
+    if status.lag and not status.lag.stages and status.lag_seconds is not None:
+        seconds.add_metric(["shuffled"], status.lag_seconds)  # the source does not answer; alerts need it all the more
+    yield from (family for family in (size, seconds) if family.samples)
+    if status.lag:
+        limited = GaugeMetricFamily("pipeline_lag_limited_by", "1 for the part that limits.", labels=["part"])
+        for part in PARTS:
+            limited.add_metric([part], float(part == status.lag.limits[0].part))
+        yield limited

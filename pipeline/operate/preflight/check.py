@@ -7,33 +7,44 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.source import own_tables, publications, sources
+from pipeline.capture.source import blocked_transactions, own_tables, publications, sources
 from pipeline.capture.source.sources import Source
+from pipeline.config.routes import dividing, never_used
 from pipeline.config.settings import Config, describe
+from pipeline.config.values import OFF
 from pipeline.errors import PipelineError, SchemaError
 from pipeline.exports import preflight as exports
+from pipeline.exports import status
 from pipeline.findings import Cure, Finding, Findings, first_names, guarded, of_error
+from pipeline.log import dead_letters, jumps, wakeups
+from pipeline.log.shuffling import routes
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import (
-    blocked_transactions,
-    legacy_log,
-    ports,
-    restores,
-    routes,
-    source_checks,
-    source_roles,
-)
+from pipeline.operate.preflight import legacy_log, source_checks, source_roles
 from pipeline.operate.preflight.role_sql import SourceRoles
-from pipeline.postgres import connections, databases, migrations, poolers, queries
+from pipeline.postgres import connections, databases, migrations, poolers, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import identifier
+from pipeline.process import ports
+from pipeline.terminal import drawing
+from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream import preflight
 
 NEWEST = 18
 """The newest major version that is tested."""
+
+PORT = "port"
+_SERVED_PORT = """\
+select exists (
+    select from pg_stat_activity a join pg_stat_activity me on me.pid = pg_backend_pid()
+    where a.application_name = %(name)s and a.datid = me.datid and a.client_addr is not distinct from me.client_addr)
+"""
+"""True if a session of this name is in this database, of a program on the machine of the one that asks."""
+CLOCK_SECONDS = 10
+"""The clocks of source and pipeline database may differ by so much: after a restore the log skips seqs by them."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +78,9 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
             found += source_checks.run(config, _dsn(config, "source") or "", source, pipeline, known)
         if source is not None and pipeline is not None:
             found += guarded("same database", lambda: _same(config, source, pipeline))
-            found += guarded("clocks", lambda: restores.clocks(source, pipeline))
+            found += guarded("clocks", lambda: check_clocks(source, pipeline))
         away = pipeline is None and _dsn(config, "pipeline database") is not None
-        found += guarded(ports.NAME, lambda: ports.run(config, pipeline, away=away))
+        found += guarded(PORT, lambda: check_ports(config, pipeline, away=away))
     found += guarded("export", lambda: exports.run(config))
     found += preflight.open_wires(config)
     return [_accept(finding, accepted) for finding in found]
@@ -167,10 +178,10 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
         yield Finding("error", "pipeline database", text, "set PIPELINE_DATABASE_DSN to one that can be written")
     yield from guarded("pipeline schema", lambda: _schema(connection))
     yield from guarded("events table", lambda: legacy_log.check(connection, EventsTable.parse(config.events_table)))
-    yield from guarded("standbys", lambda: restores.standbys(connection))
-    yield from guarded("restores", lambda: restores.place(connection))
-    yield from guarded("routes", lambda: routes.run(config, connection))
-    yield from guarded("dead letters", lambda: blocked_transactions.findings(config, connection))
+    yield from guarded("standbys", lambda: check_standbys(connection))
+    yield from guarded("restores", lambda: check_log_place(connection))
+    yield from guarded("routes", lambda: check_routes(config, connection))
+    yield from guarded("dead letters", lambda: _blocked(config, connection))
 
 
 def _schema(connection: Connection) -> Findings:
@@ -214,3 +225,111 @@ def _same(config: Config, source: Connection, pipeline: Connection) -> Findings:
         )
         text += " is sent to it, which costs time, and never captured"
         yield Finding("warning", "own tables", text, f"alter publication {identifier(config.publication)} set table …")
+
+
+def _blocked(config: Config, connection: Connection) -> Findings:
+    """Findings, if any; none when everything is in the log, or nothing was ever replicated."""
+    stored = sources.find_in_any(connection, config.source_id)
+    if stored is None:
+        return
+    stop = blocked_transactions.current(connection, stored.id)
+    if stop is not None:
+        at = lsn.show(stop.commit_lsn)
+        text = f"cannot send the transaction that commits at {at}: {stop.cause} (SQLSTATE {stop.sqlstate})"
+        remedy = f"fix the cause, or run `{blocked_transactions.SKIP} {at}` to continue without it"
+        yield Finding("error", "source stops", text, remedy, waits=True)
+    parked = dead_letters.counts(connection)["parked"]
+    if parked:
+        text = f"{drawing.count(parked, 'change')} could not be written to the log"
+        yield Finding("warning", "dead letters", text, "see `pipeline dead-letters list`, then retry or discard them")
+
+
+def check_ports(config: Config, pipeline: Connection | None, *, away: bool) -> Findings:
+    """Findings on the ports of HTTP and gRPC. `away`: the pipeline database does not answer."""
+    yield from _port(config, pipeline, "HTTP", str(config.http_port), away=away)
+    if config.grpc_port != OFF:
+        yield from _port(config, pipeline, "gRPC", config.grpc_port, away=away)
+
+
+def _port(config: Config, pipeline: Connection | None, what: str, port: str, *, away: bool) -> Findings:
+    reason = ports.refused(config.http_host, int(port))
+    if reason is None or (pipeline is not None and _is_served(pipeline, what, port)):
+        return
+    setting = f"PIPELINE_{what.upper()}_PORT"
+    text = f"{what} cannot listen at {config.http_host}:{port}: {reason}"
+    if away:
+        yield Finding("ok", PORT, f"{text}; whether this server does is known once the pipeline database answers")
+        return
+    waits = what == "gRPC" and "grpc_port" not in config.model_fields_set  # then the rest is served
+    level: Literal["warning", "error"] = "warning" if waits else "error"
+    yield Finding(level, PORT, text, f"stop what uses the port, or choose another {setting}", waits=True)
+
+
+def _is_served(pipeline: Connection, what: str, port: str) -> bool:
+    """True if a server of this pipeline database serves there, from this machine as the database sees it."""
+    if migrations.current_revision(pipeline) is None:
+        return False
+    if what == "gRPC" and (role := role_locks.states(pipeline).get("grpc")) and role.state == "waiting":
+        return False
+    values = {"name": f"{wakeups.SESSION} {port}"}
+    return bool(queries.value(pipeline, _SERVED_PORT, values))
+
+
+def check_clocks(source: Connection, pipeline: Connection) -> Findings:
+    """Warn if the two clocks differ, as far as the time that it takes to ask says."""
+    before, there, after = jumps.clock(source), jumps.clock(pipeline), jumps.clock(source)
+    seconds = max(before - there, there - after, 0) / 1_000_000
+    if seconds > CLOCK_SECONDS:
+        text = f"the clocks of source and pipeline database differ by {seconds:,.0f} s"
+        yield Finding("warning", "clocks", f"{text}: after a restore the log skips seqs by them", "set both by NTP")
+
+
+def check_standbys(pipeline: Connection) -> Findings:
+    """Warn if the cluster has standbys, and each of them may lack what readers have seen when it is promoted."""
+    found = int(queries.value(pipeline, statement("operate.preflight", "asynchronous_standbys")))
+    if found:
+        text = "a standby of the pipeline database may lack events that readers have seen when it is promoted"
+        remedy = "set synchronous_standby_names there; without it readers get some changes again after a promotion"
+        yield Finding("warning", "standbys", f"{text}: none of them is synchronous", remedy)
+
+
+def check_log_place(pipeline: Connection) -> Findings:
+    """Warn if the provider refuses what tells that the log was restored."""
+    if migrations.current_revision(pipeline) != migrations.head():
+        return
+    found = pipeline.execute("select system_identifier is null, timeline is null from pipeline.log_place()").fetchone()
+    names = ("its cluster", "its timeline")
+    if refused := [name for name, missing in zip(names, found or (), strict=True) if missing]:
+        text = f"the pipeline database does not tell {' and '.join(refused)}: some restores cannot be noticed"
+        yield Finding("warning", "restores", text, "run `pipeline sources adopt --restored` after each restore")
+
+
+def check_routes(config: Config, connection: Connection) -> Findings:
+    """Findings on routes. Raises ConfigError when the default table differs but may not change now."""
+    _require_default(config, connection)
+    for later, earlier in never_used(config.routes):
+        text = f"route {later} never gets a change: route {earlier} comes first and takes all of them"
+        yield Finding("warning", "routes", text, f"put route {later} first, or remove it")
+    if status.why_off(config) is None:
+        for number in dividing(config.routes):
+            text = f"route {number} takes some actions only: its tables have no `current` in the lake"
+            yield Finding("warning", "routes", text, "leave out its actions, or read `changes` of both lakes")
+    wrong = [found for name in config.events_tables[1:] for found in _route_table(connection, EventsTable.parse(name))]
+    yield from wrong
+    if config.routes and not wrong:
+        yield Finding(
+            "ok", "routes", f"{len(config.routes)} to {first_names(config.events_tables[1:]) or config.events_table}"
+        )
+
+
+def _require_default(config: Config, connection: Connection) -> None:
+    source = sources.find_in_any(connection, config.source_id)
+    if source is not None:
+        routes.require_default(connection, source.id, EventsTable.parse(config.events_table))
+
+
+def _route_table(connection: Connection, table: EventsTable) -> Findings:
+    """What is wrong with the table of a route."""
+    for finding in guarded("routes", lambda: legacy_log.check(connection, table, "routes", "the route")):
+        if finding.level != "ok":
+            yield replace(finding, remedy=finding.remedy.replace("PIPELINE_EVENTS_TABLE", "the route"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from pipeline.capture import slot_checks
+from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import slots
@@ -15,13 +16,16 @@ from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings, guarded
 from pipeline.operate import slot_owners
-from pipeline.operate.preflight import catchup, source_roles, table_checks
+from pipeline.operate.preflight import source_roles, table_checks
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import preflight as snapshots
+from pipeline.terminal import drawing
 from pipeline.wires.pgdeltastream import preflight
 from pipeline.wires.pgdeltastream.sessions.store import Session
 
-_OF_PRIMARY = {"replication", "history", "slot", "limits", catchup.NAME, preflight.NAME}
+CATCH_UP = "catch-up"
+
+_OF_PRIMARY = {"replication", "history", "slot", "limits", CATCH_UP, preflight.NAME}
 """Parts that say nothing at a standby: its primary has other slots and positions, but the same tables and roles."""
 
 
@@ -36,7 +40,7 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
         "history": lambda: _history(config, source, pipeline, stored),
         "slot": lambda: slot_checks.of_own_slot(config, source, pipeline, stored),
         "limits": lambda: slot_checks.of_limits(config, source),
-        catchup.NAME: lambda: catchup.run(config, source, list(known)),
+        CATCH_UP: lambda: check_catchup(config, source, list(known)),
         preflight.NAME: lambda: preflight.run(config, source, known),
         "tables": lambda: table_checks.run(config, source, pipeline, stored),
         snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
@@ -81,3 +85,27 @@ def _replicates(dsn: str, stored: Source | None) -> Findings:
     finally:
         stream.close()
     yield Finding("ok", "replication", f"cluster {identity.system_identifier} accepts a replication connection")
+
+
+def check_catchup(config: Config, source: Connection, sessions: Sequence[str] = ()) -> Findings:
+    """How many slots could read a backlog, and what prevents more. Never an error: one slot always suffices.
+
+    `sessions`: slots of clients' sessions, for which walsenders are kept.
+    """
+    threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.cores()
+    if threshold is None:
+        yield Finding("ok", CATCH_UP, "off: a backlog is read by one slot, however large it is")
+        return
+    room = limits.room_beside(source, config.slot, sessions)
+    found = limits.allowed(room, config.slot, setting, cores)
+    if found.held_by is None or limits.wanted(setting, cores) == 1:
+        readers = "one slot" if found.slots == 1 else f"{found.slots} slots at once"
+        yield Finding("ok", CATCH_UP, f"a backlog of more than {drawing.size(threshold)} is read by {readers}")
+    else:
+        why, _, remedy = found.held_by.partition("; ")
+        yield Finding(
+            "warning", CATCH_UP, f"a backlog can be read by {drawing.count(found.slots, 'slot')}: {why}", remedy
+        )
+    if (beyond := limits.beyond_cores(setting, cores)) is not None:
+        text, _, remedy = beyond.partition("; ")
+        yield Finding("warning", CATCH_UP, text, remedy)

@@ -6,7 +6,9 @@ Every step before the last can be repeated, and the last is one transaction: whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +19,7 @@ from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import (
     captured_tables,
+    not_begun,
     own_tables,
     publication_form,
     publication_ledger,
@@ -33,7 +36,7 @@ from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
 from pipeline.consumers.queue.queue_filler import QueueFiller
-from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged
+from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SlotTaken, SourceChanged, SourceUnfit
 from pipeline.log import jumps, recent_transactions, tables
 from pipeline.log.shuffling import watermark
 from pipeline.log.shuffling.shuffler import Shuffler
@@ -41,14 +44,18 @@ from pipeline.log.staging import progress, segments
 from pipeline.log.staging.progress import Staged
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.log.writing.staged import Writer, connect_writer
-from pipeline.operate.repair import all_roles, gap, jumping
+from pipeline.operate.preflight import legacy_log
+from pipeline.operate.repair import gap
 from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
-from pipeline.operate.repair.take_over import take_over
-from pipeline.postgres import migrations, waits
+from pipeline.postgres import migrations, role_locks, waits
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import known_tables
 from pipeline.wires.pgdeltastream.sessions import bounds, store
+
+ALL_ROLES = ("serve", "replication", "snapshot", "shuffle")
+"""The roles that a running server holds; all must be free."""
+RESTORED = "`pipeline sources adopt --restored` said that the log was restored"
 
 
 def adopt(
@@ -69,12 +76,12 @@ def adopt(
         migrations.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         staged = progress.staged(pipeline, stored.id) if stored else None
-        with all_roles.held(pipeline):
+        with hold_all_roles(pipeline):
             if stored is None or staged is None:
                 return take_over(config, source, pipeline, stored, agree)
             adopted = _Adoption(config, source, pipeline, stored, staged, reread).run(agree)
             if adopted is None and restored:
-                jumping.jump(config, source, pipeline, jumping.RESTORED)
+                jump(config, source, pipeline, RESTORED)
             return adopted
 
 
@@ -116,7 +123,7 @@ class _Adoption:
                 self._sessions(),
             )
         )
-        jumping.jump(self._config, self._source, self._pipeline, "; ".join(causes))
+        jump(self._config, self._source, self._pipeline, "; ".join(causes))
         asyncio.run(self._drain_staging())
         ended = self._sessions()
         bounds.end_all(
@@ -297,3 +304,75 @@ class _Adoption:
 def _cause(reason: ReplicationError) -> str:
     """The reason without its remedy, which is this very command."""
     return str(reason).partition("; `pipeline sources adopt`")[0]
+
+
+@contextmanager
+def hold_all_roles(pipeline: Connection) -> Iterator[None]:
+    """Hold all roles, so that no server starts; with regular beats, or a standby would take us for frozen."""
+    for role in ALL_ROLES:
+        if not role_locks.try_acquire(pipeline, role):
+            holder = role_locks.states(pipeline).get(role)
+            who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
+            raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
+    with role_locks.beating(pipeline, lambda _: None):  # other uses of the connection notice if it breaks
+        yield
+
+
+def take_over(
+    config: Config, source: Connection, pipeline: Connection, stored: Source | None, agree: Callable[[Gap], None]
+) -> Adopted:
+    """Take over a slot for a pipeline database without positions: another one reads it, or this one did before.
+
+    `agree` is called before anything is changed, as `adopt` does. Raises SourceUnfit when the slot is not another's.
+
+    The pipeline database may be one without our schema: it is migrated.
+    """
+    prepare.require_fit(source)
+    slot = slots.find_ours(source, config.slot, stored.id if stored else None)
+    reason = _taken(config, source, pipeline)
+    if slot is None or reason is None:
+        raise SourceUnfit(not_begun.NO_SERVER)
+    slots.require_whole(config.slot, slot, None, 0)
+    starts_at = slot.confirmed_lsn or 0
+    agree(Gap(source.info.dbname, [reason], starts_at, None, None, begins=True))
+    migrations.upgrade(config.database, config.events_table)
+    jump(config, source, pipeline, reason)
+    with sources.publishing(pipeline, source):
+        _own_publications(config, source, pipeline, stored, slot)
+        marked = slot_mark.write(source, pipeline, config.publication, config.slot)
+    return Adopted(0, [reason], starts_at, starts_at, kept_slot=True, known=0, begins=True, marked=marked)
+
+
+def _taken(config: Config, source: Connection, pipeline: Connection) -> str | None:
+    try:
+        slot_mark.require_own(source, pipeline, config.slot)
+    except SlotTaken as error:
+        return str(error).partition("; ")[0]
+    return None
+
+
+def _own_publications(
+    config: Config, source: Connection, pipeline: Connection, stored: Source | None, slot: Slot
+) -> None:
+    """Publications that the other one made, both of them, are kept up to date by this server from now on."""
+    names = [config.publication, config.publication + KEYLESS_SUFFIX]
+    rows = source.execute(
+        "select pubname::text, oid::bigint from pg_publication"
+        " where pubname = any(%s) and pg_has_role(pubowner, 'usage')",
+        (names,),
+    ).fetchall()
+    if stored is None:
+        stored = Source(config.source_id or uuid.uuid4(), 0, "", slot.database, config.slot)
+        sources.add(pipeline, stored)
+    sources.read_no_tables(pipeline, stored.id)
+    made: dict[str, int] = dict(rows) if len(rows) == len(names) else {}
+    publication_form.restore(source, made)
+    for name, oid in made.items():
+        sources.add_publication(pipeline, stored.id, name, oid)
+
+
+def jump(config: Config, source: Connection, pipeline: Connection, reason: str) -> None:
+    """Let every events table jump, also one that a server has not made yet. No server may be running."""
+    legacy_log.ensure(config, pipeline)
+    named = [EventsTable.parse(name) for name in config.events_tables]
+    jumps.jump(pipeline, named, partial(jumps.clock, source), reason)

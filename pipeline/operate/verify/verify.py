@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.capture.source import sources
+from pipeline.capture.source import publication_form, slots, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.log import tables
 from pipeline.log.retention import policy
 from pipeline.log.table import EventsTable
-from pipeline.operate.verify import positions, violations
+from pipeline.operate.verify import violations
 from pipeline.operate.verify.across_tables import AcrossTables
 from pipeline.operate.verify.violations import Check, Row, Verification, of_row, place
 from pipeline.postgres import connections, migrations, queries
@@ -164,7 +165,7 @@ class _Verifier:
 
     def _read_head(self) -> Row | None:
         """Read positions and the newest rows in one snapshot; the slot before it, since it never exceeds them."""
-        confirmed = positions.confirmed(self._config, self._source.publications, self.positions)
+        confirmed = confirmed_position(self._config, self._source.publications, self.positions)
         with self._connection.transaction():
             self._connection.execute("set transaction isolation level repeatable read read only")
             progress = self._row("verify_progress", {"table": str(self._table)})
@@ -176,7 +177,7 @@ class _Verifier:
         for row in beyond:
             self.watermark.add(of_row(row, "is beyond the watermark", f"no row after seq {progress['last_seq']}"))
         self.watermark.broken += (beyond[0]["found"] if beyond else 0) - len(beyond)
-        positions.check(self.positions, progress, beyond[-1] if beyond else newest, self._config.slot, confirmed)
+        check_positions(self.positions, progress, beyond[-1] if beyond else newest, self._config.slot, confirmed)
         return progress
 
     def _check_watermark(self, progress: Row, newest: Row | None) -> None:
@@ -292,3 +293,36 @@ class _Verifier:
 
     def _statement(self, name: str, **names: sql.Composable) -> sql.Composed:
         return sql.SQL(queries.statement("operate.verify", name)).format(**{**self._names, **names})
+
+
+def confirmed_position(config: Config, made: Mapping[str, int], found: Check) -> int | str:
+    """The slot's confirmed position, or why it is unknown. Adds to `found` a publication that hides rows.
+
+    `made`: the publications that the server made, name to oid.
+    """
+    try:
+        with connections.connect_promptly(config.source, "source", name="pipeline verify") as source:
+            slot = slots.find(source, config.slot)
+            if narrowed := publication_form.difference(source, made):
+                found.require(False, None, narrowed, "all rows and actions, as the server made it")
+    except (PipelineError, psycopg.Error) as error:
+        return connections.one_line(error)
+    if slot is None or slot.confirmed_lsn is None:
+        return f'"{config.slot}" does not exist' if slot is None else f'"{slot.name}" is lost'
+    return slot.confirmed_lsn
+
+
+def check_positions(found: Check, progress: Row, newest: Row | None, slot: str, confirmed: int | str) -> None:
+    """`progress` and `newest` (the newest row) were read at one moment, `confirmed` earlier: it never exceeds them."""
+    at, stored = lsn.show(progress["commit_lsn"]), lsn.show(progress["position"])
+    if progress["epoch"] is not None:
+        staged = min(progress["position"], progress["staged_lsn"])
+        found.require(staged >= progress["commit_lsn"], None, f"staged up to {lsn.show(staged)}", f"at least {at}")
+    if newest is not None:
+        wrong = f"the sequence is at {progress['sequence']}"
+        found.require(progress["sequence"] >= newest["seq"], newest, wrong, f"at least {newest['seq']}")
+    if isinstance(confirmed, str):
+        found.not_checked = f"slot: {confirmed}"
+    else:
+        wrong = f'slot "{slot}" is confirmed up to {lsn.show(confirmed)}'
+        found.require(confirmed <= progress["position"], None, wrong, f"at most {stored}, which is stored")

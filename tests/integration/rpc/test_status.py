@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from pipeline.operate.preflight import ports
+from pipeline.operate.preflight import check
 from pipeline.wires.walstream import status
 from pipeline.wires.walstream.status import Walstream
 from tests.fixtures.postgres import Cluster
@@ -37,7 +37,9 @@ def test_sessions_with_what_they_owe_and_those_that_are_waited_for(log: psycopg.
             return status.read(rpc.config, log)
 
         assert now() == Walstream(served=True)
-        eventually(lambda: [each for each in ports.run(rpc.config, log, away=False) if "gRPC" in each.text] == [])
+        eventually(
+            lambda: [each for each in check.check_ports(rpc.config, log, away=False) if "gRPC" in each.text] == []
+        )
         # Its clients get what comes after that.
         eventually(lambda: log.execute("select from pipeline.consumers where name = 'walstream'").rowcount == 1)
         with Client(rpc.address).connected() as client:

@@ -14,7 +14,7 @@ from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import HistoryDiverged, PipelineError, SlotLost, SourceChanged
-from pipeline.operate.repair import adopt, jumping
+from pipeline.operate.repair import adopt
 from pipeline.postgres import role_locks
 from pipeline.postgres.embedded import Server
 from tests.fixtures.data_directories import prepare
@@ -120,7 +120,7 @@ def test_nothing_is_adopted_where_positions_can_go_on(config: Config):
 def test_a_log_that_was_restored_jumps_on_request(config: Config):
     assert adopt.adopt(config, restored=True) is None
     catch_up(config, [(0, "1"), (0, "2")])
-    assert jumps(config.database) == [jumping.RESTORED]
+    assert jumps(config.database) == [adopt.RESTORED]
 
 
 def test_nothing_is_adopted_while_a_server_runs(config: Config):

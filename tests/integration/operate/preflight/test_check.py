@@ -20,7 +20,7 @@ from pipeline.config.settings import load
 from pipeline.findings import Finding
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import catchup, check, restores
+from pipeline.operate.preflight import check, source_checks
 from pipeline.operate.preflight.check import pooler
 from pipeline.postgres import connections, poolers, session_settings
 from tests.fixtures.postgres import Cluster, free_port, unique
@@ -127,7 +127,7 @@ def test_how_many_slots_could_read_a_backlog(
     findings: Check, settings: dict[str, Any], level: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "cores", lambda: 64)
-    found = findings(**settings)[catchup.NAME]
+    found = findings(**settings)[source_checks.CATCH_UP]
     assert found.level == level
     assert re.search(said, found.text)
 
@@ -537,11 +537,11 @@ def test_clocks_that_differ_are_named(source_dsn: str, database_dsn: str) -> Non
         connections.connect(database_dsn, "pipeline database") as pipeline,
         connections.connect(source_dsn, "source", settings=session_settings.SERVER) as source,
     ):
-        assert list(restores.clocks(source, pipeline)) == []
+        assert list(check.check_clocks(source, pipeline)) == []
         source.execute(
             f"create function public.clock_timestamp() returns timestamptz language sql as $${behind}$$".encode()
         )
         source.execute("set search_path = public, pg_catalog")
-        [found] = restores.clocks(source, pipeline)
+        [found] = check.check_clocks(source, pipeline)
         assert (found.level, found.name) == ("warning", "clocks")
         assert "differ by 60 s" in found.text
