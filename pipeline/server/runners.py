@@ -27,7 +27,6 @@ from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY, Launch, program
 from pipeline.process.fork_client import Siblings
 from pipeline.process.signals import Stop, in_loop
-from pipeline.server import older_servers
 from pipeline.wires.pgdeltastream.sessions.store import live_slots
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _run_replication(role: Role) -> None:
 
     with role_locks.beating(connection, lost):  # the worker itself seldom uses this connection
         waits = partial(role.report, "waiting")
-        if not older_servers.outlive_shuffler(connection, waits, stop, STANDBY_SECONDS):
+        if not outlive_shuffler(connection, waits, stop, STANDBY_SECONDS):
             return
         try:
             asyncio.run(_replicate(role))
@@ -297,3 +296,20 @@ NEEDS = {
     ),
 }
 """What the roles import, and what libraries import late: imported once before the fork, its memory is shared."""
+
+
+def outlive_shuffler(connection: Connection, report: Callable[[str], None], stop: Stop, every: float) -> bool:
+    """Wait until the shuffler can read what this version's worker stages; False when asked to stop before.
+
+    `report` is called with what it waits for; `every`: seconds between two looks.
+    """
+    waited_for: str | None = None
+    while (older := role_locks.older_holder(connection, "shuffle")) is not None:
+        if older != waited_for:
+            reason = f"the shuffler of {older} is of an older version, which cannot read what this one stages: end it"
+            report(reason)
+            logger.warning("waiting: %s", reason, extra={"action": "replication.waiting"})
+            waited_for = older
+        if stop.wait(every):
+            return False
+    return True

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from functools import partial
 
 import psycopg
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from pipeline.capture.replication import prepare
 from pipeline.config import cron
 from pipeline.config.settings import Config
-from pipeline.errors import ExportBusy, ExportStopped, RetentionBusy
+from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
 from pipeline.exports import compaction, extra, lakes, status
 from pipeline.exports.child import Event, Kept
 from pipeline.log import indexes, table_shape
@@ -24,12 +24,11 @@ from pipeline.log.table import EventsTable
 from pipeline.operate import retention as drop_old
 from pipeline.operate.samples import sample
 from pipeline.operate.verify import content, verifications
-from pipeline.postgres import connections
+from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.kept_sessions import KeptSessions
 from pipeline.process import supervised
 from pipeline.process.signals import Stop
-from pipeline.server.failed_jobs import FailedJobs
 from pipeline.wires.pgdeltastream.sessions import bounds
 
 logger = logging.getLogger(__name__)
@@ -249,3 +248,33 @@ def verify(config: Config, stopped: Callable[[], bool]) -> None:
         )
     else:
         logger.info("the log was compared with the source", extra={"action": "verify.done", **values})
+
+
+class FailedJobs:
+    """A listener of APScheduler that logs each failure, and forgets it when the job has run without one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reasons: dict[str, str] = {}
+
+    def __call__(self, event: JobExecutionEvent) -> None:
+        """For `add_listener`: take the end of a job."""
+        with self._lock:
+            self._reasons.pop(event.job_id, None)
+            if event.code == EVENT_JOB_ERROR:
+                self._reasons[event.job_id] = connections.one_line(event.exception) or type(event.exception).__name__
+        if event.code == EVENT_JOB_ERROR:
+            _log_failure(event)
+
+    def report(self) -> str | None:
+        """Return the failures as the reason of the role, as `role_locks.failed_schedules` reads it."""
+        with self._lock:
+            return role_locks.in_lines(self._reasons)
+
+
+def _log_failure(event: JobExecutionEvent) -> None:
+    error = event.exception
+    if isinstance(error, PipelineError | psycopg.Error):
+        logger.warning("%s: %s", event.job_id, connections.one_line(error), extra={"action": "schedule.failed"})
+    else:
+        logger.error("%s failed", event.job_id, exc_info=error, extra={"action": "schedule.failed"})

@@ -13,20 +13,19 @@ from setproctitle import setproctitle
 from pipeline import logs
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import sources
-from pipeline.config import settings
+from pipeline.config import certificates, settings
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
-from pipeline.errors import ConfigError, NotReady, PipelineError, SourceUnfit
+from pipeline.errors import AddressInUse, ConfigError, NotReady, PipelineError, SourceUnfit
 from pipeline.findings import Finding
 from pipeline.operate.preflight import check, legacy_log, source_roles
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
-from pipeline.process import heartbeat
+from pipeline.process import heartbeat, ports
 from pipeline.process.child_errors import ChildErrors
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.heartbeat import Heartbeat
 from pipeline.process.supervisor import Supervisor
-from pipeline.server import listeners
 from pipeline.server.leadership import Leadership
 from pipeline.snapshots import preflight
 
@@ -47,7 +46,7 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
     """
     setproctitle("pipeline serve" + (f" --only {only}" if only else ""))
     chosen = _chosen(config, only)
-    listeners.require(config, chosen)
+    require_addresses(config, chosen)
     logs.catch()
     # Before any thread or connection, which a fork does not survive. It imports what roles need while this migrates.
     with (
@@ -178,7 +177,7 @@ def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> Non
                     server.psql_command(name),
                     extra={"action": "serve.embedded"},
                 )
-    listeners.log(config, chosen)
+    log_addresses(config, chosen)
     logger.info("data in %s", config.data_dir.absolute(), extra={"action": "serve.folder"})
     logger.info(
         "serving %s from %s to %s",
@@ -187,3 +186,41 @@ def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> Non
         settings.describe(resolved.database),
         extra={"action": "serve.serving"},
     )
+
+
+def require_addresses(config: Config, chosen: Collection[str]) -> None:
+    """Raises AddressInUse for a port that these roles need and that is taken, ConfigError for a wrong certificate.
+
+    The default port of gRPC is not needed: the role waits for it, and everything else is served.
+    """
+    if "api" in chosen or "grpc" in chosen:
+        certificates.context(config)
+    if "api" in chosen:
+        _require_free(config.http_host, config.http_port, "PIPELINE_HTTP_PORT")
+    if "grpc" in chosen and "grpc_port" in config.model_fields_set:
+        _require_free(config.http_host, int(config.grpc_port), "PIPELINE_GRPC_PORT")
+
+
+def log_addresses(config: Config, chosen: Collection[str]) -> None:
+    """Say where they are reached, and by whom without a token."""
+    host = f"[{config.http_host}]" if ":" in config.http_host else config.http_host
+    tls = config.http_certificate is not None
+    if "api" in chosen:
+        scheme = "https" if tls else "http"
+        logger.info("HTTP at %s://%s:%d", scheme, host, config.http_port, extra={"action": "serve.http"})
+    if "grpc" in chosen:
+        how = "gRPC with TLS" if tls else "gRPC"
+        logger.info("%s at %s:%s", how, host, config.grpc_port, extra={"action": "serve.grpc"})
+    if config.open_wires and ("api" in chosen or "grpc" in chosen):
+        logger.warning(
+            "PIPELINE_OPEN_WIRES: whoever reaches this address may use %s without a token",
+            ", ".join(config.open_wires),
+            extra={"action": "serve.open_wires"},
+        )
+
+
+def _require_free(host: str, port: int, setting: str) -> None:
+    if reason := ports.refused(host, port):
+        raise AddressInUse(
+            f"cannot listen on {host}:{port}: {reason}; stop what uses the port, or choose another {setting}"
+        )

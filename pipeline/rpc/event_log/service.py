@@ -1,29 +1,32 @@
-"""The calls of EventLog: Read, which streams transactions, and Ack, which moves the position of a consumer."""
+"""The calls of EventLog: Read, which streams transactions, and Ack, which moves the position of a consumer.
+
+Requests are checked, events grouped into messages, and a consumer is kept for a while for late acknowledgements.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
 from psycopg import sql
 
+from pipeline.config import patterns
 from pipeline.consumers.cursor.acknowledgements import Acknowledgements
 from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Batch
 from pipeline.consumers.cursor.frames import MAX_EVENTS
 from pipeline.consumers.cursor.reading import Reading
-from pipeline.errors import ConsumerChanged, Unavailable
+from pipeline.errors import ConsumerChanged, TableRefused, Unavailable, WrongArgument
 from pipeline.log.page import Filter
 from pipeline.log.shapes import Columns
 from pipeline.postgres.queries import statement
 from pipeline.rpc import statuses
 from pipeline.rpc.calls import Calls, until_one_ends
-from pipeline.rpc.event_log import request as requests
-from pipeline.rpc.event_log.messages import Grouping
-from pipeline.rpc.event_log.request import Wanted
-from pipeline.rpc.event_log.unacknowledged import Unacknowledged
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import event_log_pb2 as pb
 from pipeline.rpc.service import Surroundings
@@ -32,6 +35,18 @@ from pipeline.rpc.tables import Table, Tables
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 SESSION = "session"
 """The key of Read's initial metadata whose value Ack repeats."""
+
+PART_BYTES = 900_000
+"""A message is complete before it holds more characters of events than this; a single event may be larger."""
+PART_EVENTS = 10_000
+_OVERHEAD = 100
+"""What an event takes beside its columns of jsonb, about."""
+_ACTION_NUMBERS = {name.lower(): number for name, number in pb.Action.items()}
+ACTIONS = tuple(name.lower() for name in pb.Action.keys()[1:])
+MAX_SEQ = (1 << 63) - 1
+KEPT_SECONDS = 30.0
+"""How long after the end of a call what it sent can be acknowledged; until then nobody else reads the consumer."""
+_LOOK_SECONDS = 0.05
 
 
 class EventLog:
@@ -76,7 +91,7 @@ class EventLog:
             await statuses.abort(context, error)
 
     async def _serve(self, request: pb.ReadRequest, context: Context) -> None:
-        wanted = requests.wanted(request, self._config.events_table, self._config.events_tables)
+        wanted = read_wanted(request, self._config.events_table, self._config.events_tables)
         if wanted.consumer is not None:
             await self._serve_consumer(wanted, wanted.consumer, context)
             return
@@ -179,3 +194,150 @@ async def _store(reading: Reading) -> NoReturn:
     while True:
         await reading.acknowledged()
         await reading.store()
+
+
+class Grouping:
+    """Makes messages of events as they are read. The last part is held until it is known to be the last."""
+
+    def __init__(self) -> None:
+        self._part: list[Columns] = []
+        self._size = 0
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether some of the added events are in no message yet."""
+        return bool(self._part)
+
+    def has_pending_upto(self, seq: int) -> bool:
+        """Whether one of them is not after this seq."""
+        return bool(self._part) and self._part[0].seq <= seq
+
+    def add(self, events: Sequence[Columns], *, whole: bool) -> Iterator[pb.Transaction]:
+        """The messages that these events complete. `whole`: no transaction continues after them."""
+        for event in events:
+            size = event.size + _OVERHEAD
+            if self._part and event.transaction != self._part[-1].transaction:
+                yield self._take(complete=True)
+            elif self._part and (self._size + size > PART_BYTES or len(self._part) >= PART_EVENTS):
+                yield self._take(complete=False)
+            self._part.append(event)
+            self._size += size
+        if whole and self._part:
+            yield self._take(complete=True)
+
+    def _take(self, *, complete: bool) -> pb.Transaction:
+        part, self._part, self._size = self._part, [], 0
+        last = part[-1]
+        seconds, micros = divmod(last.committed_at, 1_000_000)
+        return pb.Transaction(
+            position=pb.Position(source_epoch=last.epoch, commit_lsn=last.commit_lsn or 0, seq=last.seq),
+            xid=last.xid or 0,
+            committed_at=Timestamp(seconds=seconds, nanos=micros * 1000),
+            complete=complete,
+            changes=[_change(event) for event in part],
+        )
+
+
+def _change(event: Columns) -> pb.Change:
+    return pb.Change(
+        seq=event.seq,
+        commit_idx=event.commit_idx or 0,
+        schema=event.schema,
+        table=event.name,
+        action=pb.Action.Name(_ACTION_NUMBERS.get(event.action, 0)),
+        record_pk=event.record_pk,
+        record=event.record,
+        changes=event.changes,
+        exact=event.exact,
+        unchanged_columns=event.unchanged_columns,
+        annotations=event.annotations,
+        metadata=event.metadata,
+    )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a call reads. `consumer`: from its position, with its filter. `after`: None means all that is kept."""
+
+    table: str
+    follow: bool
+    consumer: str | None
+    after: int | None
+    filter: Filter
+
+
+def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> Wanted:
+    """`default`: the default events table; `tables`: all that are configured. Raises WrongArgument, TableRefused."""
+    start = request.WhichOneof("from")
+    consumer = request.consumer if start == "consumer" else None
+    if consumer is not None:
+        for name in ("tables", "actions", "events_table"):
+            if getattr(request, name):
+                raise WrongArgument(f"a consumer has its own filter and events table: leave out {name}")
+    after = request.after.seq if start == "after" else None
+    if after is not None and not 0 <= after <= MAX_SEQ:
+        raise WrongArgument(f"after.seq must be 0 or more, not {after}")
+    return Wanted(
+        _events_table(request.events_table, default, tables),
+        request.follow,
+        consumer,
+        after,
+        Filter(actions=_actions(request.actions), within=_tables(request.tables)),
+    )
+
+
+def _events_table(name: str, default: str, tables: Collection[str]) -> str:
+    if name in tables:
+        return name
+    if name:
+        raise TableRefused(f"there is no events table {name[:200]!r} in the settings; there are: {', '.join(tables)}")
+    return default
+
+
+def _tables(given: Collection[str]) -> tuple[str, ...]:
+    try:
+        patterns.require_qualified(given)
+        patterns.require_few(given)
+    except ValueError as error:
+        raise WrongArgument(str(error)) from None
+    if any("\0" in pattern for pattern in given):
+        raise WrongArgument("a text may not hold a zero byte")
+    return tuple(given)
+
+
+def _actions(given: Collection[str]) -> tuple[str, ...]:
+    for action in given:
+        if action not in ACTIONS:
+            raise WrongArgument(f"there is no action {action[:100]!r}; there are: {', '.join(ACTIONS)}")
+    return tuple(given)
+
+
+class Unacknowledged:
+    """Those of this process, by the consumer's name."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, asyncio.Task[None]] = {}
+
+    def keep(self, reading: Reading, held: AsyncExitStack) -> None:
+        """`held`: what the call held; closed once all is acknowledged, the claim has ended, or the time is over."""
+        self._kept[reading.claim.name] = asyncio.create_task(_keep(reading, held), name="unacknowledged")
+
+    async def end(self, consumer: str) -> None:
+        """Somebody reads it again through this process."""
+        if (task := self._kept.pop(consumer, None)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def close(self) -> None:
+        """All of them end."""
+        for consumer in list(self._kept):
+            await self.end(consumer)
+
+
+async def _keep(reading: Reading, held: AsyncExitStack) -> None:
+    async with held:
+        until = asyncio.get_running_loop().time() + KEPT_SECONDS
+        while not reading.settled and asyncio.get_running_loop().time() < until:
+            done, _ = await asyncio.wait([reading.claim.ended], timeout=_LOOK_SECONDS)
+            if done:
+                return

@@ -18,8 +18,8 @@ from pipeline.api.wire import Surroundings
 from pipeline.errors import PipelineError, SessionGone, SessionHeld, SessionUnknown, Unavailable
 from pipeline.wires.pgdeltastream import answers
 from pipeline.wires.pgdeltastream.sessions.snapshot import Snapshots
+from pipeline.wires.pgdeltastream.sessions.store import WireSessions
 from pipeline.wires.pgdeltastream.sessions.stream import SessionStream
-from pipeline.wires.pgdeltastream.sessions.wire_sessions import Sessions
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Closed(Exception):
 class Streams:
     """All streams of this process."""
 
-    def __init__(self, surroundings: Surroundings, sessions: Sessions, snapshots: Snapshots) -> None:
+    def __init__(self, surroundings: Surroundings, sessions: WireSessions, snapshots: Snapshots) -> None:
         self._config = surroundings.config
         self._database = surroundings.database
         self._server = surroundings.server

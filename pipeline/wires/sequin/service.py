@@ -8,6 +8,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from psycopg.conninfo import conninfo_to_dict
 from starlette.exceptions import HTTPException
 
@@ -18,10 +19,12 @@ from pipeline.errors import UnknownConsumer
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import rows
 from pipeline.postgres.queries import statement
-from pipeline.wires.sequin import answers, request_parameters
+from pipeline.wires.sequin import request_parameters
 from pipeline.wires.sequin.items import Delivery, Items
 from pipeline.wires.sequin.message import Messages, consumer_id
 from pipeline.wires.sequin.request_parameters import Parameters, Receive, Refused
+
+NOT_FOUND = "Not found: No `consumer` found matching the provided ID or name"
 
 _PREFIXES = ("/api/http_pull_consumers", "/api/sequin_streams")
 RECEIVE, ACK, NACK = ("/{id_or_name}/receive", "/{id_or_name}/ack", "/{id_or_name}/nack")
@@ -61,7 +64,7 @@ class Service:
         try:
             wanted = request_parameters.receive(await _parameters(request))
         except Refused as error:
-            return answers.error(Failure(400, str(error)))
+            return _error_answer(Failure(400, str(error)))
         name = await self._name(request)
         with self._wakeups.for_consumer(name) as subscription:
 
@@ -72,7 +75,7 @@ class Service:
                 return await self._due(name)
 
             found = await until_found(request, subscription, wanted.wait, look, due)
-        return answers.messages(found or [])
+        return _messages_answer(found or [])
 
     async def _ack(self, request: Request) -> Response:
         return await self._settle(request, _ACK_ITEMS)
@@ -85,9 +88,9 @@ class Service:
         try:
             ids = request_parameters.ack_ids(await _parameters(request))
         except Refused as error:
-            return answers.error(Failure(400, str(error)))
+            return _error_answer(Failure(400, str(error)))
         await self._database.rows(query, {"name": await self._name(request), "ack_ids": ids})
-        return answers.success()
+        return _success()
 
     async def _hand_out(self, client: Client, name: str, wanted: Receive) -> list[str] | None:
         """Messages for a client that is still there: else, and after any error, their delivery is rolled back.
@@ -156,11 +159,41 @@ def _hostname(dsn: str) -> str:
     return first if first and first[0] not in "/@" else "localhost"
 
 
+def _messages_answer(texts: Sequence[str]) -> Response:
+    """Those that are received, each as JSON."""
+    return Response(f'{{"data":[{",".join(texts)}]}}', media_type="application/json")
+
+
+def _success() -> Response:
+    """What was asked for is done."""
+    return JSONResponse({"success": True})
+
+
+def _error_answer(failure: Failure) -> Response:
+    """One sentence."""
+    return JSONResponse({"summary": failure.sentence}, failure.status, headers=dict(failure.headers))
+
+
+def _bad_request(failure: Failure) -> Response:
+    """Of what is wrong with a request, whatever it is."""
+    return JSONResponse({"summary": failure.sentence}, 400)
+
+
+def _not_found(_failure: Failure) -> Response:
+    """There is no such consumer."""
+    return JSONResponse({"summary": NOT_FOUND}, 404)
+
+
+def _other_kind(failure: Failure) -> Response:
+    """There is one, of which nothing can be received."""
+    return JSONResponse({"summary": f"{NOT_FOUND}: {failure.sentence}"}, 404)
+
+
 WIRE = Wire(
     name="sequin",
     places=tuple(Place(path, get_changes=path.endswith("/receive")) for path in PATHS),
-    forms={404: answers.not_found, 409: answers.other_kind, 422: answers.bad_request},
-    otherwise=answers.error,
+    forms={404: _not_found, 409: _other_kind, 422: _bad_request},
+    otherwise=_error_answer,
     serve=Service,
     wants_bearer=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
@@ -14,13 +14,14 @@ import psycopg
 from pipeline.consumers.cursor.feed import Feed
 from pipeline.errors import PipelineError, Unavailable
 from pipeline.log.shapes import Columns
+from pipeline.postgres.pool import Pool
+from pipeline.postgres.queries import statement
 from pipeline.process import supervised
 from pipeline.rpc import statuses
 from pipeline.rpc.calls import Calls, until_one_ends
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import plugin_pb2 as pb
 from pipeline.rpc.service import Surroundings
-from pipeline.wires.walstream.first_rows import FirstRows
 from pipeline.wires.walstream.hub import Hub
 from pipeline.wires.walstream.messages import Messages
 from pipeline.wires.walstream.session import Session
@@ -32,6 +33,12 @@ NAME = "plugin.PluginService"
 CLOSE_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+Reads = tuple[int, int | None]
+"""Seqs between which events of a backfill are first rows: after the first one, up to the second; None: it goes on."""
+
+Table = tuple[str, int, int]
+"""Source, epoch and oid."""
 
 
 class PluginService:
@@ -103,3 +110,42 @@ class PluginService:
                 self._hub.acknowledge(session, message.ack.pg_lsn)
         await asyncio.Event().wait()  # a client that closes its side goes on receiving
         raise AssertionError("nobody sets it")
+
+
+class FirstRows:
+    """Says which `read` events a session is sent. What a backfill has read stays so after its end.
+
+    A table joins after its first rows were written, so these are `read` events, and clients that were there before the
+    table would lack them. Of a table that is older than the clients they would be rows that no client has asked for.
+    """
+
+    def __init__(self, database: Pool) -> None:
+        self._database = database
+        self._known: dict[Table, list[Reads]] = {}
+
+    async def learn(self, events: Iterable[Columns]) -> None:
+        """Ask for the tables of these events, unless they are of backfills that are known to have ended."""
+        reads = [event for event in events if event.action == "read"]
+        asked = list({_first_rows_table(event) for event in reads if not self._is_within(event, ended=True)})
+        if not asked:
+            return
+        sources, epochs, oids = (list(each) for each in zip(*asked, strict=True))
+        values = {"sources": sources, "epochs": epochs, "oids": oids}
+        found = await self._database.rows(statement("wires.walstream", "first_rows"), values)
+        self._known |= {table: [] for table in asked}
+        for row in found:
+            self._known[asked[row["at"] - 1]].append((row["after"], row["upto"]))
+
+    def include(self, event: Columns) -> bool:
+        """True if this event is of the first rows of a new table or partition. `learn` must know it."""
+        return self._is_within(event)
+
+    def _is_within(self, event: Columns, *, ended: bool = False) -> bool:
+        return any(
+            after < event.seq and (not ended if upto is None else event.seq <= upto)
+            for after, upto in self._known.get(_first_rows_table(event), ())
+        )
+
+
+def _first_rows_table(event: Columns) -> Table:
+    return event.source, event.epoch, event.table_oid

@@ -11,7 +11,7 @@ from pipeline.config import settings
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 from pipeline.server import composition
-from pipeline.wires.walstream import holds, store
+from pipeline.wires.walstream import hub, store
 from pipeline.wires.walstream.ledger import Ledger
 
 
@@ -39,7 +39,7 @@ def _by_lsn_alone() -> None:
 
 def _nobody_is_waited_for() -> None:
     """Who has left holds nothing."""
-    holds.HOLD_SECONDS = 0.0
+    hub.HOLD_SECONDS = 0.0
 
 
 ANY_SESSION = "position by the last acknowledgement of any session"
@@ -52,7 +52,7 @@ MUTATIONS: dict[str, Callable[[], None]] = {
 
 def main(config: str, hold: str, mutation: str) -> None:
     """Until SIGTERM."""
-    holds.HOLD_SECONDS = float(hold)
+    hub.HOLD_SECONDS = float(hold)
     if mutation:
         MUTATIONS[mutation]()
     stop = Stop(ignore_interrupt=True)

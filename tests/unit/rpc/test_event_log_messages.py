@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.log.shapes import Columns
-from pipeline.rpc.event_log.messages import PART_BYTES, Grouping
+from pipeline.rpc.event_log.service import PART_BYTES, Grouping
 from pipeline.rpc.protos import event_log_pb2 as pb
 
 

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import psycopg
 
+from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
-from pipeline.capture.source import publication_ledger, sources, timeline
+from pipeline.capture.source import publication_ledger, slots, sources, synchronous_standbys, timeline
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SlotExists
 from pipeline.postgres import connections, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
-from pipeline.wires.pgdeltastream.sessions import bounds, exporting, room, store, yielding
+from pipeline.wires.pgdeltastream.sessions import backends, bounds, exporting, store
 from pipeline.wires.pgdeltastream.sessions.snapshot import Exported
-from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, Session, walsender_name
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,15 @@ _NAMES = 50
 """So many names are tried."""
 _SLOT_NAMES = "select slot_name::text from pg_catalog.pg_replication_slots"
 """The names of all slots of the cluster, of every kind and database."""
+SPARE = 1
+"""So many slots and walsenders stay free: a worker that cannot reconnect would be a high price for a visitor."""
+
+UNUSED_SECONDS = 10.0
+"""A session that no request has used makes room for its own address so long after it was made."""
+READ_SECONDS = 60.0
+"""A session whose snapshot was read, and that was never streamed, makes room for its own address after so long."""
+AWAY_SECONDS = 300.0
+"""Every session makes room after so long without use: a client that is away for a deploy keeps its session."""
 
 
 def create(
@@ -121,7 +131,7 @@ class _Creation:
 
     def _make_room(self) -> None:
         """End the sessions that yield, until there is room. Raises SessionsFull if too few of them may end yet."""
-        room.require_nobody_waits(self.source)
+        require_nobody_waits(self.source)
         live = [session for session in store.live(self.pipeline) if session.source_id == self.stored.id]
         while (lacking := self._lacking(live)) is not None:
             if not live:
@@ -129,16 +139,16 @@ class _Creation:
             there = bounds.facts(self.config, self.source, live)
             in_use = {session.id for session in live if there[session.id].in_use}
             now: datetime = queries.value(self.pipeline, "select now()")
-            yields = yielding.first(live, in_use, self.address, now)
+            yields = first_to_yield(live, in_use, self.address, now)
             if yields is None:
-                raise SessionsFull(f"{lacking}: {yielding.kept(live, in_use, self.address)}")
-            bounds.end(self.config, self.source, self.pipeline, yields, yielding.reason(yields, self.address))
+                raise SessionsFull(f"{lacking}: {kept_until(live, in_use, self.address)}")
+            bounds.end(self.config, self.source, self.pipeline, yields, yield_reason(yields, self.address))
             live.remove(yields)
 
     def _lacking(self, live: list[Session]) -> str | None:
         if len(live) >= self.config.sessions_max:
             return f"PIPELINE_SESSIONS_MAX = {self.config.sessions_max} is reached"
-        return room.lacking(self.source, live)
+        return source_lacks(self.source, live)
 
     def _reserve(self, name: Callable[[], str]) -> Session:
         """The row of a session under a name that nobody has."""
@@ -193,3 +203,85 @@ class _Creation:
 
 def _no_name() -> SessionRefused:
     return SessionRefused(f"none of {_NAMES} names for a slot was free; drop replication slots that are not needed")
+
+
+def source_lacks(source: Connection, live: Sequence[Session]) -> str | None:
+    """Return what the source lacks for one more session, with the remedy; None if it can spare a slot and a walsender.
+
+    `live`: the sessions that have not ended. Each counts with the slot and the walsender that it has or will take.
+    """
+    lacking_slots, lacking_senders = _still_to_come(source, live)
+    room = limits.room(source)
+    for setting, free, most, needed in (
+        ("max_replication_slots", room.free_slots, room.max_slots, lacking_slots),
+        ("max_wal_senders", room.free_senders, room.max_senders, lacking_senders),
+    ):
+        if free - needed < 1 + SPARE:
+            awaited = f", and {needed} of them other sessions will need" if needed else ""
+            return (
+                f"the source has {max(0, free)} of its {setting} = {most} free{awaited}: a session needs one, and one "
+                f"stays free for the worker; raise {setting} at the source, or end sessions that are not needed"
+            )
+    return None
+
+
+def _still_to_come(source: Connection, live: Sequence[Session]) -> tuple[int, int]:
+    """How many slots and walsenders these sessions will take that they do not have now."""
+    there = {slot.name for slot in slots.all_slots(source)}
+    reading = {each.name for each in backends.of(source, live) if each.walsender}
+    return (
+        sum(session.slot not in there for session in live),
+        sum(walsender_name(session.slot) not in reading for session in live),
+    )
+
+
+def require_nobody_waits(source: Connection) -> None:
+    """Raises SessionRefused if commits at the source would wait for a session's client."""
+    names = queries.value(source, "select current_setting('synchronous_standby_names')")
+    if synchronous_standbys.can_choose(names, NAME_PREFIX):
+        raise SessionRefused(
+            f"synchronous_standby_names = '{names}' can choose a session's walsender, and users' commits would wait "
+            "for what its client acknowledges; list the standbys by name there"
+        )
+
+
+def first_to_yield(
+    live: Sequence[Session], in_use: Collection[int], address: str | None, now: datetime
+) -> Session | None:
+    """Return the session that makes room for a client of this address, or None. `in_use`: ids of sessions.
+
+    A session that was never used goes before one that was read, and that before one that was streamed. Of several, the
+    one goes that was unused for longest.
+    """
+    able = [
+        each for each in live if each.id not in in_use and each.state == "ready" and now >= _yields_at(each, address)
+    ]
+    return min(able, key=lambda each: (_unused_seconds(each, address), each.used_at), default=None)
+
+
+def yield_reason(session: Session, address: str | None) -> str:
+    """Return why the session has ended, for its client."""
+    return f"it made room for another session: no client had used it for {_unused_seconds(session, address):g} s"
+
+
+def kept_until(live: Sequence[Session], in_use: Collection[int], address: str | None) -> str:
+    """Return until when each session is kept, for a client of this address."""
+    return ", ".join(f"{each.slot} {_kept_how_long(each, in_use, address)}" for each in live)
+
+
+def _kept_how_long(session: Session, in_use: Collection[int], address: str | None) -> str:
+    if session.state != "ready":
+        return "is being made"
+    if session.id in in_use:
+        return "is in use"
+    return f"is kept until {_yields_at(session, address):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _yields_at(session: Session, address: str | None) -> datetime:
+    return session.used_at + timedelta(seconds=_unused_seconds(session, address))
+
+
+def _unused_seconds(session: Session, address: str | None) -> float:
+    if address is None or session.address != address or session.used_for == "stream":
+        return AWAY_SECONDS
+    return UNUSED_SECONDS if session.used_for is None else READ_SECONDS

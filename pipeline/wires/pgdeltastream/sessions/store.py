@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
 
 NAME_PREFIX = "pipeline session "
@@ -21,6 +23,7 @@ set dropped_at = now()
 where id = %(id)s and state = 'ended' and dropped_at is null
 """
 """The slot of an ended session does not exist any more."""
+_SLOT = re.compile("[a-z0-9_]{1,63}")
 
 
 def walsender_name(slot: str) -> str:
@@ -152,3 +155,32 @@ def forget(connection: Connection, source_id: uuid.UUID) -> None:
     """Delete the ended sessions of a source beyond the newest ENDED_KEPT, once their slots are gone."""
     values = {"source_id": source_id, "kept": ENDED_KEPT}
     connection.execute(statement("wires.pgdeltastream.sessions", "forget_sessions"), values)
+
+
+class WireSessions:
+    """Those of one wire, whichever server made them."""
+
+    def __init__(self, wire: str, database: Pool) -> None:
+        self._wire = wire
+        self._database = database
+
+    async def newest(self) -> Session | None:
+        """The one that was made last, of those that can be used."""
+        return await self._one("newest_session")
+
+    async def find(self, slot: str) -> Session | None:
+        """The one with this slot: it may have ended. None for what cannot be the name of a slot, too."""
+        if not _SLOT.fullmatch(slot):
+            return None
+        return await self._one("find_session", slot=slot)
+
+    async def touch(self, session: Session) -> None:
+        """It is in use now."""
+        async with self._database.transaction() as connection:
+            await connection.execute(statement("wires.pgdeltastream.sessions", "touch_session"), {"id": session.id})
+
+    async def _one(self, name: str, **values: str) -> Session | None:
+        rows = await self._database.rows(
+            statement("wires.pgdeltastream.sessions", name), {"wire": self._wire, **values}
+        )
+        return Session(**rows[0]) if rows else None

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SourceUnfit
 from pipeline.postgres import queries
-from pipeline.wires.pgdeltastream.sessions import creation, exporting, room, store
+from pipeline.wires.pgdeltastream.sessions import creation, exporting, store
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.session_site import Site, connected, site_at
 from tests.fixtures.waiting import eventually
@@ -139,7 +139,7 @@ def test_sessions_that_are_away_keep_their_walsenders(site: Site):
     for each in there[1:]:
         each.close()
     live = store.live(site.log)
-    eventually(lambda: room._still_to_come(site.source, live) == (0, 2))
+    eventually(lambda: creation._still_to_come(site.source, live) == (0, 2))
 
 
 def test_a_source_whose_commits_would_wait_for_a_client_is_refused(site: Site):

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pipeline.consumers.cursor import claims
-from pipeline.wires.walstream import holds
+from pipeline.wires.walstream import hub
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, position, released
 from tests.fixtures.small_log import small_log
@@ -37,8 +37,8 @@ def module_log(dsn: str) -> Iterator[psycopg.Connection]:
 def log(module_log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> psycopg.Connection:
     """With the position at the head and no hold. Holds are counted often."""
     monkeypatch.setattr(claims, "REVIEW_SECONDS", QUICKLY)
-    monkeypatch.setattr(holds, "COUNT_SECONDS", QUICKLY)
-    monkeypatch.setattr(holds, "LOOK_SECONDS", QUICKLY)
+    monkeypatch.setattr(hub, "COUNT_SECONDS", QUICKLY)
+    monkeypatch.setattr(hub, "LOOK_SECONDS", QUICKLY)
     module_log.execute("delete from pipeline.consumers where name = 'walstream'")
     module_log.execute("delete from pipeline.walstream_sessions")
     module_log.execute("select pipeline.create_consumer('walstream', 'cursor')")

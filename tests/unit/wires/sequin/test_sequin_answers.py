@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.api.wire import Failure
 from pipeline.wires.sequin import service as sequin
-from pipeline.wires.sequin.answers import NOT_FOUND
+from pipeline.wires.sequin.service import NOT_FOUND
 
 
 @pytest.mark.parametrize(
