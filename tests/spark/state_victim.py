@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from lake import ledger
 from lake.changes import exporter
 from lake.folding import current
+from lake.states.fold import seal_bucket
 from lake.states.folded import Folded
 from lake.states.lake_tables import LakeTables
 from lake.states.ledger import StateLedger
 from lake.states.plan import plan
-from lake.states.writer import seal
 from lake.storage.folder import Folder
 
 TABLE = "public.single"
@@ -50,7 +50,7 @@ def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
         assert isinstance(base, Path)
         old = base / first.name
         pq.write_table(pq.ParquetFile(old).read(), staging / "new.parquet")
-        folded = Folded([seal(staging / "new.parquet")], kept, folding.base.buckets)
+        folded = Folded([seal_bucket(staging / "new.parquet")], kept, folding.base.buckets)
         _die_at(fatal)
         current.publish(lake, known.id, version, folding, folded)
 

@@ -8,17 +8,19 @@ none of the files was visible before, and none will be written again. `committed
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
 
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
 from lake import conversion
-from lake.changes import division, plan, retention_check
+from lake.changes import plan, retention_check
 from lake.changes.files import ChangeFile, ChangeFiles, Schemas
 from lake.changes.manifest import Manifest
-from lake.changes.writer import WrittenFile, write
+from lake.changes.plan import Part
+from lake.changes.writer import Piece, WrittenFile, write
 from lake.compaction import switching
 from lake.errors import ExportError, Inexact
 from lake.folding import current
@@ -29,13 +31,17 @@ from lake.running.cores import cores
 from lake.storage import layout
 from lake.storage.folder import schema_content
 from lake.storage.identity import Lake, LakeFolder, identify
+from lake.storage.new_file import Target
 from lake.storage.where import ObjectPath
+from pyspark_sequin_events import catalog
 
 RANGE_ROWS = 4_000_000
 """Seqs that are exported at once: the most work that a crash loses, and what the driver plans at a time."""
 
 CONNECTIONS = 8
 """Tasks that read the log at a time, at most."""
+FEW_ROWS = 50_000
+"""Fewer are not worth a second task, nor a second file."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ def export(
         parts = plan.parts(connection, dsn, lake.events_table, *bounds)
         target = lake.target(layout.export_staging(number), export=number)
         tasks = min(cores(spark), connections)
-        pieces = division.pieces(connection, parts, target, rows_per_file=rows_per_file, tasks=tasks)
+        pieces = divide(connection, parts, target, rows_per_file=rows_per_file, tasks=tasks)
         rows = sum(part.rows for part in parts)
         average = rows / max(1, len(pieces))
         report(Progress(*bounds, rows, 0))
@@ -183,3 +189,33 @@ def _write_schemas(
         path = layout.schema_file(dataset, version)
         if not only_missing or not (lake.root / path).exists():
             lake.folder.write(path, schema_content(columns))
+
+
+def divide(
+    connection: dbapi.Connection, parts: Sequence[Part], target: Target, *, rows_per_file: int, tasks: int
+) -> list[Piece]:
+    """What each task reads, that with most rows first, so that none begins last that takes longest.
+
+    `tasks`: how many run at a time. A piece has at most `rows_per_file` rows, unless one seq has more.
+    """
+    fair = ceil(sum(part.rows for part in parts) / max(1, tasks))
+    most = min(rows_per_file, max(fair, FEW_ROWS))
+    found = [each for part in parts for each in _divide_part(connection, part, target, most)]
+    return [piece for _, piece in sorted(found, key=lambda each: -each[0])]
+
+
+def _divide_part(connection: dbapi.Connection, part: Part, target: Target, most: int) -> Iterator[tuple[int, Piece]]:
+    """Each with about how many rows it has."""
+    number = ceil(part.rows / most)
+    rows = ceil(part.rows / max(1, number))
+    bounds = part.read.after, part.read.upto
+    cuts = catalog.cuts(connection, part.read.query, bounds, rows) if number > 1 else []
+    after = bounds[0]
+    for upto in [*cuts, bounds[1]]:
+        if upto > after:
+            read = replace(part.read, after=after, upto=upto)
+            yield (
+                rows,
+                Piece(read, part.dataset, part.version, part.source_id, part.source_epoch, part.table_oid, target),
+            )
+            after = upto

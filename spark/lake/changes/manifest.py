@@ -15,11 +15,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lake.changes import went_back
+from lake.errors import TargetUnfit, no_jump
 from lake.states.folders import States
 from lake.storage import layout
 from lake.storage.identity import Lake
 from lake.storage.where import ObjectPath
+from pyspark_sequin_events.query import qualified
 
 FULL = 100
 """A part with so many files is full: the next one names it, and begins empty."""
@@ -114,6 +115,11 @@ _BEGIN_AGAIN = (
     "delete from pipeline.export_datasets where lake_id = $1::text::uuid",
 )
 
+_LOG_PLACE = """
+    select e.source_epoch, e.commit_lsn, (extract(epoch from e.committed_at) * 1000000)::bigint as committed_at
+    from {events} e where e.seq = (select max(l.seq) from {events} l where l.seq <= $1)
+"""
+
 
 class Manifest:
     """Of a lake whose lock is held."""
@@ -127,7 +133,7 @@ class Manifest:
 
         Returns the first seq behind such a jump: then `lake.lost.aside` is to bring the lake to what the ledger has.
         """
-        return went_back.require_same_log(self._lake, self.head())
+        return require_same_log(self._lake, self.head())
 
     def update(self) -> None:
         """Bring it to what the ledger says is committed."""
@@ -192,7 +198,7 @@ class Manifest:
             "lake": self._id,
             "events_table": self._lake.events_table,
             "exported_upto": upto,
-            "place": next(iter(went_back.places(self._lake, upto)), None),
+            "place": next(iter(log_places(self._lake, upto)), None),
             "jump": self._lake.ledger.newest_jump(self._lake.events_table) if jump is None else jump,
             "pipeline": self._lake.ledger.pipeline(),
             "compaction": int(self._lake.ledger.rows(_MERGED, (self._id,))[0]["number"]),
@@ -256,3 +262,33 @@ class Manifest:
             parts[layout.manifest_part(name, number)] = json.dumps(content, ensure_ascii=False).encode()
         self._lake.folder.write_all(parts)
         ledger.execute(_STORE, (*asked, number, layout.MANIFEST_PART, upto))
+
+
+def log_places(lake: Lake, upto: int) -> list[dict[str, Any]]:
+    """The places at the source of the last event up to a seq: none if it is dropped, several only in a legacy table."""
+    return [dict(row) for row in lake.ledger.rows(_LOG_PLACE.format(events=qualified(lake.events_table)), (upto,))]
+
+
+def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
+    """Raise TargetUnfit if the manifest, whose `head` this is, is ahead of the log, or may be until the log jumps.
+
+    Returns the first seq behind the newest jump of the log if the manifest does not know of that jump: then the ledger
+    may lack what is in the lake.
+    """
+    listed, exported = int(head.get("exported_upto", 0)), lake.ledger.exported_upto(lake.id)
+    if head and lake.ledger.waits_for_jump():
+        raise no_jump(lake.root)
+    known, newest = int(head.get("jump", 0)), lake.ledger.newest_jump(lake.events_table)
+    place = head.get("place")
+    if known > newest:
+        reason = f"it knows that the log jumped to seq {known}, and the log does not"
+    elif listed > exported and not listed < newest > known:
+        reason = f"it holds events up to seq {listed}, and the log knows of an export up to {exported}"
+    elif listed <= exported and place is not None and (there := log_places(lake, listed)) and place not in there:
+        reason = f"the log has another event at seq {listed}"
+    else:
+        return newest if newest > known else None
+    raise TargetUnfit(
+        f"{lake.root} is ahead of the log: {reason}, so the pipeline database was restored to an earlier state; "
+        "name another PIPELINE_EXPORT_DIR, an empty folder, to begin a new lake"
+    )

@@ -11,13 +11,16 @@ from typing import Any
 
 from lake.iceberg import names
 from lake.iceberg.changed_table import FORM, STATE, UPTO_SEQ, Change
-from lake.iceberg.continuity import same_columns
 from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable
 from lake.iceberg.names import Identifier
 from lake.states.folders import States
 from lake.states.plan import STATE as STATE_COLUMNS
+from lake.states.plan import columns_of
 from lake.storage import layout
 from lake.storage.identity import Lake
+from lake.tables import forms
+from lake.tables.columns import Numbered, number
+from lake.tables.source_tables import link
 
 Root = tuple[str, int, int]
 Property = Callable[[Identifier, str], str | None]
@@ -150,3 +153,25 @@ class Planner:
 def _expiring(table: IcebergTable) -> Planned:
     change = Change(table.identifier, table.identifier, "")
     return Planned(change, table.dataset, table.version, table.table_id, table.state_id)
+
+
+def same_columns(lake: Lake, root: tuple[str, int, int], before: int, now: int) -> Mapping[str, str] | None:
+    """By name in the form `now` (a row of pipeline.relations): the name in the form `before`.
+
+    None where the history does not tell; then a column is the one of its name.
+    """
+    if before == now:
+        return None
+    found = forms.read(lake.ledger, [root[2]], [])
+    for table in link(found, forms.servers(lake.ledger)):
+        if table.root == root:
+            numbered = {form.form.id: form for form in number(table.forms)}
+            if before in numbered and now in numbered:
+                return _same(numbered[before], numbered[now])
+    return None
+
+
+def _same(before: Numbered, now: Numbered) -> dict[str, str]:
+    had = {column.number: column.name for column in columns_of(before)}
+    own = {column.name: had[column.number] for column in columns_of(now) if column.number in had}
+    return {**{name: name for name in STATE_COLUMNS}, **own}

@@ -3,24 +3,28 @@ file names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
+from pathlib import Path
 
+import pyarrow.parquet as pq
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lake.running.cluster import plain_errors
-from lake.states import rekeying, schema_cast, unchanged
-from lake.states.folded import Base, Folded, folded
+from lake.running.cluster import each, plain_errors
+from lake.states import object_frames, rekeying, schema_cast, unchanged
+from lake.states.folded import Base, Folded, WrittenBucket, folded
 from lake.states.plan import STATE, BucketFile, Column, Folding, buckets_of
-from lake.states.writer import MOST_TASKS, bucket, empty, write
-from lake.storage.new_file import Target
-from lake.storage.where import Where
+from lake.storage.new_file import Target, new_file, sha256, sync
+from lake.storage.where import ObjectPath, Where
+from pyspark_sequin_events.reading import arrow_schema
 
 BYTES_PER_TASK = 16 * 1024 * 1024
 """How many compressed bytes of change files one task of a shuffle takes."""
+MOST_TASKS = 2000
 
 
 def fold(spark: SparkSession, root: Where, base_folder: Where, foldings: Sequence[Folding], target: Target) -> Folded:
@@ -50,9 +54,9 @@ def _fold(spark: SparkSession, root: Where, base: Base | None, folding: Folding,
         before = _before(spark, base, changed, folding) if base and changed else None
         rows = _rows(entries, winners, before, omitted, folding.columns)
         rewritten = target / "rewritten"
-        written = write(spark, rows, folding.columns, buckets, len(touched), rewritten) if touched else []
+        written = write_buckets(spark, rows, folding.columns, buckets, len(touched), rewritten) if touched else []
     if not written and not kept:
-        written = [empty(target, folding.schema)]
+        written = [empty_bucket(target, folding.schema)]
     return Folded(written, kept, buckets)
 
 
@@ -138,3 +142,43 @@ def _settings(spark: SparkSession, size: int) -> Iterator[None]:
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
+
+
+def write_buckets(
+    spark: SparkSession, rows: DataFrame, columns: Sequence[Column], buckets: int, most: int, target: Target
+) -> list[WrittenBucket]:
+    """Write the rows of a fold, sorted by key, one file for each bucket with rows: at most `most` of `buckets`."""
+    number = "bucket"
+    while number in {column.name.lower() for column in columns}:
+        number += "_"
+    renamed = [F.col(schema_cast.column(column.number)).alias(column.name) for column in columns]
+    placed = rows.select(bucket(buckets).alias(number), *STATE, *renamed).repartition(min(most, MOST_TASKS), number)
+    ordered = placed.sortWithinPartitions(number, "record_pk")
+    if isinstance(target.folder, ObjectPath):
+        types = {**STATE, **{column.name: column.type for column in columns}}
+        return object_frames.write(ordered, number, types, target)
+    folder = target.folder
+    ordered.write.option("maxRecordsPerFile", 0).partitionBy(number).parquet(str(folder))
+    files = sorted(folder.glob(f"{number}=*/*.parquet"))
+    return each(spark, seal_bucket, files, lambda _: None) if files else []
+
+
+def bucket(buckets: int) -> SparkColumn:
+    """The bucket of a row, by the CRC-32 that Java, zlib and zip compute."""
+    return (F.crc32("record_pk") % buckets).cast("int")
+
+
+def seal_bucket(path: Path) -> WrittenBucket:
+    """Make a file durable, and describe it. Runs on executors."""
+    found = re.search(r"=(\d+)$", path.parent.name)
+    sync(path)
+    rows = pq.read_metadata(path).num_rows
+    return WrittenBucket(int(found[1]) if found else 0, str(path), rows, path.stat().st_size, sha256(path))
+
+
+def empty_bucket(target: Target, columns: Mapping[str, str]) -> WrittenBucket:
+    """Write a file without rows, so that readers find the schema."""
+    with new_file(target) as made:
+        pq.write_table(arrow_schema({**STATE, **columns}).empty_table(), made.path, compression="zstd")
+        finished = made.finish()
+    return WrittenBucket(0, finished.at, 0, finished.bytes, finished.sha256)
