@@ -1,4 +1,4 @@
-"""The house stays readable: files, functions and classes of the product stay small enough to be read at once."""
+"""The house stays readable: files, functions and classes of the product and the lake are small enough to be read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "pipeline").glob("**/*.py"))
+FILES = sorted(path for code in ("pipeline", "spark") for path in (ROOT / code).glob("**/*.py"))
 PURE = re.compile(r"\bPure[.:]")
 FILE_LINES, FUNCTION_LINES, METHODS = 400, 40, 18
 LONGER_FILES: dict[str, str] = {}
 """Files that are longer, and why."""
 LONGER: dict[tuple[str, str], str] = {}
 """Functions that are longer, and why."""
+WIDER = {
+    ("spark/lake/ledger.py", "Ledger"): "a method for each statement of the lake's rows, on one session",
+    ("spark/lake/states/ledger.py", "StateLedger"): "a method for each statement of the states' rows, on that session",
+}
+"""Classes with more methods, and why."""
 
 
 def too_large(path: Path) -> Iterator[str]:
@@ -31,7 +36,7 @@ def too_large(path: Path) -> Iterator[str]:
                 yield f"{name}: {node.name} has {lines} lines"
         elif isinstance(node, ast.ClassDef):
             methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
-            if methods > METHODS:
+            if methods > METHODS and (name, node.name) not in WIDER:
                 yield f"{name}: {node.name} has {methods} methods"
 
 
@@ -42,7 +47,7 @@ def test_files_functions_and_classes_can_be_read_at_once() -> None:
 def test_a_module_that_calls_itself_pure_is_held_to_it() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     held = {module for each in contracts if "pure" in each["name"] for module in each["source_modules"]}
-    texts = {path: path.read_text("utf-8") for path in FILES}
+    texts = {path: path.read_text("utf-8") for path in FILES if path.is_relative_to(ROOT / "pipeline")}
     docs = {path: ast.get_docstring(ast.parse(text)) or "" for path, text in texts.items() if PURE.search(text)}
     pure = [path for path, text in docs.items() if PURE.search(text)]
     assert len(pure) > 10

@@ -109,16 +109,9 @@ def export(
         tasks = min(cores(spark), connections)
         pieces = divide(connection, parts, target, rows_per_file=rows_per_file, tasks=tasks)
         rows = sum(part.rows for part in parts)
-        average = rows / max(1, len(pieces))
-        report(Progress(*bounds, rows, 0))
-        results = each(
-            spark,
-            write,
-            pieces,
-            lambda done: report(Progress(*bounds, rows, round(done * average))),
-            at_once=connections,
+        files = _write_all(
+            spark, pieces, connections, lambda written: report(Progress(*bounds, rows, round(written * rows)))
         )
-        files = [file for result in results for file in result]
         _require_all(parts, files)
         retention_check.require(connection, lake.events_table, bounds[0])
     except (ExportError, dbapi.Error) as error:
@@ -128,6 +121,15 @@ def export(
     publish(lake, number, files, plan.schemas(parts))
     report(Progress(*bounds, rows, rows))
     return files
+
+
+def _write_all(
+    spark: SparkSession, pieces: Sequence[Piece], connections: int, report: Callable[[float], None]
+) -> list[WrittenFile]:
+    """The files of all pieces. `report` is called with the part that is written, from 0 on."""
+    report(0.0)
+    results = each(spark, write, pieces, lambda done: report(done / max(1, len(pieces))), at_once=connections)
+    return [file for result in results for file in result]
 
 
 def publish(lake: Lake, number: int, files: Sequence[WrittenFile], schemas: Schemas) -> None:

@@ -156,26 +156,33 @@ def each(
     if at_once is not None and at_once < min(groups, most_cores(spark)):
         groups = at_once
     context = spark.sparkContext
-    ended = threading.Event()
     group = f"pipeline-{id(tasks)}"
-    starved = Starved(spark)
-
-    def watch() -> None:
-        while not ended.wait(_POLL):
-            done(_ended_tasks(spark, group) * len(tasks) // max(1, groups))
-            if starved.for_too_long():
-                context.cancelJobGroup(group)
-                return
-
-    watcher = threading.Thread(target=watch, name="progress", daemon=True)
-    watcher.start()
-    try:
+    with _watched(spark, group, lambda ended: done(ended * len(tasks) // max(1, groups))):
         context.setJobGroup(group, description)
         guarded = Guarded(_packed(act), named=not is_local(spark))
         packed = [[_packed(task) for task in tasks[number::groups]] for number in range(groups)]
         with plain_errors():
             made = context.parallelize(packed, groups).map(guarded).collect()
         return [made[number % groups][number // groups] for number in range(len(tasks))]
+
+
+@contextmanager
+def _watched(spark: SparkSession, group: str, done: Callable[[int], None]) -> Iterator[None]:
+    """Tell `done` how many tasks of a job group have ended, while the block runs it; cancel it if it starves."""
+    ended = threading.Event()
+    starved = Starved(spark)
+
+    def watch() -> None:
+        while not ended.wait(_POLL):
+            done(_ended_tasks(spark, group))
+            if starved.for_too_long():
+                spark.sparkContext.cancelJobGroup(group)
+                return
+
+    watcher = threading.Thread(target=watch, name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
     except ExportError:
         if starved.reason:
             raise ExportError(starved.reason) from None

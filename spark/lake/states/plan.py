@@ -166,17 +166,7 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
     now = reached[-1]
     if not now.key:
         return []
-    at = {form.form.id: number for number, form in enumerate(reached)}
-    whole = history.whole_since or Reset(0, 0)
-    fit = (b for b in bases if whole.upto <= b.seq <= seq and b.form_id in at)
-    base = max(fit, key=lambda b: b.seq, default=None)
-    begins, after = (at[base.form_id], base.seq) if base else (0, whole.since)
-    unclear = [number for number in range(begins + 1, len(reached)) if reached[number].unclear]
-    if unclear:
-        since = max((reset.since for reset in history.resets if reset.upto <= seq), default=None)
-        if since is None or since < after:
-            raise _unclear(reached[unclear[-1]])
-        base, begins, after = None, unclear[-1], since
+    base, begins, after = _begin(history, reached, bases, seq)
     eras = _eras(reached)
     start = next(number for number, era in enumerate(eras) if reached[begins] in era.forms)
     used = [file for file in files_after(after) if file.first_seq <= seq]
@@ -203,6 +193,24 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
             )
         )
     return foldings
+
+
+def _begin(
+    history: History, reached: Sequence[Numbered], bases: Iterable[StateVersion], seq: int
+) -> tuple[StateVersion | None, int, int]:
+    """The state that the folds begin with, if any; which of the forms it has; and the seq after which changes count."""
+    at = {form.form.id: number for number, form in enumerate(reached)}
+    whole = history.whole_since or Reset(0, 0)
+    fit = (b for b in bases if whole.upto <= b.seq <= seq and b.form_id in at)
+    base = max(fit, key=lambda b: b.seq, default=None)
+    begins, after = (at[base.form_id], base.seq) if base else (0, whole.since)
+    unclear = [number for number in range(begins + 1, len(reached)) if reached[number].unclear]
+    if not unclear:
+        return base, begins, after
+    since = max((reset.since for reset in history.resets if reset.upto <= seq), default=None)
+    if since is None or since < after:
+        raise _unclear(reached[unclear[-1]])
+    return None, unclear[-1], since
 
 
 _JUMPED = 10**12
