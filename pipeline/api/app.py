@@ -29,11 +29,11 @@ from fastapi.staticfiles import StaticFiles
 from uvicorn.config import STARTUP_FAILURE
 
 from pipeline.api import events, http_protocol, problems, websocket_protocol
+from pipeline.api.access_guard import RequestGuard
 from pipeline.api.connection_places import ConnectionPlaces
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.problems import Problem
-from pipeline.api.request_guard import RequestGuard
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Served, Service, Surroundings
 from pipeline.config import certificates

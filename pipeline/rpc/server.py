@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import grpc
 from grpc_reflection.v1alpha import reflection
 
-from pipeline.config import access
+from pipeline.api import access
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor.leases import Cursors
 from pipeline.log.wakeups import Wakeups

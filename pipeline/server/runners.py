@@ -263,9 +263,9 @@ RUNNERS: dict[str, Callable[[Role], None]] = {
 
 
 def _run_serving(name: str, config: Config, server: str, stop: Stop) -> None:
-    from pipeline.server import composition
+    from pipeline.server import served
 
-    (composition.serve_http if name == "api" else composition.serve_grpc)(config, server, stop)
+    (served.serve_http if name == "api" else served.serve_grpc)(config, server, stop)
 
 
 ANYWHERE = {name: partial(_run_serving, name) for name in ("api", "grpc")}
@@ -287,7 +287,7 @@ NEEDS = {
     "shuffle": ("pipeline.log.shuffling.shuffler", "pipeline.consumers.queue.queue_filler"),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "followers": ("pipeline.followers.running.role", "pipeline.followers.running.applier_process"),
-    "api": ("pipeline.server.composition", "uvicorn.lifespan.on", "uvicorn.loops.asyncio"),
+    "api": ("pipeline.server.served", "uvicorn.lifespan.on", "uvicorn.loops.asyncio"),
     "grpc": (
         "concurrent.futures.thread",
         "pipeline.rpc.server",

@@ -51,8 +51,8 @@ def test_no_word_is_both_avoided_and_recommended():
 
 
 def test_a_word_of_one_room_is_free_in_others():
-    words = [Avoided("guard", "`request_guard`", "api"), Avoided("crew", "`worker_pool`", EVERYWHERE)]
-    assert offending([Path("capture/guard.py"), Path("api/request_guard.py")], words) == []
+    words = [Avoided("guard", "`access_guard`", "api"), Avoided("crew", "`worker_pool`", EVERYWHERE)]
+    assert offending([Path("capture/guard.py"), Path("api/access_guard.py")], words) == []
     assert len(offending([Path("api/routes/guard.py"), Path("capture/crew.py")], words)) == 2
 
 

@@ -24,7 +24,8 @@ KNOWN = {
         *("snapshots.sql", "snapshots.known_tables", "snapshots.overview", "snapshots.partitions", "snapshots.start"),
     },
     "rpc": {
-        f"consumers.cursor.{name}" for name in ("acknowledgements", "claims", "feed", "frames", "leases", "reading")
+        f"consumers.cursor.{name}"
+        for name in ("acknowledged_position", "claims", "feed", "frames", "leases", "reading")
     },
     "snapshots": {
         "capture.replication.prepare",

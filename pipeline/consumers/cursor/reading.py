@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pipeline.consumers.cursor.acknowledgements import Acknowledgements
+from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
 from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Follower
 from pipeline.consumers.cursor.leases import Cursors

@@ -12,11 +12,11 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from pipeline import close_codes, refusals
-from pipeline.api import auth
+from pipeline.api import access
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor import frames
-from pipeline.consumers.cursor.acknowledgements import Acknowledgements
+from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
 from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Feed, Follower
 from pipeline.consumers.cursor.leases import Cursors
@@ -44,7 +44,7 @@ def router(config: Config, database: Pool, wakeups: Wakeups, cursors: Cursors, s
     async def stream(websocket: WebSocket, name: str) -> None:
         offered = websocket.scope["subprotocols"]
         with suppress(WebSocketDisconnect, OSError):
-            await websocket.accept(auth.SUBPROTOCOL if auth.SUBPROTOCOL in offered else None)
+            await websocket.accept(access.SUBPROTOCOL if access.SUBPROTOCOL in offered else None)
             await streams.serve(websocket, name)
 
     return routes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from pipeline.capture import slot_checks
+from pipeline.capture import source_requirements
 from pipeline.capture.source import not_begun, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
@@ -96,7 +96,7 @@ def _require_slot(config: Config, source: Connection, pipeline: Connection, stor
     """All followers need the one slot. Raises FollowerError with all reasons why the source cannot have it."""
     wrong = [
         f"{finding.name}: {finding.text}; {finding.remedy}"
-        for finding in slot_checks.of_slot(config, source, pipeline, stored)
+        for finding in source_requirements.of_slot(config, source, pipeline, stored)
         if finding.level == "error" and finding.name not in config.accept
     ]
     if wrong:

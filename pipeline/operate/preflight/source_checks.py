@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from pipeline.capture import slot_checks
+from pipeline.capture import source_requirements
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import ReplicationStream
@@ -38,15 +38,15 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
         "replication": lambda: _replicates(dsn, stored),
         "history": lambda: _history(config, source, pipeline, stored),
-        "slot": lambda: slot_checks.of_own_slot(config, source, pipeline, stored),
-        "limits": lambda: slot_checks.of_limits(config, source),
+        "slot": lambda: source_requirements.of_own_slot(config, source, pipeline, stored),
+        "limits": lambda: source_requirements.of_limits(config, source),
         CATCH_UP: lambda: check_catchup(config, source, list(known)),
         preflight.NAME: lambda: preflight.run(config, source, known),
         "tables": lambda: table_checks.run(config, source, pipeline, stored),
         snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
         source_roles.NAME: lambda: source_roles.run(config, source, pipeline),
     }
-    found = list(guarded("source", lambda: slot_checks.of_settings(source)))
+    found = list(guarded("source", lambda: source_requirements.of_settings(source)))
     yield from found
     wrong = {finding.name: finding.waits for finding in found if finding.level == "error"}
     if wrong.get("source"):  # it cannot be asked

@@ -16,7 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from psycopg import sql
 
 from pipeline.config import patterns
-from pipeline.consumers.cursor.acknowledgements import Acknowledgements
+from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
 from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Batch
 from pipeline.consumers.cursor.frames import MAX_EVENTS

@@ -12,7 +12,7 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from pipeline import refusals
-from pipeline.api import auth
+from pipeline.api import access
 from pipeline.api.problems import explain
 from pipeline.api.wire import Surroundings
 from pipeline.errors import PipelineError, SessionGone, SessionHeld, SessionUnknown, Unavailable
@@ -77,7 +77,7 @@ class Streams:
     async def _serve(self, websocket: WebSocket, slot: str) -> None:
         with suppress(WebSocketDisconnect, OSError):
             offered = websocket.scope["subprotocols"]
-            await websocket.accept(auth.SUBPROTOCOL if auth.SUBPROTOCOL in offered else None)
+            await websocket.accept(access.SUBPROTOCOL if access.SUBPROTOCOL in offered else None)
             try:
                 await self._run(websocket, slot)
             except WebSocketDisconnect:

@@ -13,7 +13,7 @@ from functools import partial
 import httpx
 import pytest
 
-from pipeline.api import http_protocol, request_guard
+from pipeline.api import access_guard, http_protocol
 from tests.fixtures import plain_http, streaming
 from tests.fixtures.api import Api, answering
 from tests.fixtures.background import BackgroundThread
@@ -91,7 +91,7 @@ def api(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setattr(http_protocol, "MOST", MOST)
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 600)
     monkeypatch.setattr(http_protocol.LimitedHttp, "timeout_keep_alive_handler", lambda _: None)
-    monkeypatch.setattr(request_guard, "BODY_SECONDS_WITH_TOKEN", 600)
+    monkeypatch.setattr(access_guard, "BODY_SECONDS_WITH_TOKEN", 600)
     with answering(database_dsn, source_dsn=database_dsn, api_token=TOKEN) as api:
         yield api
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import trustme
 
-from pipeline.api import app, connection_places, http_protocol, request_guard
+from pipeline.api import access_guard, app, connection_places, http_protocol
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.waiting import eventually
@@ -112,7 +112,7 @@ def test_an_open_path_answers_without_the_body(
 def test_a_body_that_does_not_come_is_answered_408(
     api: Api, stack: ExitStack, token: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_guard, "BODY_SECONDS_WITH_TOKEN" if token else "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(access_guard, "BODY_SECONDS_WITH_TOKEN" if token else "BODY_SECONDS", 0.2)
     target = "POST /v1/consumers" if token else "POST /v1/init"
     answer = everything(opened(api, stack, head(target, "content-length: 9", token=token) + "{"))
     assert status(answer) == 408
@@ -120,7 +120,7 @@ def test_a_body_that_does_not_come_is_answered_408(
 
 
 def test_without_the_token_a_body_has_less_time() -> None:
-    assert (request_guard.BODY_SECONDS, request_guard.BODY_SECONDS_WITH_TOKEN) == (10, 60)
+    assert (access_guard.BODY_SECONDS, access_guard.BODY_SECONDS_WITH_TOKEN) == (10, 60)
 
 
 def test_the_oldest_body_is_answered_503_if_all_hold_too_much(

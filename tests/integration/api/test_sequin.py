@@ -23,8 +23,8 @@ from pipeline.log.table import EventsTable
 from pipeline.log.wakeups import Subscription, Wakeups
 from pipeline.postgres.queries import statement
 from pipeline.wires.sequin import items
+from pipeline.wires.sequin.endpoints import NOT_FOUND
 from pipeline.wires.sequin.items import Item
-from pipeline.wires.sequin.service import NOT_FOUND
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move

@@ -582,7 +582,7 @@ MUTATIONS = (
                 "            return self._exported.get(slot)\n",
                 "            return next(reversed(self._exported.values()), None)\n",
             ),
-            Edit("pipeline/wires/pgdeltastream/service.py", " or exported.session.id != session.id", ""),
+            Edit("pipeline/wires/pgdeltastream/endpoints.py", " or exported.session.id != session.id", ""),
         ),
         (),
         (),

@@ -10,7 +10,7 @@ from typing import LiteralString
 from pipeline.config import settings
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
-from pipeline.server import composition
+from pipeline.server import served
 from pipeline.wires.walstream import hub, store
 from pipeline.wires.walstream.ledger import Ledger
 
@@ -56,7 +56,7 @@ def main(config: str, hold: str, mutation: str) -> None:
     if mutation:
         MUTATIONS[mutation]()
     stop = Stop(ignore_interrupt=True)
-    composition.serve_grpc(settings.from_json(config), f"torture:{os.getpid()}", stop)
+    served.serve_grpc(settings.from_json(config), f"torture:{os.getpid()}", stop)
 
 
 if __name__ == "__main__":

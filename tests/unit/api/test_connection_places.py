@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from pipeline.api import connection_places, http_protocol, request_guard
+from pipeline.api import access_guard, connection_places, http_protocol
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.problems import answer
 from pipeline.api.wire import Failure
@@ -29,7 +29,7 @@ def test_a_displaced_request_leaves_its_place_to_a_complete_one(monkeypatch: pyt
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             http_protocol.of(scope).admit(has_token=False)
             begun.release()
-            found = await request_guard.read_body(scope, receive, has_token=False)
+            found = await access_guard.read_body(scope, receive, has_token=False)
             if isinstance(found, Failure):
                 await answer(None, found)(scope, receive, send)
 

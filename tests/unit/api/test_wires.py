@@ -15,7 +15,7 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from pipeline.api import problems
-from pipeline.api.request_guard import MAX_BODY, RequestGuard
+from pipeline.api.access_guard import MAX_BODY, RequestGuard
 from pipeline.api.wire import Failure, Place, Served, Surroundings, Wire
 from pipeline.config.settings import Config, load
 from pipeline.errors import Unavailable

@@ -10,10 +10,10 @@ from fastapi import Response
 from pipeline.api.wire import Failure
 from pipeline.config.settings import load
 from pipeline.config.wires import WIRES as NAMES
-from pipeline.server import composition
-from pipeline.server.composition import WIRES
+from pipeline.server import served
+from pipeline.server.served import WIRES
 from pipeline.wires.pgdeltastream import answers, slot_names
-from pipeline.wires.pgdeltastream.service import WIRE
+from pipeline.wires.pgdeltastream.endpoints import WIRE
 from pipeline.wires.pgdeltastream.streams import Closed, acknowledged
 
 JSON, TEXT = "application/json; charset=utf-8", "text/plain; charset=utf-8"
@@ -25,7 +25,7 @@ def seen(answer: Response) -> tuple[int, str, bytes]:
 
 def test_every_name_of_the_settings_is_a_wire() -> None:
     assert all(wire.name == name for name, wire in WIRES.items())
-    over_grpc = composition.grpc_parts(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test").wires
+    over_grpc = served.grpc_parts(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test").wires
     assert sorted([*WIRES, *over_grpc.values()]) == sorted(NAMES)
 
 

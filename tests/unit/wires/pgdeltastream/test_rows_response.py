@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from pipeline.api import http_protocol
 from pipeline.wires.pgdeltastream import answers
-from pipeline.wires.pgdeltastream.service import RowsResponse
+from pipeline.wires.pgdeltastream.endpoints import RowsResponse
 from tests.fixtures.waiting import PATIENCE, eventually
 
 CHUNK = b"x" * 100_000

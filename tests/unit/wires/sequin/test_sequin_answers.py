@@ -7,8 +7,8 @@ import json
 import pytest
 
 from pipeline.api.wire import Failure
-from pipeline.wires.sequin import service as sequin
-from pipeline.wires.sequin.service import NOT_FOUND
+from pipeline.wires.sequin import endpoints as sequin
+from pipeline.wires.sequin.endpoints import NOT_FOUND
 
 
 @pytest.mark.parametrize(

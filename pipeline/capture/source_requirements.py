@@ -1,4 +1,4 @@
-"""The preflight's part on the one slot: settings and rights of the source, the slot itself, room for it."""
+"""What capture needs of the source, as findings: settings and rights there, its one slot, and room for that."""
 
 from __future__ import annotations
 

@@ -11,10 +11,9 @@ from dataclasses import replace
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.api import auth, http_protocol
+from pipeline.api import access, http_protocol
 from pipeline.api.problems import answer
 from pipeline.api.wire import At, Failure, Served
-from pipeline.config import access
 from pipeline.config.settings import Config
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -32,7 +31,7 @@ _FOREIGN_HOST_OF_OPEN = (
 _FOREIGN_PAGE = "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS"
 _TOKEN_NEEDED = "this endpoint needs the header Authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 _SOME_BEARER_NEEDED = "this endpoint needs the header Authorization: Bearer, here of any value"
-_SUBPROTOCOLS = f", or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
+_SUBPROTOCOLS = f", or the subprotocols {access.SUBPROTOCOL} and bearer.<token in base64url>"
 
 MAX_BODY = 1_000_000
 """The most bytes of a request's body."""
@@ -82,7 +81,7 @@ class RequestGuard:
         await (self._app if failure is None else answer(at, failure))(scope, receive, send)
 
     def _has_token(self, scope: Scope) -> bool:
-        given = auth.given_token(Headers(scope=scope), basic=_is_docs(scope["path"]))
+        given = access.given_token(Headers(scope=scope), basic=_is_docs(scope["path"]))
         return access.is_token_valid(given, self._config)
 
     def _refusal(self, scope: Scope, at: At | None, *, has_token: bool) -> Failure | None:
@@ -91,7 +90,7 @@ class RequestGuard:
         if path in OPEN_PATHS:
             return None
         is_open = at is not None and at.is_open
-        if not auth.host_allowed(headers, self._config, is_open=is_open and not has_token):
+        if not access.host_allowed(headers, self._config, is_open=is_open and not has_token):
             said = _FOREIGN_HOST if self._config.api_token is None else _FOREIGN_HOST_OF_OPEN
             return Failure(403, said, handshake=handshake)
         if not self._may_change(scope, headers, at):
@@ -100,15 +99,15 @@ class RequestGuard:
             wanted = 'Basic realm="PIPELINE_API_TOKEN as the password"' if _is_docs(path) else "Bearer"
             also = _SUBPROTOCOLS if handshake else ""
             return Failure(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted}, handshake)
-        if at is not None and at.wire.wants_bearer and not auth.has_bearer(headers):
+        if at is not None and at.wire.wants_bearer and not access.has_bearer(headers):
             return Failure(401, _SOME_BEARER_NEEDED, {"WWW-Authenticate": "Bearer"}, handshake)
         return replace(TOO_LARGE, handshake=handshake) if _length(headers) > MAX_BODY else None
 
     def _may_change(self, scope: Scope, headers: Headers, at: At | None) -> bool:
         """Whether no page of a foreign origin would change something by this."""
         if scope["type"] == "websocket" or scope["method"] not in _SAFE:
-            return auth.origin_allowed(headers, self._config)
-        return at is None or not at.place.get_changes or auth.fetch_allowed(headers, self._config)
+            return access.origin_allowed(headers, self._config)
+        return at is None or not at.place.get_changes or access.fetch_allowed(headers, self._config)
 
 
 def _is_docs(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is served: the one list of HTTP endpoints, of the wires of other systems, and of gRPC services."""
+"""The list of what is served: HTTP endpoints, wires of other systems, and gRPC services."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
 from pipeline.process.signals import Stop
 from pipeline.snapshots import endpoints as backfills
-from pipeline.wires.pgdeltastream import service as pgdeltastream
-from pipeline.wires.sequin import service as sequin
+from pipeline.wires.pgdeltastream import endpoints as pgdeltastream
+from pipeline.wires.sequin import endpoints as sequin
 
 if TYPE_CHECKING:
     from pipeline.rpc.service import Parts as GrpcParts

@@ -1,10 +1,14 @@
-"""Who may use the API: checks the token, the origin of web pages, and the host name of the request."""
+"""Who may use the API: rules for the token, the origin of web pages, and the host name of the request.
+
+`pipeline.api.access_guard` asks them for each request over HTTP, `pipeline.rpc.server` asks for the token of each call.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import ipaddress
+import secrets
 import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -38,6 +42,13 @@ def given_token(headers: Mapping[str, str], *, basic: bool = False) -> str | Non
     offered = (part.strip() for part in headers.get("sec-websocket-protocol", "").split(","))
     given = next((part for part in offered if part.startswith(_SUBPROTOCOL_TOKEN)), None)
     return None if given is None else _decoded(given.removeprefix(_SUBPROTOCOL_TOKEN))
+
+
+def is_token_valid(given: str | None, config: Config) -> bool:
+    """True if that is the token, or none is needed. Takes constant time."""
+    if config.api_token is None:
+        return True
+    return secrets.compare_digest((given or "").encode(), config.api_token.get_secret_value().encode())
 
 
 def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:

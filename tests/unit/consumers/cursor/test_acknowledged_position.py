@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.consumers.cursor import acknowledgements
-from pipeline.consumers.cursor.acknowledgements import Acknowledgements
+from pipeline.consumers.cursor import acknowledged_position
+from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
 from pipeline.errors import WrongArgument
 
 
@@ -24,7 +24,7 @@ def test_an_acknowledgement_of_what_was_not_sent_is_refused() -> None:
 
 
 def test_of_many_unacknowledged_ends_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acknowledgements, "REMEMBERED_ENDS", 10)
+    monkeypatch.setattr(acknowledged_position, "REMEMBERED_ENDS", 10)
     ends = Acknowledgements(0, whole=True)
     for seq in range(1, 30):
         ends.sent(seq, ends=True)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import auth
-from pipeline.config import access
+from pipeline.api import access
 from pipeline.config.settings import load
 from pipeline.errors import ConfigError
 
@@ -33,12 +32,12 @@ def encoded(token: str) -> str:
     ],
 )
 def test_where_a_token_may_be(headers: dict[str, str], token: str | None) -> None:
-    assert auth.given_token(headers) == token
+    assert access.given_token(headers) == token
 
 
 def test_a_browsers_own_dialog_sends_the_token_as_a_password() -> None:
     given = base64.b64encode(b"anybody:abc:d").decode()
-    assert auth.given_token({"authorization": f"Basic {given}"}, basic=True) == "abc:d"
+    assert access.given_token({"authorization": f"Basic {given}"}, basic=True) == "abc:d"
 
 
 @pytest.mark.parametrize(("given", "right"), [(None, False), ("", False), ("s3cret", False), ("s3cret-ä", True)])
@@ -66,7 +65,7 @@ def test_the_token(given: str | None, right: bool) -> None:
 )
 def test_which_pages_may(origin: str | None, host: str, allowed: bool) -> None:
     headers = {"host": host} if origin is None else {"host": host, "origin": origin}
-    assert auth.origin_allowed(headers, OPEN) is allowed
+    assert access.origin_allowed(headers, OPEN) is allowed
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,8 @@ def test_which_pages_may(origin: str | None, host: str, allowed: bool) -> None:
     ],
 )
 def test_a_page_cannot_make_its_own_name_lead_here(host: str, allowed: bool) -> None:
-    assert auth.host_allowed({"host": host}, OPEN) is allowed
-    assert auth.host_allowed({"host": host}, CLOSED)
+    assert access.host_allowed({"host": host}, OPEN) is allowed
+    assert access.host_allowed({"host": host}, CLOSED)
 
 
 @pytest.mark.parametrize(
