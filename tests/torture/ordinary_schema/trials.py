@@ -43,11 +43,22 @@ _MADE_BY_HAND = "create or replace function app.fold(text) returns text language
 
 
 _KNOWN = """
-    select format('version %%s of %%s: %%s', r.id, r.table_name, (
+    select format('version %%s of %%s from %%s %%s on: %%s', r.id, r.table_name, r.from_lsn, r.from_idx, (
         select jsonb_object_agg(c ->> 'name', c -> 'attnum') from jsonb_array_elements(r.columns) c))
     from pipeline.relations r where r.table_name = any(%s)
     union all
     select to_jsonb(w)::text from pipeline.rewrites w
+"""
+
+
+_SCHEMAS = """
+    select distinct on (r.relation_oid) r.relation_oid, r.relation_schema from pipeline.relations r
+    order by r.relation_oid, r.id desc
+"""
+_REACHED = """
+    select to_jsonb(p)::text from pipeline_follower.position p
+    union all select to_jsonb(f)::text from pipeline_follower.forms f
+    union all select (to_jsonb(c) - 'form')::text from pipeline_follower.copies c
 """
 
 
@@ -95,12 +106,15 @@ class Round:
 
     def _said_of_wrong(self) -> list[str]:
         """What was done to tables that are named in what is wrong, and what the log knows of them."""
-        named = {each for each in self._source.tables() if each.name in " ".join(self.outcome.wrong)}
-        words = [each.name.removeprefix("public.") for each in named] + [each.short for each in named]
+        said = " ".join(self.outcome.wrong).partition("; [")[0].replace('"', "")
+        named = {each for each in self._source.tables() if each.name.replace('"', "") in said}
+        words = [word for each in named for word in (each.short, f"schema {each.schema}")]
         found = [f"  {text[:600]}" for text in self._writer.newest if any(word in text for word in words)]
         with self._sessions() as (_, log):
             known = log.execute(_KNOWN, [[each.short for each in named]]).fetchall()
-        return [*found[-300:], *(f"  {text}" for (text,) in known)]
+        with psycopg.connect(self._dsn) as there:
+            known += there.execute(_REACHED).fetchall()
+        return [*found[-200:], *(f"  {text}" for (text,) in known)]
 
     def _pause(self, source: Source) -> Job:
         """The follower, for a while."""
@@ -142,6 +156,9 @@ class Round:
         for kind in ("pause", "pg_repack"):
             self._writer.end(kind)
         self._writer.touch()
+        with suppress(AssertionError):  # of a table that takes no row
+            eventually(self._require_known, WAIT_SECONDS)
+        self._writer.touch()  # no event tells names of schemas: those that come after the look at the catalog do
         began = time.monotonic()
         try:
             eventually(self._require_equal, END_SECONDS, (AssertionError, PipelineError, psycopg.Error))
@@ -150,6 +167,13 @@ class Round:
         self.outcome.counts["comparisons"] += 1
         counts = self.outcome.counts
         counts["most seconds until equal"] = max(counts["most seconds until equal"], round(time.monotonic() - began))
+
+    def _require_known(self) -> None:
+        """The log has the schemas in which the tables are now."""
+        with self._sessions() as (_, log):
+            known = dict(log.execute(_SCHEMAS).fetchall())
+        there = {each.oid: each.schema for each in self._source.tables()}
+        assert {oid: schema for oid, schema in there.items() if known.get(oid, schema) != schema} == {}
 
     def _require_equal(self) -> None:
         with self._sessions() as (source, log):
