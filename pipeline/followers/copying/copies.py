@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
@@ -14,7 +15,7 @@ from pipeline.errors import Overtaken
 from pipeline.followers.applying import position
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import CopiedForm, Place
+from pipeline.followers.applying.table_versions import LAST, CopiedForm, Place
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -37,6 +38,11 @@ select form from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s and snapshot is null
 """
 """The form of the source's that a table has until its copy is made, where that is known."""
+_LAST_FORM = """\
+select form, coalesce(formed_epoch, source_epoch), coalesce(formed_lsn, lsn) from pipeline_follower.copies
+where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s
+"""
+"""The form of a table's copy, or of what it has until then, and the place of which that is."""
 _HOLD_COPIES = """\
 select from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
@@ -138,19 +144,35 @@ def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
     Without the tables of `wanted`.
     """
     found = follower.execute(_FIND_COPIES, vars(of)).fetchall()
-    return {oid: None if rest[1] is None else Copied(*rest) for oid, *rest in found}
+    made = dict[int, Copied | None]()
+    for oid, epoch, snapshot, lsn, form in found:
+        columns = form if isinstance(form, list) else None  # of one that was dropped it is that of before
+        made[oid] = None if snapshot is None else Copied(epoch, snapshot, lsn, columns)
+    return made
 
 
-def store_form(follower: Connection, of: Position, form: SourceForm) -> None:
-    """A table that is to be copied has this form of the source's until then."""
-    values = {**vars(of), "oid": form.oid, "form": Jsonb(form.as_document())}
+def store_form(follower: Connection, of: Position, form: SourceForm, oid: int | None = None) -> None:
+    """A table that is to be copied has this form of the source's until then.
+
+    `oid`: the table's, if it takes the place of the one that has the form.
+    """
+    values = {**vars(of), "oid": oid or form.oid, "form": Jsonb(form.as_document())}
     follower.execute(statement(_ROOM, "store_form"), values)
 
 
 def find_form(follower: Connection, of: Position, oid: int) -> SourceForm | CopiedForm | None:
     """What is known of the form of a table that is still to be copied: it was made, or copied before, with that."""
-    found = queries.value(follower, _FIND_FORM, {**vars(of), "oid": oid})
-    return SourceForm(**found) if isinstance(found, dict) else found
+    return _form(queries.value(follower, _FIND_FORM, {**vars(of), "oid": oid}))
+
+
+def last_form(follower: Connection, of: Position, oid: int) -> tuple[SourceForm | CopiedForm | None, Place | None]:
+    """What is known of the form of a table that is copied, or to be, and as of which place; None if nothing is."""
+    row = follower.execute(_LAST_FORM, {**vars(of), "oid": oid}).fetchone()
+    if row is None:
+        return None, None
+    form, epoch, lsn = row
+    place = None if epoch is None or lsn is None else Place(epoch, lsn, LAST)
+    return _form(form), place
 
 
 def hold(follower: Connection, of: Position, tables: Iterable[int]) -> None:
@@ -175,3 +197,10 @@ def finish(follower: Connection, of: Position, oid: int, copied: Copied, rows: i
     form = None if copied.form is None else Jsonb(copied.form)
     values = {**vars(of), **vars(copied), "form": form, "oid": oid, "rows": rows}
     follower.execute(statement(_ROOM, "finish_copy"), values)
+
+
+def _form(stored: Any) -> SourceForm | CopiedForm | None:
+    """As it is stored; `given_up`: of the last copy of a table that the source has dropped."""
+    if not isinstance(stored, dict):
+        return None if stored is None else list(stored)
+    return list(stored["given_up"]) if "given_up" in stored else SourceForm(**stored)

@@ -16,7 +16,7 @@ from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedForm,
 from pipeline.followers.copying import copies, source_forms
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import difference, partitions, reached_versions
+from pipeline.followers.schema_changes import difference, last_forms, partitions, reached_versions
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import ColumnForm, Difference
 from pipeline.followers.schema_changes.partitions import Partitions, SourcePartition
@@ -175,24 +175,31 @@ def _change(
     if isinstance(made, list) and not (stored and stored.place > formed):
         made = _as_copied(made, now)
     if isinstance(made, SourceForm):
-        return difference.between(made, now, numbered=True)
+        change = difference.between(made, now, numbered=made.oid == now.oid)
+        return change if made.oid == now.oid else _in_its_place(follower, table, change, now)
     place = max(formed, stored.place) if stored else formed
     before = table_versions.at(log, found.source_id, table, place)
     if before is None:  # it was in no log: each column of the copy is looked for
         return difference.between(SourceForm(now.oid, *now.called, [], [], []), now, numbered=False)
     numbered = before.numbered and before.relation_oid == table.table_oid
-    return difference.between(before, now, numbered=numbered)
+    change = difference.between(before, now, numbered=numbered)
+    return change if before.table_oid == table.table_oid else _in_its_place(follower, table, change, now)
+
+
+def _in_its_place(follower: Connection, table: TableName, change: Difference, now: SourceForm) -> Difference:
+    """The change of a table that takes the place of another one: each of its columns is looked for."""
+    there = Alterations(follower, (table.table_schema, table.table_name))
+    retyped = tuple(each for each in change.retyped if there.has(each.name, change))
+    known = {each.name for each in retyped}
+    columns = difference.between(replace(now, columns=[], key_columns=[]), now, numbered=False).added
+    return replace(change, added=tuple(each for each in columns if each.name not in known), retyped=retyped)
 
 
 def _as_copied(copied: CopiedForm, now: SourceForm) -> SourceForm | None:
     """The form of a copy; None where it does not tell everything."""
     if any(len(each) != COLUMN_PARTS for each in copied):
         return None
-    columns = [
-        {"name": name, "type_oid": kind, "type_modifier": modifier, "attnum": number}
-        for name, kind, modifier, number, _ in copied
-    ]
-    return replace(now, columns=columns, key_columns=[each[0] for each in copied if each[-1]])
+    return replace(now, columns=last_forms.columns_of(copied), key_columns=[each[0] for each in copied if each[-1]])
 
 
 _NO_WAY = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.CannotCoerce, psycopg.errors.DatatypeMismatch)

@@ -13,8 +13,9 @@ from pipeline.followers import registry
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, missing_tables
+from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import reached_versions, source_tables, table_names
+from pipeline.followers.schema_changes import last_forms, reached_versions, source_tables, table_names
 from pipeline.followers.schema_changes.alterations import Alteration, run
 from pipeline.followers.schema_changes.table_names import Moves, Name
 from pipeline.postgres.connections import Connection
@@ -75,6 +76,7 @@ class Renames:
         without = {oid: name for oid, name in known.items() if oid not in targets}
         moves = table_names.moves(targets, without, partial(source_tables.read, self._config))
         taken = {oid: moves.names[oid] for oid in targets if oid not in moves.gone}
+        forms = self._forms_given_up(log, follower, moves, taken)
         # First: one that is known no longer writes nothing, and what has its name is found to be there.
         self.forget(log, moves.gone)
         with follower.transaction():
@@ -83,7 +85,20 @@ class Renames:
                 raise TablesChanged(f"tables of follower {here.follower} have other names by now")
             self._rename(follower, here, moves, without)
             copies.want(follower, here, taken)
+            for oid, form in forms.items():
+                copies.store_form(follower, here, form, oid)
         return taken
+
+    def _forms_given_up(
+        self, log: Connection, follower: Connection, moves: Moves, taken: Mapping[int, Name]
+    ) -> dict[int, SourceForm]:
+        """By oid, the forms of the tables whose places these take: theirs until their copies are made."""
+        found = self._find()
+        here = position.existing(follower, found.source_id, found.name)
+        holders = {name: oid for oid, name in self.called(follower).items() if oid in moves.gone - moves.names.keys()}
+        tables = {oid: TableName(holders[name], *name) for oid, name in taken.items() if name in holders}
+        forms = {oid: last_forms.find(log, follower, here, table) for oid, table in tables.items()}
+        return {oid: form for oid, form in forms.items() if form is not None}
 
     def settle(self, log: Connection, follower: Connection) -> bool:
         """Tables that the follower lacks are called there as at the source now; what was dropped is forgotten.

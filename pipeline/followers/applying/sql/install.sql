@@ -137,7 +137,7 @@ create table if not exists pipeline_follower.types (
 comment on table pipeline_follower.types is
     'Enums and composite types that are as the source''s were: its oid there then, and its labels by their oids or its attributes by their numbers.';
 comment on column pipeline_follower.copies.form is
-    'The columns that were copied; until then the form of the source''s that the table was made with, if it is known.';
+    'The columns that were copied; until then, or if it was dropped before that, the form that it has, if it is known.';
 comment on column pipeline_follower.copies.wanted_seq is
     'From where on a table is copied anew, while others follow the log; null: it is not.';
 comment on column pipeline_follower.copies.formed_lsn is

@@ -1,5 +1,9 @@
--- The rows of a table are in the follower, as of this snapshot.
+-- The rows of a table are in the follower, as of this snapshot. One that the source has dropped keeps the form that it
+-- has: another table may take its place.
 update pipeline_follower.copies
-set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s, form = %(form)s, rows = %(rows)s,
+set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s,
+    form = coalesce(%(form)s::jsonb,
+        case jsonb_typeof(form) when 'array' then jsonb_build_object('given_up', form) else form end),
+    rows = %(rows)s,
     copied_at = clock_timestamp()
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s

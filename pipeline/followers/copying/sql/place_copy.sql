@@ -1,7 +1,12 @@
 -- The rows of a table are in the follower, as of this snapshot and the position, unless it was wanted anew meanwhile.
+-- One that the source has dropped keeps the form that it has: another table may take its place.
 update pipeline_follower.copies
-set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s, form = %(form)s, rows = %(rows)s,
+set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s,
+    form = coalesce(%(form)s::jsonb,
+        case jsonb_typeof(form) when 'array' then jsonb_build_object('given_up', form) else form end),
+    rows = %(rows)s,
     copied_at = clock_timestamp(), wanted_seq = null, wanted_at = null, generation = null,
-    formed_epoch = null, formed_lsn = null, is_first = false
+    formed_epoch = case when %(form)s::jsonb is null then formed_epoch end,
+    formed_lsn = case when %(form)s::jsonb is null then formed_lsn end, is_first = false
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s
     and wanted_seq is not null and generation = %(generation)s

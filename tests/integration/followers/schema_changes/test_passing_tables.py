@@ -8,6 +8,8 @@ import psycopg
 import pytest
 
 from pipeline.followers.running import following
+from pipeline.server.schedule import publish_new_tables
+from tests.fixtures.copying import Copying
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.schema_changes import Changed, followed_tables
 from tests.fixtures.stage import Stage, databases
@@ -130,6 +132,44 @@ def test_new_tables_that_are_renamed_or_dropped_before_their_copy(changed: Chang
             changed.run("insert into $t values (3)", "update $t_old set a = 'old'")
             changed.become_equal_in_time(*map(changed.named, KEPT))
             assert {each.table_name for each in changed.made.found.table_states} == {*map(changed.named, KEPT)}
+
+
+@pytest.mark.parametrize("event", [False, True], ids=["without an event", "with one"])
+def test_a_table_that_is_made_again_has_no_column_of_before(stage: Stage, cluster: Cluster, event: bool) -> None:
+    with followed_tables(stage, cluster, 1, copy="source", truncate=True) as [changed]:
+        changed.run("alter table $t add c int not null default 7, add d int not null default 8")
+        changed.run("update $t set c = 1" if event else "select")
+        stage.arrive()
+        with changed.made.running():
+            changed.become_equal_in_time()
+            changed.run(
+                "drop table $t", "create table $t (id int primary key, d text)", "insert into $t values (1, 'd')"
+            )
+            changed.become_equal_in_time()
+
+
+def test_a_table_that_is_made_again_twice_before_its_copy(changed: Changed) -> None:
+    made, again = changed.made, "create table $t (id int primary key, share int, a int)"
+    changed.run("drop table $t", again, "insert into $t values (1, 1, 1)")
+    head = changed.stage.arrive()
+    with psycopg.connect(changed.stage.config.source) as holder:
+        holder.execute(changed.named("insert into $t values (2, 2, 2)").encode())
+        with made.running():
+            holds = f"pid {holder.info.backend_pid} "
+            eventually(lambda: any(holds in (each.reason or "") for each in made.found.table_states))
+            eventually(lambda: reached(made) >= head)
+            holder.execute(changed.named(f"drop table $t; {again}").encode())
+            holder.commit()
+            publish_new_tables(changed.stage.config)
+            changed.run("insert into $t values (3, 3, 3)")
+            changed.become_equal_in_time()
+
+
+def reached(made: Copying) -> int:
+    """The seq that the follower is at, by what it says itself."""
+    query = "select seq from pipeline_follower.position where follower = %s"
+    [(seq,)] = made.look.execute(query, [made.name]).fetchall()
+    return int(seq)
 
 
 def test_tables_that_wrote_to_one_are_copied(changed: Changed) -> None:
