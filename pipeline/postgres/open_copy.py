@@ -14,7 +14,7 @@ from psycopg.errors import error_from_result
 from psycopg.rows import TupleRow
 from psycopg.waiting import Wait
 
-from pipeline.postgres.pipelined_copy import CHUNK, HEADER, TRAILER
+from pipeline.postgres.pipelined_copy import CHUNK, HEADER, TRAILER, roll_back
 
 Answer = list[tuple[bytes | None, ...]]
 
@@ -50,6 +50,14 @@ class OpenCopy:
                 self.is_open = True
                 given = [HEADER, *given]
             await self._connection.wait(_send(pgconn, b"".join(given)))
+
+    async def abort(self) -> None:
+        """Roll back the transaction, and end the COPY, if one is open: nothing that was sent is kept."""
+        if self.is_open:
+            self.is_open = False
+            async with self._connection.lock:
+                await self._connection.wait(_abort(self._connection.pgconn))
+        await roll_back(self._connection)
 
     async def end(self) -> None:
         """End the COPY: all that was sent is in its table."""
@@ -104,6 +112,13 @@ def _end(pgconn: pq.abc.PGconn) -> PQGen[None]:
         yield from _require_copied(pgconn)
         raise
     yield from _require_copied(pgconn)
+
+
+def _abort(pgconn: pq.abc.PGconn) -> PQGen[None]:
+    if pgconn.transaction_status == pq.TransactionStatus.ACTIVE:  # the server may have ended the COPY with an error
+        while pgconn.put_copy_end(b"not wanted") == 0:
+            yield Wait.W
+        yield from generators.execute(pgconn)
 
 
 def _require_copied(pgconn: pq.abc.PGconn) -> PQGen[None]:

@@ -6,21 +6,18 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import psycopg
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
 
 from pipeline.capture.source import blocked_transactions, slot_creation, sources
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.errors import Undecodable
 from pipeline.log import jumps
-from pipeline.log.jumps import SourceClock
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, role_locks, waits
 from pipeline.postgres.connections import Connection
@@ -31,7 +28,6 @@ from pipeline.wires.pgdeltastream.sessions.store import live_slots
 
 if TYPE_CHECKING:
     from pipeline.log.shuffling.poison import Poison
-    from pipeline.log.writing.staged import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -93,12 +89,12 @@ def _wait_at_blocked_transaction(role: Role, error: Undecodable) -> None:
 
 
 async def _replicate(role: Role) -> None:
-    from pipeline.capture.catchup import catch_up
+    from pipeline.capture.catchup import helper
     from pipeline.capture.catchup.coordinator import Coordinator
-    from pipeline.capture.catchup.other_ways import OtherWays
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream
-    from pipeline.log.writing.staged import connect_writer
+    from pipeline.log.staging.worker_claim import connect_staging
+    from pipeline.log.writing.log_writer import WritingSettings
 
     config, connection, stop = role.config, role.connection, role.stop
     with connections.connect(config.source, "source", name="pipeline catalog") as source:
@@ -111,15 +107,14 @@ async def _replicate(role: Role) -> None:
                 prepared = prepare.prepare(config, source, connection, stream.identify(), source_id)
             for table, reason in prepared.publications.missing.items():
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
-            async with await connect_writer(config.database) as staging:
+            async with await connect_staging(config.database) as staging:
                 start = await undecodable.skip_requested(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
-                clock = jumps.ticking(source)
-                ways = OtherWays(partial(_other_ways, config, staging, clock), partial(_reserve_seqs, config, clock))
-                launch = role.launch(CATCH_UP, catch_up.COMMAND)
+                writing = WritingSettings.of(config, jumps.ticking(source))
+                launch = role.launch(CATCH_UP, helper.COMMAND)
                 coordinator = Coordinator(
-                    config, source, connection, staging, prepared.source, names, launch, live_slots, ways
+                    config, source, connection, staging, prepared.source, names, launch, live_slots, writing
                 )
                 stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(role.report, "running"))
@@ -132,37 +127,6 @@ async def _replicate(role: Role) -> None:
             raise connections.unavailable_one(source, config.source, config.database, error) from error
         finally:
             stream.close()
-
-
-def _other_ways(
-    config: Config,
-    staging: AsyncConnection[TupleRow],
-    clock: SourceClock,
-    writer: Writer,
-    behind: Callable[[], int | None],
-) -> None:
-    """Let the writer of staging write otherwise than by staging, as the settings say."""
-    from pipeline.log.writing.direct import HeadWriter
-    from pipeline.log.writing.partitioned import backlog
-
-    events = EventsTable.parse(config.events_table)
-    HeadWriter.attach(staging, events, config.small_batches, writer)
-    backlog.attach(staging, events, None if config.routes else config.adopt_bytes, writer, behind, clock)
-
-
-def _reserve_seqs(
-    config: Config,
-    clock: SourceClock,
-    connection: connections.Connection,
-    source: uuid.UUID,
-    spans: Sequence[int],
-) -> Sequence[int | None]:
-    """Of the parts of a catch-up, where they may become partitions."""
-    from pipeline.log.writing.partitioned import part_seqs
-
-    if config.adopt_bytes is None or config.routes:
-        return [None for _ in spans]
-    return part_seqs.reserve(connection, source, EventsTable.parse(config.events_table), spans, clock())
 
 
 def _run_shuffle(role: Role) -> None:
@@ -236,9 +200,9 @@ def _run_followers(role: Role) -> None:
 
 
 def _help_to_catch_up() -> int:
-    from pipeline.capture.catchup import catch_up
+    from pipeline.capture.catchup import helper
 
-    return catch_up.main()
+    return helper.main()
 
 
 def _read_tables() -> int:
@@ -281,7 +245,7 @@ NEEDS = {
         "concurrent.futures.thread",
         "pipeline.capture.catchup.coordinator",
         "pipeline.capture.replication.undecodable",
-        "pipeline.capture.catchup.catch_up",
+        "pipeline.capture.catchup.helper",
     ),
     "snapshot": ("pipeline.snapshots.role", "pipeline.snapshots.worker"),
     "shuffle": ("pipeline.log.shuffling.shuffler", "pipeline.consumers.queue.queue_filler"),

@@ -213,7 +213,7 @@ OWNERS = {
         "pipeline/log/staging",
         {
             "pipeline/log/shuffling": "the shuffler moves no further than what is staged without a gap",
-            "pipeline/log/writing/partitioned": "the shuffler moves no further than what is staged without a gap",
+            "pipeline/log/writing": "the shuffler moves no further than what is staged without a gap",
             "pipeline/snapshots": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/capture": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/operate": REPORT,

@@ -19,7 +19,6 @@ from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup import copying, helper, limits, orphans, plan_reader, store
 from pipeline.capture.catchup.lag import Lag
-from pipeline.capture.catchup.other_ways import OtherWays
 from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, still_published
@@ -31,7 +30,9 @@ from pipeline.capture.source.sources import Source
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.errors import ReadAgain
-from pipeline.log.writing.staged import Writer
+from pipeline.log.staging.worker_claim import WorkerClaim
+from pipeline.log.writing import log_writer
+from pipeline.log.writing.log_writer import LogWriter, WritingSettings
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import POLL, Launch
 from pipeline.process.signals import in_thread
@@ -58,22 +59,22 @@ class Coordinator:
         publications: Sequence[str],
         launch: Launch,
         session_slots: Callable[[Connection], Sequence[str]],
-        ways: OtherWays | None = None,
+        writing: WritingSettings,
     ) -> None:
         """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections.
-        `session_slots`: slots of clients' sessions, for which walsenders are kept. `ways`: how batches may be written
-        otherwise than by staging them.
+        `session_slots`: slots of clients' sessions, for which walsenders are kept. `writing`: which
+        paths batches may take.
         """
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
         self._stored = stored
         self._publications = list(publications)
-        self._ways = ways or OtherWays()
+        self._writing = writing
         self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
         self._lag = Lag(config, source, stored, session_slots)
         self._worker: ReplicationWorker | None = None
         self._wal_end: int | None = None
-        self._writer: Writer | None = None
+        self._claim: WorkerClaim | None = None
         self._stopping = False
         self._parts: list[Part] = []
         self._plan_connection: Connection | None = None
@@ -114,25 +115,26 @@ class Coordinator:
     async def _run_stretches(self, start: int, running: Callable[[], None]) -> None:
         while not self._stopping:
             await self._read_plan()
-            self._writer = writer = await Writer.claim(self._staging, self._stored.id)
-            self._ways.attach(writer, self.behind)
+            self._claim = claim = await WorkerClaim.take(self._staging, self._stored.id)
             if self._parts and self._parts[0].complete:
-                await self._take_over(writer, self._parts[1])
+                await self._take_over(claim, self._parts[1])
             else:
                 with suppress(ReadAgain):
-                    await self._stream(writer, start, running)
+                    await self._stream(claim, start, running)
             start = 0
 
-    async def _stream(self, writer: Writer, start: int, running: Callable[[], None]) -> None:
+    async def _stream(self, claim: WorkerClaim, start: int, running: Callable[[], None]) -> None:
         """Stream up to the first part, or without an end."""
         until = self._parts[0].until_lsn if self._parts else None
-        await in_thread(self._free_slot, writer)
+        await in_thread(self._free_slot, claim)
         stream = ReplicationStream(self._config.source, application_name(self._stored.id))
+        writer: LogWriter | None = None
         try:
             stream.start(self._stored.slot, start, self._publications)
             own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
             await self._look_ahead()
             registry = RelationRegistry(self._source, self._pipeline, self._stored, self._publications, own=own)
+            writer = await LogWriter.open(self._staging, claim, self._writing, behind=self.behind)
             self._worker = ReplicationWorker(stream, writer, registry, until)
             if self._stopping:
                 self._worker.stop()
@@ -143,18 +145,20 @@ class Coordinator:
         finally:
             self._worker = None
             stream.close()
+            if writer is not None:
+                await writer.close()
 
-    def _free_slot(self, writer: Writer) -> None:
+    def _free_slot(self, claim: WorkerClaim) -> None:
         """End the walsender of an earlier stretch, and advance the slot if that was not done before a crash."""
         slot = slots.find(self._source, self._stored.slot)
         if slot is None:
             return
         slots.end_walsender(self._source, slot)
-        behind = writer.position - (slot.confirmed_lsn or 0)
+        behind = claim.position - (slot.confirmed_lsn or 0)
         if behind > FAR_BEHIND and limits.unsafe(self._source.info.server_version) is None:
-            copying.follow(self._source, self._stored.slot, writer.commit_lsn, writer.position)
+            copying.follow(self._source, self._stored.slot, claim.commit_lsn, claim.position)
 
-    async def _take_over(self, writer: Writer, part: Part) -> None:
+    async def _take_over(self, claim: WorkerClaim, part: Part) -> None:
         """Make what is staged of the part worker 0's; while its helper is at work, wait a while instead."""
         if not part.complete and self._pool.at_work(part.worker):
             if part.until_lsn is not None:
@@ -163,14 +167,14 @@ class Coordinator:
             await self._pool.end(part.worker)
         self._pool.leave(part.worker)
         last = part.until_lsn is None
-        other = await Writer.claim(self._staging, self._stored.id, part.worker)
-        await store.absorb(self._staging, self._stored.id, part.worker, other.generation, writer.generation)
+        other = await WorkerClaim.take(self._staging, self._stored.id, part.worker)
+        await store.absorb(self._staging, other, claim)
         logger.info(
             "part %s is taken over",
             part.worker,
             extra={"action": "catchup.absorbed", "part": part.worker, "position": lsn.show(other.position)},
         )
-        commit_lsn, position = max(writer.commit_lsn, other.commit_lsn), max(writer.position, other.position)
+        commit_lsn, position = max(claim.commit_lsn, other.commit_lsn), max(claim.position, other.position)
         await in_thread(copying.follow, self._source, self._stored.slot, commit_lsn, position)
         if last:
             logger.info("caught up: one slot reads everything again", extra={"action": "catchup.done"})
@@ -202,9 +206,9 @@ class Coordinator:
 
     async def _measure(self) -> None:
         """Plan a catch-up when the lag is large enough."""
-        worker, writer = self._worker, self._writer
+        worker, claim = self._worker, self._claim
         await self._look_ahead()
-        if worker is None or writer is None or not worker.resumed or self._parts or self._stopping:
+        if worker is None or claim is None or not worker.resumed or self._parts or self._stopping:
             return
         behind = await in_thread(self._lag.behind, worker.begun)
         if behind is None:
@@ -216,7 +220,7 @@ class Coordinator:
                 connection = await self._connect()
                 allowed = await in_thread(self._lag.slots, connection, worker.begun)
                 if worker is self._worker and not self._stopping:
-                    await self._begin(worker, writer, split(worker.begun, behind[0], allowed))
+                    await self._begin(worker, claim, split(worker.begun, behind[0], allowed))
         finally:
             worker.may_read.set()
 
@@ -225,7 +229,7 @@ class Coordinator:
         if self._config.adopt_bytes is not None:
             self._wal_end = await in_thread(self._lag.wal_end) or self._wal_end
 
-    async def _begin(self, worker: ReplicationWorker, writer: Writer, parts: list[Part]) -> None:
+    async def _begin(self, worker: ReplicationWorker, claim: WorkerClaim, parts: list[Part]) -> None:
         if not parts:
             return
         worker.end_at(parts[1].from_lsn)  # first of all: no transaction beyond it has begun to arrive yet
@@ -235,9 +239,9 @@ class Coordinator:
         self._lag.most_helpers = len(parts) - 1
         connection = await self._connect()
         spans = [part.from_lsn - parts[0].from_lsn for part in parts[1:]]
-        seqs = await in_thread(self._ways.reserve, connection, self._stored.id, spans)
+        seqs = await in_thread(log_writer.reserve_part_seqs, connection, self._stored.id, self._writing, spans)
         others = [replace(part, first_seq=seq) for part, seq in zip(parts[1:], seqs, strict=True)]
-        await in_thread(store.add, connection, self._stored.id, writer.generation, others)
+        await in_thread(store.add, connection, self._stored.id, claim.generation, others)
         bounds = [lsn.show(part.from_lsn) for part in parts]
         logger.info(
             "catching up: %s slots read at once", len(parts), extra={"action": "catchup.planned", "bounds": bounds}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
 from functools import partial
 
 import psycopg
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
 from setproctitle import setproctitle
 
 from pipeline import logs
@@ -26,7 +24,9 @@ from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
-from pipeline.log.writing.staged import Writer, connect_writer
+from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
+from pipeline.log.writing.log_writer import LogWriter, WritingSettings
+from pipeline.log.writing.partitioned_part import PartTurn
 from pipeline.postgres import connections, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import RETRY
@@ -38,21 +38,8 @@ RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
 """After these errors a part is begun again; after others it is left to worker 0, which meets them in order."""
 
 
-@dataclass(frozen=True)
-class PartTurn:
-    """What a part's writer has to know in order to write it as partitions, with seqs from `first_seq` on.
-
-    `give_up` stores that it is to be staged from now on; `stopping`: whether its turn is not to be waited for.
-    """
-
-    staging: AsyncConnection[TupleRow]
-    writer: Writer
-    first_seq: int
-    give_up: Callable[[], Awaitable[object]]
-    stopping: Callable[[], bool]
-
-
-Attach = Callable[[Config, PartTurn], None]
+COMMAND = (sys.executable, "-m", "pipeline.capture.catchup.helper")
+"""To start it where there is no fork server."""
 
 
 def task(config: Config, publications: Sequence[str], worker: int) -> str:
@@ -60,11 +47,8 @@ def task(config: Config, publications: Sequence[str], worker: int) -> str:
     return json.dumps({"settings": config.to_json(), "publications": publications, "worker": worker})
 
 
-def main(attach: Attach) -> int:
-    """Do the `task` that is the first line of standard input; returns the exit status.
-
-    `attach` lets the writer of a part that has seqs write it otherwise than by staging.
-    """
+def main() -> int:
+    """Do the `task` that is the first line of standard input; returns the exit status."""
     if (given := read_settings()) is None:
         return RETRY
     given_task = json.loads(given)
@@ -76,7 +60,7 @@ def main(attach: Attach) -> int:
     waits.end_at_stop(stop)
     live_with_parent()
     try:
-        asyncio.run(_stage(config, worker, publications, stop, attach))
+        asyncio.run(_stage(config, worker, publications, stop))
     except PipelineError as error:
         logger.warning("%s", error, extra={"action": "catchup.failed"})
         return RETRY if isinstance(error, RETRIED) else error.exit_code
@@ -86,7 +70,7 @@ def main(attach: Attach) -> int:
     return 0
 
 
-async def _stage(config: Config, worker: int, publications: Sequence[str], stop: Stop, attach: Attach) -> None:
+async def _stage(config: Config, worker: int, publications: Sequence[str], stop: Stop) -> None:
     name = f"pipeline catch-up {worker}"
     with (
         connections.connect(config.source, "source", name=name) as source,
@@ -98,12 +82,20 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
             return
         stream = ReplicationStream(config.source, application_name(stored.id, worker))
         try:
-            async with await connect_writer(config.database) as staging:
-                writer = await Writer.claim(staging, stored.id, worker)
+            async with await connect_staging(config.database) as staging:
+                claim = await WorkerClaim.take(staging, stored.id, worker)
+                turn = None
                 if part.first_seq is not None:
                     give_up = partial(store.forget_seqs, staging, stored.id, worker)
-                    attach(config, PartTurn(staging, writer, part.first_seq, give_up, lambda: bool(stop)))
-                await _copy_and_stage(config, stream, writer, source, pipeline, stored, part, publications, stop)
+                    turn = PartTurn(part.first_seq, give_up, lambda: bool(stop))
+                writer = await LogWriter.open(staging, claim, WritingSettings.of(config), part=turn)
+                start = claim.commit_lsn or claim.position
+                try:
+                    await _copy_and_stage(
+                        config, stream, start, writer, source, pipeline, stored, part, publications, stop
+                    )
+                finally:
+                    await writer.close()
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise
@@ -120,7 +112,8 @@ def _part(pipeline: Connection, stored: Source | None, worker: int) -> Part | No
 async def _copy_and_stage(
     config: Config,
     stream: ReplicationStream,
-    writer: Writer,
+    start: int,
+    writer: LogWriter,
     source: Connection,
     pipeline: Connection,
     stored: Source,
@@ -128,10 +121,10 @@ async def _copy_and_stage(
     publications: Sequence[str],
     stop: Stop,
 ) -> None:
-    """From the last staged transaction on, which is replayed so that it can be compared."""
+    """From the last staged transaction on, at `start`, which is replayed so that it can be compared."""
     name = slots.part_name(stored.slot, part.worker)
     copying.remove_leftover(source, name)
-    copied = await in_thread(copying.copy, stream, stored.slot, name, writer.commit_lsn or writer.position)
+    copied = await in_thread(copying.copy, stream, stored.slot, name, start)
     if stop:
         return
     stream.start(name, copied.begins_at, publications)
@@ -141,3 +134,7 @@ async def _copy_and_stage(
     stop.then(in_loop(worker.stop))
     logger.info("streaming", extra={"action": "catchup.streaming", "slot": name})
     await worker.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup.plan import Part
 from pipeline.errors import Fenced
-from pipeline.log.writing.staged import Writer
+from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -58,22 +58,22 @@ async def forget_seqs(connection: AsyncConnection[TupleRow], source_id: uuid.UUI
     await connection.execute(_FORGET_SEQS, {"source": source_id, "worker": part})
 
 
-async def absorb(
-    connection: AsyncConnection[TupleRow], source_id: uuid.UUID, part: int, generation: int, own_generation: int
-) -> None:
+async def absorb(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: WorkerClaim) -> None:
     """Make what a part's worker has staged worker 0's, durably, and end the part.
 
-    `generation` and `own_generation`: of the writers that are its worker and worker 0, both claimed before. Worker 0
-    has to be claimed again after it. Raises Fenced, having changed nothing, when another writer has taken over.
+    `own` is the claim of worker 0, which has to be taken again after it. Raises Fenced, having changed nothing, when
+    another process has taken over.
     """
-    values = {"source": source_id, "worker": part, "generation": generation, "own_generation": own_generation}
+    values = {**part.who, "own_generation": own.generation}
     async with connection.transaction():
         await connection.execute("set local synchronous_commit = on")
         # Before locking any row of it: the shuffler locks rows in another order.
         await connection.execute("lock table pipeline.segments in share row exclusive mode")
         absorbed = await connection.execute(statement("capture.catchup", "absorb_part"), values)
         if absorbed.rowcount != 1:
-            raise Fenced(f"another replication worker has taken over source {source_id}; part {part} is left to it")
+            raise Fenced(
+                f"another replication worker has taken over source {part.source}; part {part.worker} is left to it"
+            )
 
 
 async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[Part]) -> None:
@@ -84,10 +84,10 @@ async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, p
     whole = True
     for before, part in pairwise(parts):
         whole = whole and before.complete
-        other = await Writer.claim(connection, source_id, part.worker)
+        other = await WorkerClaim.take(connection, source_id, part.worker)
         if whole:
-            own = await Writer.claim(connection, source_id)
-            await absorb(connection, source_id, part.worker, other.generation, own.generation)
+            own = await WorkerClaim.take(connection, source_id)
+            await absorb(connection, other, own)
         else:
             values = {"source": source_id, "worker": part.worker}
             await connection.execute(statement("capture.catchup", "discard_part"), values)

@@ -9,7 +9,7 @@ from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.errors import Unavailable
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing.log_writer import LogWriter
 from pipeline.process.signals import in_thread
 from pipeline.wal.markers import is_marker
 from pipeline.wal.messages import LogicalMessage, Message, Relation
@@ -28,7 +28,7 @@ class PartWorker(ReplicationWorker):
     """
 
     def __init__(
-        self, stream: ReplicationStream, writer: Writer, registry: PartRegistry, until: int | None, catalog_xmin: str
+        self, stream: ReplicationStream, writer: LogWriter, registry: PartRegistry, until: int | None, catalog_xmin: str
     ) -> None:
         """`catalog_xmin`: that of the slot when it was copied."""
         super().__init__(stream, writer, registry, until)

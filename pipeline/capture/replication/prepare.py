@@ -29,8 +29,8 @@ from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
 from pipeline.errors import SourceChanged, SourceUnfit
 from pipeline.log import jumps
+from pipeline.log.staging import progress
 from pipeline.log.table import EventsTable
-from pipeline.log.writing import staged
 from pipeline.postgres import connections, waits
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -106,7 +106,7 @@ def checks(
 
     Without an `identity` from IDENTIFY_SYSTEM it is read over the ordinary connection. Another server may be running.
     """
-    position = staged.stored_position(pipeline, stored.id)
+    position = progress.stored_position(pipeline, stored.id)
     if position is None:
         return {}
     now = timeline.identity(source)  # after the position: a worker may be moving both
@@ -124,7 +124,7 @@ def checks(
 def require_slot(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID | None) -> None:
     """Raises SlotLost when the slot no longer holds everything that is not stored yet."""
     slot = slots.find(source, config.slot)  # first: a worker stores a position before it confirms it
-    position = staged.stored_position(pipeline, source_id) if source_id else None
+    position = progress.stored_position(pipeline, source_id) if source_id else None
     slots.require_whole(config.slot, slot, position, timeline.identity(source).flushed)
 
 
@@ -168,7 +168,7 @@ def prepare(
     if stored is None:
         stored = described(Source(source_id, 0, "", "", ""), config, source, identity)
         sources.add(pipeline, stored)
-    elif staged.stored_position(pipeline, stored.id) is None:  # nothing depends on what is stored of it yet
+    elif progress.stored_position(pipeline, stored.id) is None:  # nothing depends on what is stored of it yet
         stored = described(stored, config, source, identity)
         sources.change(pipeline, stored)
     elif stored.timeline != identity.timeline:
@@ -248,7 +248,7 @@ def _store_unmatched(pipeline: Connection, stored: Source, why: str | None) -> N
 
 def _ensure_slot(config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:
     slot = slots.find(source, config.slot)
-    if staged.stored_position(pipeline, stored.id) is None:
+    if progress.stored_position(pipeline, stored.id) is None:
         _jump_behind_others(config, source, pipeline, slot)
     if slot is None:
         seen_tables.begin(source, pipeline, stored.id, stored.epoch)
@@ -261,14 +261,14 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
         require_slot(config, source, pipeline, stored.id)
         slot = slots.find(source, config.slot)
         start = (slot.confirmed_lsn or 0) if slot else 0
-        if staged.stored_position(pipeline, stored.id) is None and not slot_mark.find(source, config.slot):
+        if progress.stored_position(pipeline, stored.id) is None and not slot_mark.find(source, config.slot):
             logger.warning(
                 'slot "%s" was made by somebody else and is taken over: nothing from before %s comes',
                 config.slot,
                 lsn.show(start),
                 extra={"action": "slot.taken_over"},
             )
-    staged.begin(pipeline, stored.id, stored.epoch, start)
+    progress.begin(pipeline, stored.id, stored.epoch, start)
     if stored.epoch == 0:
         first = Epoch(stored.id, 0, stored.system_identifier, stored.timeline, start, None, 0, "first start")
         sources.begin_epoch(pipeline, first)

@@ -13,7 +13,7 @@ from pipeline.capture.replication.commit_pace import CommitPace
 from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, PACE, ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.stopwatch import Stopwatch
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing.log_writer import LogWriter, WriteResult
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class StagingPump:
     def __init__(
         self,
         batch: BatchBuilder,
-        writer: Writer,
+        writer: LogWriter,
         idle: ConfirmRule,
         feedback: Feedback,
         ready: Callable[[], bool],
@@ -95,12 +95,12 @@ class StagingPump:
                 rows = await self._stage(durable=started >= confirm_at)
                 if started >= confirm_at:
                     confirm_at = started + CONFIRM_EVERY
-                self._next_at = started + self._pace.after(rows, stretches=self._writer.at_once is not None)
-            elif not await self._settled():
+                self._next_at = started + self._pace.after(rows, stretches=self._writer.writes_directly)
+            elif (await self._settle()).holds:
                 await asyncio.sleep(PACE)  # what is wanted is stored later: nothing else lets others run
             elif (position := self._idle.due(time.monotonic())) is not None:
                 await self._store(position)
-        await self._settled(finish=True)
+        await self._settle(finish=True)
         if (position := self._idle.due_at_end()) is not None:
             await self._store(position)
         logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._idle.confirmed)})
@@ -117,7 +117,7 @@ class StagingPump:
 
     async def _stage(self, *, durable: bool) -> int:
         """Stage the collected rows; returns how many there were."""
-        batch = self._batch.take() if self._writer.takes_any else self._batch.take_whole()
+        batch = self._batch.take() if self._writer.may_split else self._batch.take_whole()
         if batch is None:
             return 0
         self._space.set()
@@ -125,33 +125,29 @@ class StagingPump:
             self._idle.stage(batch.position or 0, empty=True)
             return 0
         await self._before(batch.first_lsn)
-        await self._writer.append(batch, durable=durable)
-        self._stored()
-        if durable:
-            self._feedback.confirm(self._writer.position)
+        stored = await self._writer.append(batch, durable=durable)
+        self._follow(stored)
+        if durable and stored.is_durable:
+            self._feedback.confirm(stored.position)
         logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
         return len(batch.rows)
 
-    async def _settled(self, *, finish: bool = False) -> bool:
-        """Store what is written of a backlog, if that has ended, or is to `finish`; whether nothing is open then."""
-        if (backlog := self._writer.backlog) is None:
-            return True
-        was_open = backlog.is_open
-        await (backlog.finish() if finish else backlog.settle())
-        if was_open:
-            self._stored()
-        return not backlog.is_open
+    async def _settle(self, *, finish: bool = False) -> WriteResult:
+        """Store what the writer holds of a backlog, if that has ended, or its whole transactions with `finish`."""
+        stored = await self._writer.settle(finish=finish)
+        self._follow(stored)
+        return stored
 
-    def _stored(self) -> None:
-        """Everything that was taken is written, and stored up to the writer's position."""
-        self._idle.held = self._writer.backlog is not None and self._writer.backlog.is_open
-        self._idle.stage(self._writer.position)
+    def _follow(self, stored: WriteResult) -> None:
+        """Everything that was taken is written, and stored up to that position."""
+        self._idle.held = stored.holds
+        self._idle.stage(stored.position)
 
     async def _store(self, position: int) -> None:
         """Make durable what was staged, and move the position past WAL that holds no changes for us."""
-        await self._writer.store_position(position)
-        self._idle.stage(self._writer.position)
-        self._feedback.confirm(self._writer.position)
+        stored = await self._writer.advance(position)
+        self._follow(stored)
+        self._feedback.confirm(stored.position)
 
 
 def _require_not_cancelled() -> None:

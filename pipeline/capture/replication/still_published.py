@@ -8,7 +8,7 @@ from pipeline.capture.source import publication_form, publication_ledger, source
 from pipeline.capture.source.sources import Source
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import PublicationChanged
-from pipeline.log.writing import staged
+from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
@@ -48,6 +48,6 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
 
 
 def _published_less(pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
-    position = staged.stored_position(pipeline, stored.id)
+    position = progress.stored_position(pipeline, stored.id)
     upto = "" if position is None else f"; the log has everything else up to {lsn.show(position)}"
     return PublicationChanged(f"{less}; what it did not publish meanwhile is not in the log{upto}; {ADOPT}")

@@ -22,7 +22,8 @@ from pipeline.capture.source.sources import Source
 from pipeline.errors import Undecodable
 from pipeline.log.staging import rows
 from pipeline.log.staging.batch import Batch
-from pipeline.log.writing.staged import Writer
+from pipeline.log.staging.worker_claim import WorkerClaim
+from pipeline.log.writing import log_writer
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
@@ -65,9 +66,9 @@ async def skip_requested(connection: Connection, staging: AsyncConnection[TupleR
     """
     blocked = blocked_transactions.current(connection, source.id)
     if blocked is not None and blocked.requested_at is not None:
-        writer = await Writer.claim(staging, source.id)
-        if writer.position <= blocked.commit_lsn:
-            await _skip(connection, staging, writer, source, blocked)
+        claim = await WorkerClaim.take(staging, source.id)
+        if claim.position <= blocked.commit_lsn:
+            await _skip(connection, staging, claim, source, blocked)
     skipped = blocked_transactions.last_skipped(connection, source.id)
     return 0 if skipped is None else skipped + 1
 
@@ -75,7 +76,7 @@ async def skip_requested(connection: Connection, staging: AsyncConnection[TupleR
 async def _skip(
     connection: Connection,
     staging: AsyncConnection[TupleRow],
-    writer: Writer,
+    claim: WorkerClaim,
     source: Source,
     blocked: BlockedTransaction,
 ) -> None:
@@ -95,7 +96,7 @@ async def _skip(
     )
     values = {"source": source.id, "epoch": blocked.epoch, "commit_lsn": at}
     async with staging.transaction():
-        await writer.append(batch, durable=True)
+        await log_writer.stage_within(staging, claim, batch)
         await staging.execute(statement("capture.replication", "mark_skipped"), values)
     logger.warning(
         "skipped the transaction that commits at %s, as requested: %s",

@@ -13,7 +13,7 @@ from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.tagger import Tagger
 from pipeline.errors import Undecodable
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing.log_writer import LogWriter
 from pipeline.process.signals import in_thread
 from pipeline.wal import pgoutput
 from pipeline.wal.markers import is_marker
@@ -35,7 +35,7 @@ class ReplicationWorker:
     """
 
     def __init__(
-        self, stream: ReplicationStream, writer: Writer, registry: RelationRegistry, until: int | None = None
+        self, stream: ReplicationStream, writer: LogWriter, registry: RelationRegistry, until: int | None = None
     ) -> None:
         """`until`: transactions that commit there or later belong to another worker; None: all belong to this one."""
         self._stream = stream

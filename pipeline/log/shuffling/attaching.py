@@ -14,7 +14,7 @@ from pipeline.log.shuffling import waiting
 from pipeline.log.shuffling.transfer import Place
 from pipeline.log.shuffling.transfers import Transfers
 from pipeline.log.shuffling.waiting import Waiting, WaitingRun
-from pipeline.log.staging.choose_path import Reason, Way
+from pipeline.log.staging.choose_path import PathReason, WritePath
 from pipeline.log.table import EventsTable
 from pipeline.log.table_shape import COLUMNS
 from pipeline.postgres import queries
@@ -53,7 +53,7 @@ class Attacher:
         if reason is not None and len(tables) > len(first := waiting.first_whole(found)):
             tables, reason = first, self._reason(first, after)
         if reason is not None:
-            self._count(Way.MOVE, Reason.ADOPTION, sum(each.rows for each in tables))
+            self._count(WritePath.STAGED, PathReason.ADOPTION, sum(each.rows for each in tables))
             told = {"action": "shuffle.not_attached", "tables": [each.table_name for each in tables], "reason": reason}
             logger.debug("rows of a backlog are moved: %s", reason, extra=told)
             return waiting.run_of(tables, after)
@@ -103,7 +103,7 @@ class Attacher:
             self._transfers.attached(tables[0].first_seq, tables[-1].last_seq)
             values = {"source": self._source, "ids": [each.id for each in tables]}
             self._connection.execute(statement(_PACKAGE, "attached"), values)
-            self._count(Way.ADOPT, None, transfer.moved)
+            self._count(WritePath.PARTITIONED, None, transfer.moved)
             transfer.finish(tables[-1].last_lsn, ())
         added = self._transfers.committed(transfer, 0)
         self._transfers.forget()
@@ -127,8 +127,8 @@ class Attacher:
         )
         return None if found is None else str(found)
 
-    def _count(self, way: Way, reason: Reason | None, changes: int) -> None:
-        values = {"source": self._source, "ways": [way], "reasons": [reason or ""], "changes": [changes]}
+    def _count(self, path: WritePath, reason: PathReason | None, changes: int) -> None:
+        values = {"source": self._source, "ways": [path], "reasons": [reason or ""], "changes": [changes]}
         self._connection.execute(statement("log.staging", "count_ways"), values)
 
     def _held_up(self, tables: Sequence[Waiting]) -> None:

@@ -1,28 +1,46 @@
-"""Which way a batch takes into the log, and why: the one place that decides it. Pure."""
+"""Chooses the path that a batch takes into the log: the only place that decides it. Pure."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 
 from pipeline.log.staging.batch import Batch
 
 MOST_ROWS = 1_000
-"""A larger batch is staged: the worker's next one and the shuffler's move then share the time."""
+"""A larger batch is staged: the worker's next batch and the shuffler's move then run at the same time."""
 MOST_BYTES = 1_000_000
+"""A batch of more bytes is staged, for the same reason."""
 
 
-class Way(StrEnum):
-    """`AT_ONCE`: one transaction writes events, progress and watermark. `MOVE`: staged, and moved by the shuffler.
-    `ADOPT`: staged as tables that become partitions.
+class WritePath(StrEnum):
+    """A way into the log. The values are labels of metrics.
+
+    `DIRECT`: one transaction writes events, progress and watermark. `STAGED`: rows are staged, and the shuffler moves
+    them. `PARTITIONED`: rows are staged as tables that the shuffler attaches as partitions.
     """
 
-    AT_ONCE = "at_once"
-    MOVE = "move"
-    ADOPT = "adopt"
+    DIRECT = "at_once"
+    STAGED = "move"
+    PARTITIONED = "adopt"
 
 
-class Reason(StrEnum):
-    """Why a batch is staged and moved."""
+class PathReason(StrEnum):
+    """Why a batch is staged, or why a path declined it. The values are labels of metrics.
+
+    By what is known of the batch and the writer: `OFF` the direct path is not this writer's, or switched off; `LARGE`
+    too many rows or bytes; `PART` a part of a transaction, or behind one; `PARTITION` the events table lacks the
+    partition that the rows need, or the shuffler should make the next one; `FAILED` the direct path failed lately.
+
+    By looking at the log's end: `STAGED` something staged is not moved yet; `ROUTES` events go to several tables, or
+    to another one; `TABLE` the events table has what only the shuffler can serve; `CHANGED` the log was restored.
+
+    By trying: `VALUES` a row has values that only the shuffler can fill in or write; `CHANGED` the watermark moved;
+    `FAILED` the database refused; `ADOPTION` what is left of a batch takes no partition, and, of the shuffler, it moves
+    the rows of tables that cannot become partitions.
+    """
 
     OFF = "off"
     LARGE = "large"
@@ -37,10 +55,114 @@ class Reason(StrEnum):
     ADOPTION = "not_adopted"
 
 
-def of_batch(batch: Batch) -> Reason | None:
-    """Why this batch cannot be written at once, by itself; None when it can. Its rows are looked at when written."""
-    if batch.open_lsn is not None or batch.ends_staged or batch.position is None or not batch.rows:
-        return Reason.PART
+class LookFirst(Enum):
+    """The answer of `choose_path` where the log's end must be looked at before it can say more."""
+
+    LOOK_FIRST = "look first"
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """The end of the log: all transactions up to `after` are in it, and nothing is staged behind them.
+
+    `after` is a commit LSN of the source, `seq` that of the newest event. `epoch`, `routes` and `oid`, that of the
+    events table, are compared again by whoever writes there.
+    """
+
+    epoch: int
+    after: int
+    routes: int
+    oid: int
+    seq: int
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What the partitioned path has begun. Its tables belong to runs, of which each has segments.
+
+    `may_begin`: the backlog is large enough for a new run, and no pause is on. `is_begun`: a run is open, and nobody
+    else hands out a `seq`; `goes_on`: it may have more segments. `is_filling`: a segment is open, whose rows are not
+    stored yet; `is_inside`: it has the beginning of a transaction. `is_near`: the source is hardly ahead any more.
+    """
+
+    may_begin: bool = False
+    is_begun: bool = False
+    goes_on: bool = True
+    is_filling: bool = False
+    is_inside: bool = False
+    is_near: bool = False
+
+
+@dataclass(frozen=True)
+class KnownState:
+    """What a writer remembers when it chooses.
+
+    `worker`: its number; `small`: what the settings say of small batches, "at_once" or "staged". `end`: the log's end,
+    why nothing can be written there, or None where it has to be looked at. `begun`: the commit LSN of a transaction of
+    which a part is staged, and more is to come. `has_failed`: the direct path failed a moment ago. `room`: the first
+    seq that has no partition; `ahead`: the seq from which on the shuffler should make the next partition. `run`: what
+    the partitioned path has begun, None where the writer has no such path. `declined`: the paths that have declined
+    this batch, or what comes before it in the same one.
+    """
+
+    worker: int
+    small: str
+    end: LogEnd | PathReason | None = None
+    begun: int | None = None
+    has_failed: bool = False
+    room: float = math.inf
+    ahead: float = math.inf
+    run: RunState | None = None
+    declined: Mapping[WritePath, PathReason] = field(default_factory=dict)
+
+
+def writes_directly(worker: int, small: str) -> bool:
+    """Return whether a worker has the direct path: its SQL moves the position of worker 0, so no other may take it."""
+    return worker == 0 and small != "staged"
+
+
+def choose_path(batch: Batch, known: KnownState) -> tuple[WritePath, PathReason | None] | LookFirst:
+    """Return the path that this batch takes, and why it is staged; None for the other paths.
+
+    A batch belongs to the partitioned path while a segment or a run is open, or where one may begin; else to the direct
+    path if it is small and whole and nothing is staged before it. What does not belong to an open run is staged: the
+    writer ends the run first. The staged path takes any batch and never declines.
+    """
+    if _belongs_to_run(batch, known):
+        return WritePath.PARTITIONED, None
+    if known.run is not None and known.run.is_begun:
+        return WritePath.STAGED, PathReason.STAGED
+    if reason := known.declined.get(WritePath.DIRECT) or _not_directly(batch, known):
+        return WritePath.STAGED, reason
+    if known.end is None:
+        return LookFirst.LOOK_FIRST
+    if isinstance(known.end, PathReason):
+        return WritePath.STAGED, known.end
+    last_seq = known.end.seq + len(batch.rows)
+    if last_seq >= known.room or last_seq >= known.ahead:
+        return WritePath.STAGED, PathReason.PARTITION
+    return WritePath.DIRECT, None
+
+
+def _belongs_to_run(batch: Batch, known: KnownState) -> bool:
+    run = known.run
+    if run is None or WritePath.PARTITIONED in known.declined:
+        return False
+    if run.is_filling:
+        return run.is_inside or not run.is_near
+    if known.begun is not None or not batch.rows or batch.ends_staged or batch.places_range:
+        return False
+    return run.goes_on and not run.is_near if run.is_begun else run.may_begin
+
+
+def _not_directly(batch: Batch, known: KnownState) -> PathReason | None:
+    """Return why this batch is not for the direct path, by itself and by what is remembered."""
+    if not writes_directly(known.worker, known.small):
+        return PathReason.OFF
+    if known.begun is not None or batch.open_lsn is not None or batch.ends_staged:
+        return PathReason.PART
+    if batch.position is None or not batch.rows:
+        return PathReason.PART
     if len(batch.rows) > MOST_ROWS or sum(map(len, batch.rows)) > MOST_BYTES:
-        return Reason.LARGE
-    return None
+        return PathReason.LARGE
+    return PathReason.FAILED if known.has_failed else None

@@ -14,6 +14,10 @@ _COUNT_CHANGES = """\
 select coalesce(sum(changes), 0)::bigint from pipeline.replication_progress where source_id = %(source)s
 """
 """How many changes of a source the stream has brought so far; of rows that were read from tables it counts none."""
+_STORED_POSITION = """\
+select position from pipeline.replication_progress where source_id = %(source)s and worker = %(worker)s
+"""
+"""How far a worker has staged; no row when it never began."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,20 @@ def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged
     """The stored progress; None when this source was never replicated."""
     return queries.one(
         connection, Staged, statement("log.staging", "last_staged"), {"source": source, "worker": worker}
+    )
+
+
+def stored_position(connection: Connection, source: uuid.UUID, worker: int = 0) -> int | None:
+    """Return the stored position of a worker; None when this source was never replicated."""
+    row = connection.execute(_STORED_POSITION, {"source": source, "worker": worker}).fetchone()
+    return None if row is None else row[0]
+
+
+def begin(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:
+    """Store the first position of a source; an existing one is kept."""
+    connection.execute(
+        statement("log.staging", "begin_progress"),
+        {"source": source, "worker": worker, "epoch": epoch, "position": position},
     )
 
 

@@ -1,4 +1,4 @@
-"""The transaction of a batch that is written at once: of few rows one message, else two with a COPY."""
+"""The transaction of the direct path: one message for a batch of few rows, else two with a COPY."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from psycopg.rows import TupleRow
 from pipeline.log import table as log
 from pipeline.log.staging import segments
 from pipeline.log.staging.progress import with_progress
+from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.log.writing.log_end import LOCK_TIMEOUT, LOCK_TIMEOUT_MS
-from pipeline.log.writing.staged import Writer
 from pipeline.postgres import prepared_calls
 from pipeline.postgres.pipelined_copy import HEADER, TRAILER, copy_within, roll_back
 from pipeline.postgres.prepared_calls import Call, Prepare, Step
@@ -43,17 +43,17 @@ _LIMIT_AT_HEAD = "select set_config('lock_timeout', %(timeout)s, true), set_conf
 """Of this transaction: it waits no longer than that for a lock, and its commit is on disk when it returns."""
 
 
-class HeadTransaction:
-    """On the connection of one writer of staging, whose generation is in the names of what it prepares."""
+class DirectTransaction:
+    """Writes batches on one connection; what it prepares has the generation of the claim in its name."""
 
-    def __init__(self, connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> None:
+    def __init__(self, connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable) -> None:
         self._connection = connection
         self._table = table
-        self._of = writer.generation
+        self._of = claim.generation
         self._who = {
             **literals(
-                source=writer.source,
-                generation=writer.generation,
+                source=claim.source,
+                generation=claim.generation,
                 sequence=table.sequence.as_string(connection),
                 name=str(table),
                 timeout=LOCK_TIMEOUT_MS,

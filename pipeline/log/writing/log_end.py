@@ -1,19 +1,19 @@
-"""The end of the log, as the replication worker knows it when it writes there: looked at once, then counted on."""
+"""Looks at the end of the log, where the direct path writes; the writer remembers what it has found."""
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.log.staging.choose_path import Reason
+from pipeline.log.staging.choose_path import LogEnd, PathReason
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.postgres.pipelined_copy import roll_back
@@ -26,20 +26,8 @@ AHEAD_EVERY = 1.0
 """Seconds between two batches that are moved so that the shuffler makes the next partition."""
 
 
-@dataclass
-class Head:
-    """Every transaction up to `after` is in the log, whose newest event has `seq`, and nothing is staged after it."""
-
-    epoch: int
-    after: int
-    routes: int
-    table: EventsTable
-    oid: int
-    seq: int
-
-
-class Room:
-    """The partition that is written to, behind which the shuffler makes the next one from its middle on."""
+class PartitionRoom:
+    """The partition that is written to. From its middle on, the shuffler makes the next one."""
 
     def __init__(self) -> None:
         self._lower = self._upper = self._ahead_at = 0.0
@@ -47,18 +35,23 @@ class Room:
         self.partition = 0
         """Its oid."""
 
-    def lacks(self, upto: int) -> bool:
-        """Whether this seq has no partition, or now and then, when the next one should be made."""
-        if upto >= self._upper:
-            return True
-        if not self._wants_next(upto) or time.monotonic() < self._ahead_at:
-            return False
+    @property
+    def upper(self) -> float:
+        """The first seq behind it."""
+        return self._upper
+
+    @property
+    def ahead(self) -> float:
+        """The seq from which on the next partition should be made; infinite if it exists, or was asked for lately."""
+        return math.inf if self._has_next or time.monotonic() < self._ahead_at else self._middle
+
+    def ask(self) -> None:
+        """A batch is staged so that the shuffler makes the next partition."""
         self._ahead_at = time.monotonic() + AHEAD_EVERY
-        return True
 
     async def look(self, connection: AsyncConnection[TupleRow], table: EventsTable, seq: int) -> bool:
-        """Look for the partition that the next seq is in; whether there is one."""
-        if self._lower <= seq + 1 < self._upper and not self._wants_next(seq):
+        """Look for the partition that the next seq is in; returns whether there is one."""
+        if self._lower <= seq + 1 < self._upper and (self._has_next or seq < self._middle):
             return True
         found: list[TupleRow] = []
         with suppress(psycopg.errors.LockNotAvailable):
@@ -71,27 +64,28 @@ class Room:
                 return True
         return False
 
-    def _wants_next(self, seq: int) -> bool:
-        return not self._has_next and seq >= (self._lower + self._upper) / 2
-
     def forget(self) -> None:
         """It may have been dropped."""
         self._lower = self._upper = 0.0
 
+    @property
+    def _middle(self) -> float:
+        return (self._lower + self._upper) / 2
+
 
 async def look(
-    connection: AsyncConnection[TupleRow], look_at_head: str, default: EventsTable, room: Room
-) -> Head | Reason:
-    """The log's end, or why nothing can be written there at once. `default`: the events table of the settings.
+    connection: AsyncConnection[TupleRow], look_at_head: str, default: EventsTable, room: PartitionRoom
+) -> LogEnd | PathReason:
+    """Return the log's end, or why nothing can be written there. `default`: the events table of the settings.
 
     `look_at_head`: that statement, prepared.
     """
     found = await ask(connection, look_at_head)
     if not found or found[0][3] != str(default) or not found[0][4]:
-        return Reason.ROUTES
+        return PathReason.ROUTES
     epoch, after, routes, _, _, has_staged, last_seq = found[0]
     if has_staged:
-        return Reason.STAGED
+        return PathReason.STAGED
     values = {
         "table": default.identifier.as_string(connection),
         "sequence": default.sequence.as_string(connection),
@@ -99,10 +93,10 @@ async def look(
     }
     table = await (await connection.execute(statement("log.writing", "look_at_table"), values)).fetchone()
     if table is None or not table[2] or table[1] < last_seq:
-        return Reason.TABLE
+        return PathReason.TABLE
     if not await room.look(connection, default, table[1]):
-        return Reason.PARTITION
-    return Head(epoch, after, routes, default, table[0], table[1])
+        return PathReason.PARTITION
+    return LogEnd(epoch, after, routes, table[0], table[1])
 
 
 async def ask(

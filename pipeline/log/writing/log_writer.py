@@ -1,24 +1,299 @@
-"""What takes batches of a backlog before they are staged."""
+"""Writes the log: replication and catch-up hand their batches to a `LogWriter`, which takes one of three paths."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
 
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from pipeline.config.settings import Config
+from pipeline.log import table
+from pipeline.log.jumps import SourceClock
+from pipeline.log.partitions import LAST_SEQ, PARTITION_ROWS
+from pipeline.log.staging import choose_path as paths
 from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.choose_path import KnownState, LogEnd, LookFirst, PathReason, WritePath, choose_path
+from pipeline.log.staging.worker_claim import WorkerClaim
+from pipeline.log.table import EventsTable
+from pipeline.log.writing import log_end
+from pipeline.log.writing.direct import DirectPath
+from pipeline.log.writing.event_maker import EventMaker
+from pipeline.log.writing.partitioned import PartitionedPath
+from pipeline.log.writing.partitioned_backlog import BacklogPath
+from pipeline.log.writing.partitioned_part import PartPath, PartTurn
+from pipeline.log.writing.segment_sizes import SegmentSizes
+from pipeline.log.writing.staged import StagedPath
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.pipelined_copy import roll_back
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+COUNT_EVERY = 1.0
+"""Seconds between two moments at which it is stored how many changes took which path, and consumers are looked for."""
+BYTES_OF_CHANGE = 16
+"""No change takes less of the WAL."""
+BETWEEN = 2 * PARTITION_ROWS
+"""Seqs before each part of a catch-up, for what is moved before it, whose partitions are made ahead."""
 
 
-class Backlog(Protocol):
-    """What it has taken is stored later, in a transaction of its own, in which the writer's position moves."""
+@dataclass(frozen=True)
+class WritingSettings:
+    """What the settings say about the paths; by default everything is staged.
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it has something that is not stored: then the connection is its own."""
+    `table`: the events table. `small`: whether small batches are written "at_once". `sizes`: of the segments of a
+    backlog, None where none becomes partitions. `clock`: the source's, microseconds since 1970.
+    """
 
-    async def takes(self, batch: Batch) -> Batch | None:
-        """Take the batch; returns what of it is to be staged, and then nothing is open."""
+    table: EventsTable = table.DEFAULT
+    small: Literal["at_once", "staged"] = "staged"
+    sizes: SegmentSizes | None = None
+    clock: SourceClock | None = None
 
-    async def settle(self) -> None:
-        """Store what it has, if nothing came for a while."""
+    @classmethod
+    def of(cls, config: Config, clock: SourceClock | None = None) -> WritingSettings:
+        """Read them from the settings of the server. Events that go to several tables are never partitions at once."""
+        threshold = None if config.routes else config.adopt_bytes
+        sizes = None if threshold is None else SegmentSizes(threshold)
+        return cls(EventsTable.parse(config.events_table), config.small_batches, sizes, clock)
 
-    async def finish(self) -> None:
-        """Store what it has of whole transactions."""
+
+@dataclass(frozen=True)
+class WriteResult:
+    """Everything before `position`, an LSN of the source, is stored.
+
+    `is_durable`: it may be confirmed to the source. `holds`: more was accepted that is stored later; until then only
+    `append`, `settle` and `close` may be called, and the connection is the writer's.
+    """
+
+    position: int
+    is_durable: bool
+    holds: bool
+
+
+class LogWriter:
+    """The only writer of what one worker reads, under its claim.
+
+    `append`, `advance` and `settle` raise Fenced when a newer worker has taken over, and ReadAgain when something that
+    was accepted is not stored and must be streamed again. After any error the writer can only be closed; after
+    ReadAgain the worker is claimed again. The caller owns the connection, which is that of the claim.
+    """
+
+    def __init__(
+        self,
+        connection: AsyncConnection[TupleRow],
+        claim: WorkerClaim,
+        settings: WritingSettings,
+        partitioned: PartitionedPath | None,
+        maker: EventMaker,
+    ) -> None:
+        """Use `open`."""
+        self._connection, self._claim, self._settings = connection, claim, settings
+        self._staged = StagedPath(connection, claim)
+        self._direct = DirectPath(connection, claim, settings.table, maker)
+        self._partitioned = partitioned
+        self._end: LogEnd | PathReason | None = None
+        self._begun: int | None = None
+        self._durable = claim.position
+        self._counted: Counter[tuple[WritePath, PathReason | None]] = Counter()
+        self._count_at = 0.0
+        self._has_consumers = False
+        self.position = claim.position
+        """Everything before it is stored."""
+        self.writes_directly = paths.writes_directly(claim.worker, settings.small)
+        """Whether the direct path is on, so that under load commits may lie further apart; constant."""
+        self.may_split = not self.writes_directly and partitioned is None
+        """Whether a batch may end anywhere in a transaction, since everything is staged; constant."""
+        self.changes: Counter[tuple[WritePath, PathReason | None]] = Counter()
+        """How many changes of small batches took which path, and why they were staged."""
+
+    @classmethod
+    async def open(
+        cls,
+        connection: AsyncConnection[TupleRow],
+        claim: WorkerClaim,
+        settings: WritingSettings,
+        *,
+        behind: Callable[[], int | None] | None = None,
+        part: PartTurn | None = None,
+    ) -> LogWriter:
+        """Open the writer of a worker.
+
+        `behind` says how many bytes of WAL the source is ahead of worker 0; without it no backlog becomes partitions.
+        `part`: the turn of a part of a catch-up; a part without one only stages.
+        """
+        maker = EventMaker(claim.source)
+        partitioned: PartitionedPath | None = None
+        if settings.sizes is not None and part is not None:
+            partitioned = PartPath(connection, claim, settings.table, maker, settings.sizes, part)
+        elif settings.sizes is not None and behind is not None and settings.clock is not None and not claim.worker:
+            partitioned = BacklogPath(connection, claim, settings.table, maker, settings.sizes, behind, settings.clock)
+        writer = cls(connection, claim, settings, partitioned, maker)
+        await writer._staged.prepare()
+        return writer
+
+    async def append(self, batch: Batch, *, durable: bool) -> WriteResult:
+        """Store a batch, or hold it until a run is stored. With `durable`, what is stored is on disk on return."""
+        declined: dict[WritePath, PathReason] = {}
+        rest: Batch | None = batch
+        while rest is not None:
+            rest = await self._append(rest, declined, durable=durable)
+        return self._result()
+
+    async def advance(self, position: int) -> WriteResult:
+        """Store, durably, that nothing before `position` is for the log; earlier batches become durable too."""
+        self.position = self._durable = await self._staged.store_position(position)
+        if self.writes_directly:
+            await self._count()
+        return self._result()
+
+    async def settle(self, *, finish: bool = False) -> WriteResult:
+        """Store what a run holds, if the backlog has ended; with `finish`, its whole transactions in any case."""
+        if self._partitioned is not None:
+            await (self._partitioned.finish() if finish else self._partitioned.settle())
+            self._follow(self._partitioned)
+        return self._result()
+
+    async def close(self) -> None:
+        """Discard what is not stored, and leave the connection idle, or closed where that fails. Raises nothing."""
+        with suppress(Exception):
+            if self._partitioned is not None:
+                await self._partitioned.abandon()
+            await roll_back(self._connection)
+        if self._connection.info.transaction_status != TransactionStatus.IDLE:
+            with suppress(Exception):
+                await self._connection.close()
+
+    async def _append(self, batch: Batch, declined: dict[WritePath, PathReason], *, durable: bool) -> Batch | None:
+        """Let one path take the batch; returns what is left of it, where the path declined that."""
+        chosen = choose_path(batch, self._known(declined))
+        if isinstance(chosen, LookFirst):
+            self._end = await self._direct.look()
+            return batch
+        path, reason = chosen
+        if path is WritePath.PARTITIONED:
+            return await self._take_into_run(batch, declined)
+        if self._partitioned is not None and self._partitioned.state.is_begun:
+            await self._partitioned.finish()
+            self._follow(self._partitioned)
+            declined[WritePath.PARTITIONED] = PathReason.ADOPTION
+            return batch
+        if self.writes_directly and time.monotonic() >= self._count_at:
+            await self._count()
+        if path is WritePath.DIRECT and isinstance(self._end, LogEnd):
+            written = await self._direct.write(batch, self._end, wakes_shuffler=self._has_consumers)
+            if isinstance(written, PathReason):
+                self._end, declined[path] = None, written
+                return batch
+            self._end = written
+        else:
+            await self._staged.write(batch, durable=durable)
+            self._end = None  # what is staged, or placed, comes before what is written directly
+        self._stored(batch, path, reason, durable=durable or path is WritePath.DIRECT)
+        return None
+
+    async def _take_into_run(self, batch: Batch, declined: dict[WritePath, PathReason]) -> Batch | None:
+        assert self._partitioned is not None  # noqa: S101  choose_path
+        self._end = None
+        was_begun = self._partitioned.state.is_begun
+        rest = await self._partitioned.take(batch)
+        if not was_begun and self._partitioned.state.is_begun:
+            self._durable = self.position  # what begins a run commits synchronously
+        self._follow(self._partitioned)
+        if rest is not None:
+            declined[WritePath.PARTITIONED] = PathReason.ADOPTION
+        return rest
+
+    def _known(self, declined: dict[WritePath, PathReason]) -> KnownState:
+        room = self._direct.room
+        return KnownState(
+            worker=self._claim.worker,
+            small=self._settings.small,
+            end=self._end,
+            begun=self._begun,
+            has_failed=self._direct.has_failed,
+            room=room.upper,
+            ahead=room.ahead,
+            run=None if self._partitioned is None else self._partitioned.state,
+            declined=declined,
+        )
+
+    def _stored(self, batch: Batch, path: WritePath, reason: PathReason | None, *, durable: bool) -> None:
+        self._begun = batch.open_lsn if batch.open_lsn in (batch.last_lsn, self._begun) else None
+        if self.writes_directly:
+            self.changes[path, reason] += len(batch.rows)
+            if reason is PathReason.PARTITION:
+                self._direct.room.ask()
+        if batch.position is not None:
+            self.position = max(self.position, batch.position)
+        if durable:
+            self._durable = self.position
+
+    def _follow(self, partitioned: PartitionedPath) -> None:
+        """Take over the position of what the partitioned path has stored."""
+        if partitioned.stored > self.position:
+            self.position = self._durable = partitioned.stored
+
+    def _result(self) -> WriteResult:
+        holds = self._partitioned is not None and self._partitioned.holds
+        return WriteResult(self.position, self._durable >= self.position, holds)
+
+    async def _count(self) -> None:
+        """Store how many changes took which path since that was last stored; a crash may lose a second of it."""
+        self._count_at = time.monotonic() + COUNT_EVERY
+        new = self.changes - self._counted
+        values = {
+            "source": self._claim.source,
+            "ways": [path for path, _ in new],
+            "reasons": [reason or "" for _, reason in new],
+            "changes": list(new.values()),
+        }
+        try:
+            found = await log_end.ask(self._connection, statement("log.staging", "count_ways"), values)
+        except psycopg.Error as error:
+            if self._connection.info.transaction_status == TransactionStatus.UNKNOWN:
+                raise
+            logger.debug("not counted: %s", error, extra={"action": "replication.not_counted"})
+            return
+        self._counted = self.changes.copy()
+        self._has_consumers = found[0][0]
+
+
+async def stage_within(connection: AsyncConnection[TupleRow], claim: WorkerClaim, batch: Batch) -> None:
+    """Stage one batch with rows, durably, in the transaction that the caller has open on the claim's connection."""
+    staged = StagedPath(connection, claim)
+    await staged.prepare()
+    await staged.write_within(batch)
+
+
+def reserve_part_seqs(
+    connection: Connection, source: uuid.UUID, settings: WritingSettings, spans: Sequence[int]
+) -> list[int | None]:
+    """Return the first seq of each part of a catch-up; None for each, if parts do not become partitions.
+
+    `spans`: bytes of WAL from where worker 0 is to where each part begins; nobody knows the numbers of rows before they
+    are read. None also for a part whose seqs a jump of the log, which takes the source's clock, might give to other
+    events. Nobody else is kept from these seqs: whether they are free, and come next, is asked when a part is stored.
+    """
+    if settings.sizes is None or settings.clock is None:
+        return [None for _ in spans]
+    values = {
+        "source": source,
+        "table": settings.table.identifier.as_string(connection),
+        "sequence": settings.table.sequence.as_string(connection),
+    }
+    behind = int(queries.value(connection, statement("log.writing", "reserve_seqs"), values))
+    found = [behind + BETWEEN * number + span // BYTES_OF_CHANGE for number, span in enumerate(spans, 1)]
+    highest = min(settings.clock(), LAST_SEQ)
+    return [first if first + BETWEEN < highest else None for first in found]

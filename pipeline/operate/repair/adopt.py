@@ -42,8 +42,8 @@ from pipeline.log.shuffling import watermark
 from pipeline.log.shuffling.shuffler import Shuffler
 from pipeline.log.staging import progress, segments
 from pipeline.log.staging.progress import Staged
+from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import EventsTable, last_seq
-from pipeline.log.writing.staged import Writer, connect_writer
 from pipeline.operate.preflight import legacy_log
 from pipeline.operate.repair import gap
 from pipeline.operate.repair.adopted import Adopted
@@ -166,9 +166,9 @@ class _Adoption:
 
     async def _drain_staging(self) -> None:
         """Drop half staged transactions, and move all complete ones to the log: the old epoch must come first."""
-        async with await connect_writer(self._config.database) as staging:
+        async with await connect_staging(self._config.database) as staging:
             await parts.abandon(staging, self._stored.id, plan_reader.read(self._pipeline, self._stored.id))
-            await Writer.claim(staging, self._stored.id)
+            await WorkerClaim.take(staging, self._stored.id)
         self._staged = progress.staged(self._pipeline, self._stored.id) or self._staged
         config = self._config
         shuffler = Shuffler(

@@ -26,7 +26,8 @@ COPIED = ("pipeline", "alembic", "spark", "tests", "pyproject.toml")
 TEST = "tests/torture/test_fault_points.py::test_the_log_equals_what_was_committed_when"
 RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
 PUMP, CONFIRM_RULE = "pipeline/capture/replication/staging_pump.py", "pipeline/capture/replication/confirm_rule.py"
-WRITER = "pipeline/log/writing/staged.py"
+CLAIM, WRITER = "pipeline/log/staging/worker_claim.py", "pipeline/log/writing/log_writer.py"
+CHOICE, CHOICES = "pipeline/log/staging/choose_path.py", "tests/unit/log/staging/test_choose_path.py"
 SHUFFLER, TRANSFER = "pipeline/log/shuffling/shuffler.py", "pipeline/log/shuffling/transfer.py"
 LARGE = "pipeline/log/shuffling/large_transactions.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/log/writing/sql", "pipeline/log/shuffling/sql"
@@ -37,8 +38,8 @@ JOINING = "tests/integration/snapshots/test_joining.py"
 READING = ("--old",)
 HEAD, HEAD_WRITER = "pipeline/log/writing/log_end.py", "pipeline/log/writing/direct.py"
 HEAD_TRANSACTION = "pipeline/log/writing/direct_transaction.py"
-AT_ONCE = "tests/integration/log/writing/test_head_writer.py"
-ADOPTION, ADOPTED = "pipeline/log/writing/partitioned", "tests/integration/log/writing/test_adopted_segments.py"
+AT_ONCE = "tests/integration/log/writing/test_direct_path.py"
+ADOPTION, ADOPTED = "pipeline/log/writing", "tests/integration/log/writing/test_adopted_segments.py"
 RUNS = "tests/integration/log/writing/test_adoption_runs.py"
 JUMPS = "tests/integration/log/test_seq_jumps.py"
 PARTS = "tests/integration/log/writing/test_adopted_parts.py"
@@ -79,12 +80,11 @@ MUTATIONS = (
         (
             Edit(
                 PUMP,
-                "        await self._writer.append(batch, durable=durable)\n"
-                "        self._stored()\n"
-                "        if durable:\n            self._feedback.confirm(self._writer.position)\n",
+                "        stored = await self._writer.append(batch, durable=durable)\n"
+                "        self._follow(stored)\n"
+                "        if durable and stored.is_durable:\n            self._feedback.confirm(stored.position)\n",
                 "        if batch.position is not None:\n            self._feedback.confirm(batch.position)\n"
-                "        await self._writer.append(batch, durable=durable)\n"
-                "        self._stored()\n",
+                "        self._follow(await self._writer.append(batch, durable=durable))\n",
             ),
         ),
         (points.BEFORE_STAGED,),
@@ -116,7 +116,7 @@ MUTATIONS = (
     ),
     Mutation(
         "half-staged rows not removed at restart",
-        (Edit(WRITER, "                await half_staged.drop(connection, who, row[2])\n", ""),),
+        (Edit(CLAIM, "                await _drop_half_staged(connection, who, row[2])\n", ""),),
         (points.HALF_STAGED,),
     ),
     Mutation(
@@ -154,12 +154,11 @@ MUTATIONS = (
         (
             Edit(
                 PUMP,
-                "        await self._writer.store_position(position)\n"
-                "        self._idle.stage(self._writer.position)\n"
-                "        self._feedback.confirm(self._writer.position)\n",
+                "        stored = await self._writer.advance(position)\n"
+                "        self._follow(stored)\n"
+                "        self._feedback.confirm(stored.position)\n",
                 "        self._feedback.confirm(position)\n"
-                "        await self._writer.store_position(position)\n"
-                "        self._idle.stage(self._writer.position)\n",
+                "        self._follow(await self._writer.advance(position))\n",
             ),
         ),
         (points.BEFORE_MOVED_ON,),
@@ -313,15 +312,51 @@ MUTATIONS = (
     ),
     Mutation(
         "a batch is written at once while a segment waits",
-        (Edit(HEAD, "    if has_staged:\n        return Reason.STAGED\n", ""),),
+        (Edit(HEAD, "    if has_staged:\n        return PathReason.STAGED\n", ""),),
         (),
         test=f"{AT_ONCE}::test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it",
     ),
     Mutation(
         "a batch is written at once before rows that were read",
-        (Edit(WRITER, "if self.at_once is not None and not inside", "if batch.rows and self.at_once and not inside"),),
+        (
+            Edit(
+                WRITER,
+                "            self._end = None  # what",
+                "            self._end = self._end if not batch.rows else None  # what",
+            ),
+        ),
         (),
         test=f"{AT_ONCE}::test_rows_that_were_read_come_before_what_is_committed_behind_their_place",
+    ),
+    Mutation(
+        "the log's end is remembered after a staged batch",
+        (Edit(WRITER, "            self._end = None  # what", "            # what"),),
+        (),
+        test=f"{AT_ONCE}::test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it",
+    ),
+    Mutation(
+        "a partition takes the rest of a staged transaction",
+        (Edit(CHOICE, "    if known.begun is not None or not batch.rows or", "    if not batch.rows or"),),
+        (),
+        test=CHOICES,
+    ),
+    Mutation(
+        "a batch is written directly while a run is open",
+        (
+            Edit(
+                CHOICE,
+                "    if known.run is not None and known.run.is_begun:",
+                "    if known.run is None and not known:",
+            ),
+        ),
+        (),
+        test=CHOICES,
+    ),
+    Mutation(
+        "the writer of a part takes the direct path",
+        (Edit(CHOICE, 'return worker == 0 and small != "staged"', 'return small != "staged"'),),
+        (),
+        test=CHOICES,
     ),
     Mutation(
         "what is written at once is not fenced",
@@ -378,7 +413,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an error behind a commit counts as one before it",
-        (Edit(HEAD_WRITER, "if await self._is_written(batch):", "if False:"),),
+        (Edit(HEAD_WRITER, "if batch is not None and await self._is_written(batch):", "if False:"),),
         (),
         test=f"{AT_ONCE}::test_an_error_behind_its_commit_is_not_taken_for_one_before_it",
     ),
@@ -423,7 +458,7 @@ MUTATIONS = (
         "a part is stored before its turn",
         (
             Edit(
-                f"{ADOPTION}/part.py",
+                f"{ADOPTION}/partitioned_part.py",
                 "        async with self._refusing():\n            if await self._is_reached(segment):\n",
                 "        async with self._refusing():\n            if segment:\n",
             ),
@@ -433,14 +468,14 @@ MUTATIONS = (
     ),
     Mutation(
         "parts of a catch-up have ranges that overlap",
-        (Edit(f"{ADOPTION}/part_seqs.py", "BETWEEN * number + span // BYTES_OF_CHANGE", "span // 2**20"),),
+        (Edit(f"{ADOPTION}/log_writer.py", "BETWEEN * number + span // BYTES_OF_CHANGE", "span // 2**20"),),
         (),
         test=f"{PARTS}::test_no_part_can_reach_the_seqs_of_the_next_one",
     ),
     Mutation(
         "a part is attached though its seqs are not the next ones",
         (
-            Edit(f"{ADOPTION}/part.py", "highest=segment.first_seq", "highest=2**62"),
+            Edit(f"{ADOPTION}/partitioned_part.py", "highest=segment.first_seq", "highest=2**62"),
             Edit(
                 "pipeline/log/shuffling/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"
             ),

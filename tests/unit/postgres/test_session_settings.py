@@ -16,7 +16,7 @@ WITH_OWN_PATH = {
     "pipeline/log/wakeups.py",
     "pipeline/consumers/cursor/feed.py",
     "pipeline/consumers/cursor/claims.py",
-    "pipeline/log/writing/staged.py",
+    "pipeline/log/staging/worker_claim.py",
     "pipeline/capture/replication/lag_sampler.py",  # has one at the source too, with `SOURCE`
     # A session's walsender, which prints names as wal2json does, and runs nothing but the query for all settings.
     "pipeline/wires/pgdeltastream/sessions/opening.py",

@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipeline.capture.catchup import catch_up, store
+from pipeline.capture.catchup import helper, store
 from pipeline.capture.catchup.coordinator import Coordinator
 from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.replication.worker import ReplicationWorker
-from pipeline.log.writing.staged import Writer
+from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import stored
@@ -29,11 +29,11 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[CatchingUp]:
 
 AS_FORKED = """
 import sys
-from pipeline.capture.catchup import catch_up
+from pipeline.capture.catchup import helper
 from pipeline.server import roles
 roles._load(["replication"])
 before = set(sys.modules)
-code = catch_up.main()
+code = helper.main()
 with open(sys.argv[1], "a") as late:
     late.write(" ".join(sorted(set(sys.modules) - before)) + "\\n")
 sys.exit(code)
@@ -52,12 +52,12 @@ def test_a_backlog_is_staged_in_parts_and_gives_the_same_log(
     it is forked from: each would pay for it.
     """
     late = tmp_path / "imported late"
-    monkeypatch.setattr(catch_up, "COMMAND", (sys.executable, "-c", AS_FORKED, str(late)))
+    monkeypatch.setattr(helper, "COMMAND", (sys.executable, "-c", AS_FORKED, str(late)))
     planned, reads = Coordinator._begin, []
 
-    async def begin(coordinator: Coordinator, worker: ReplicationWorker, writer: Writer, parts: list[Part]) -> None:
+    async def begin(coordinator: Coordinator, worker: ReplicationWorker, claim: WorkerClaim, parts: list[Part]) -> None:
         reads.append(worker.may_read.is_set())
-        await planned(coordinator, worker, writer, parts)
+        await planned(coordinator, worker, claim, parts)
 
     monkeypatch.setattr(Coordinator, "_begin", begin)
     stage.backlog(megabytes=BEHIND)

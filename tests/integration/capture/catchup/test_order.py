@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.capture.catchup import plan_reader, store
-from pipeline.log.writing.staged import connect_writer
+from pipeline.log.staging.worker_claim import connect_staging
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import SEGMENT_ROWS, Staged, Table, insert
 
@@ -109,7 +109,7 @@ def test_a_plan_that_nobody_can_finish_leaves_what_has_no_gap_before_it(staged: 
         complete(staged)
 
     async def abandon() -> None:
-        async with await connect_writer(staged.dsn) as connection:
+        async with await connect_staging(staged.dsn) as connection:
             await store.abandon(connection, staged.source, plan_reader.read(staged.connection, staged.source))
 
     asyncio.run(abandon())

@@ -18,9 +18,8 @@ from pipeline.config import settings
 from pipeline.log import partitions, shapes
 from pipeline.log.page import PageRequest
 from pipeline.log.table import DEFAULT
-from pipeline.log.writing.partitioned.backlog import BacklogWriter
-from pipeline.log.writing.partitioned.sizes import Sizes
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing.log_writer import LogWriter
+from pipeline.log.writing.segment_sizes import SegmentSizes
 from pipeline.operate import retention
 from pipeline.operate.verify import verify
 from pipeline.postgres import migrations
@@ -96,7 +95,7 @@ CHUNK = 100
 """Of these in one transaction: its locks must fit."""
 
 
-class Fixed(Sizes):
+class Fixed(SegmentSizes):
     """All of one size, however large the log is."""
 
     def full(self, events: int) -> int:
@@ -104,10 +103,10 @@ class Fixed(Sizes):
 
 
 def fill(log: Staged, first_lsn: int, segments: int) -> None:
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         for number in range(segments):
             await writer.append(batch(log, first_lsn + 1_000 * number, ROWS), durable=False)
-        await backlog.finish()
+        await writer.settle(finish=True)
 
     writing(log, does, sizes=Fixed(256 * ROWS))
     log.shuffle()
@@ -235,14 +234,14 @@ def test_a_snapshot_of_a_standby_has_a_prefix_of_the_log(server_directory: Path)
     with closing(Staged(primary.dsn("postgres"), (Table("orders"),))) as log:
         log.moved(insert("orders", id="1"))
 
-        async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        async def does(writer: LogWriter) -> None:
             for lsn in (1_000, 2_000, 3_000):
                 await writer.append(batch(log, lsn, 10), durable=False)
                 replayed(log, standby)
                 old.append(psycopg.connect(standby.dsn("postgres")))
                 old[-1].isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 old[-1].execute("select pg_current_snapshot()")
-            await backlog.finish()
+            await writer.settle(finish=True)
 
         writing(log, does)
         log.shuffle()

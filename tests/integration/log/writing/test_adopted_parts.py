@@ -9,17 +9,20 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 
 from pipeline.errors import Fenced, ReadAgain
 from pipeline.log import partitions
 from pipeline.log.shuffling.shuffler import Shuffler
+from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import DEFAULT
-from pipeline.log.writing.partitioned import part, part_seqs
-from pipeline.log.writing.partitioned import run as runs
-from pipeline.log.writing.partitioned.backlog import BacklogWriter
-from pipeline.log.writing.partitioned.part import PartWriter
-from pipeline.log.writing.partitioned.segment import Segment
-from pipeline.log.writing.staged import Writer, connect_writer
+from pipeline.log.writing import log_writer
+from pipeline.log.writing import partition_run as runs
+from pipeline.log.writing import partitioned_part as part
+from pipeline.log.writing.log_writer import LogWriter, WritingSettings
+from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.partitioned_part import PartPath, PartTurn
 from tests.fixtures.adopting import SIZES, batch, begun
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move, now
@@ -28,6 +31,7 @@ from tests.fixtures.staged import Staged, Table, insert, staging_of
 BEGINS, ENDS = 50_000, 90_000
 """Where the part does."""
 PATIENCE = 60.0
+SETTINGS = WritingSettings(DEFAULT, sizes=SIZES, clock=now)
 EVENTS = "select commit_lsn, commit_idx from sequin_events where commit_lsn >= 1000 order by seq"
 WAYS = "select way, sum(changes)::int from pipeline.ways group by 1"
 WAITING = "select first_seq, attaches from pipeline.adopted_tables where state = 'waiting' order by first_seq"
@@ -58,7 +62,7 @@ def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
     made.connection.execute("delete from pipeline.catchup_parts")
     made.reset()
     made.moved(insert("orders", id="first"))
-    (first_seq,) = part_seqs.reserve(made.connection, made.source, DEFAULT, [BEGINS], now())
+    (first_seq,) = log_writer.reserve_part_seqs(made.connection, made.source, SETTINGS, [BEGINS])
     made.connection.execute(PLAN, {"begins": BEGINS, "ends": ENDS, "first_seq": first_seq})
     return made
 
@@ -66,24 +70,33 @@ def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
 class Parts:
     """Two workers: of the slot itself, up to BEGINS, and of the part behind that."""
 
-    def __init__(self, log: Staged, first: Writer, second: Writer) -> None:
-        self.log, self.first, self.second = log, first, second
-        self.stopping, self.given_up = False, 0
+    first: LogWriter
+    second: LogWriter
+    part: PartPath
+
+    def __init__(self, log: Staged) -> None:
+        self.log = log
+        self.stopping, self.given_up, self.behind = False, 0, 10**9
         self.shuffler: Shuffler = log.shuffler()
-        first.backlog = self.backlog = BacklogWriter(first._connection, first, DEFAULT, SIZES, lambda: 10**9, now)
-        row = log.connection.execute("select first_seq from pipeline.catchup_parts").fetchone()
+
+    async def open(self, one: AsyncConnection[TupleRow], two: AsyncConnection[TupleRow]) -> Parts:
+        row = self.log.connection.execute("select first_seq from pipeline.catchup_parts").fetchone()
         assert row is not None
-        second.backlog = self.part = PartWriter(
-            second._connection, second, DEFAULT, SIZES, row[0], self._give_up, lambda: self.stopping
-        )
+        claims = [await WorkerClaim.take(each, self.log.source, worker) for worker, each in enumerate((one, two))]
+        self.first = await LogWriter.open(one, claims[0], SETTINGS, behind=lambda: self.behind)
+        turn = PartTurn(row[0], self._give_up, lambda: self.stopping)
+        self.second = await LogWriter.open(two, claims[1], SETTINGS, part=turn)
+        assert isinstance(self.second._partitioned, PartPath)
+        self.part = self.second._partitioned
+        return self
 
     async def _give_up(self) -> None:
         self.given_up += 1
 
     async def end_first(self) -> None:
         """All before the part is staged."""
-        await self.backlog.finish()
-        await self.first.store_position(BEGINS)
+        await self.first.settle(finish=True)
+        await self.first.advance(BEGINS)
 
     async def shuffling(self, does: Awaitable[object]) -> None:
         """Do it while the shuffler works."""
@@ -96,8 +109,8 @@ class Parts:
 
 def in_parts(log: Staged, does: Callable[[Parts], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with await connect_writer(log.dsn) as one, await connect_writer(log.dsn) as two:
-            await does(Parts(log, await Writer.claim(one, log.source), await Writer.claim(two, log.source, 1)))
+        async with await connect_staging(log.dsn) as one, await connect_staging(log.dsn) as two:
+            await does(await Parts(log).open(one, two))
 
     asyncio.run(run())
 
@@ -129,14 +142,14 @@ def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(log: Stag
         old.append(reader(log))
         await parts.first.append(batch(log, 2_000, 10), durable=False)
         parts.part._taken_at = 0.0
-        await parts.part.settle()
-        assert parts.part.is_open
+        await parts.second.settle()
+        assert parts.part.holds
         assert len(log.connection.execute(WAITING).fetchall()) == 2
         await parts.end_first()
         old.append(reader(log))
-        await parts.shuffling(parts.part.finish())
+        await parts.shuffling(parts.second.settle(finish=True))
         await parts.second.append(batch(log, 62_000, 30), durable=False)
-        await parts.shuffling(parts.part.finish())
+        await parts.shuffling(parts.second.settle(finish=True))
         assert (parts.second.position, parts.given_up) == (62_001, 0)
 
     in_parts(log, does)
@@ -165,10 +178,10 @@ def test_a_part_that_waits_for_its_turn_has_its_indexes_by_then(log: Staged):
         assert segment is not None
         assert segment.open_rows == 20
         parts.part._taken_at = 0.0
-        await parts.part.settle()
+        await parts.second.settle()
         assert segment.open_rows == 0
         await parts.second.append(batch(log, 61_000, 30), durable=False)
-        ending = asyncio.ensure_future(parts.part.finish())
+        ending = asyncio.ensure_future(parts.second.settle(finish=True))
         await indexed(segment)
         assert not ending.done()
         await parts.end_first()
@@ -186,10 +199,10 @@ def test_what_is_no_partition_of_its_own_has_no_indexes(log: Staged):
         segment = parts.part._segment
         assert segment is not None
         parts.part._taken_at = 0.0
-        await parts.part.settle()
+        await parts.second.settle()
         assert segment.open_rows == 2
         await parts.end_first()
-        await parts.shuffling(parts.part.finish())
+        await parts.shuffling(parts.second.settle(finish=True))
 
     in_parts(log, does)
     log.shuffle()
@@ -202,7 +215,7 @@ def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(log: Staged):
         await parts.end_first()
         for lsn in (60_000, 61_000, 62_000):
             await parts.shuffling(parts.second.append(batch(log, lsn, 12), durable=False))
-            assert (parts.part.is_open, parts.second.position) == (False, lsn + 1)
+            assert (parts.part.holds, parts.second.position) == (False, lsn + 1)
 
     in_parts(log, does)
     log.shuffle()
@@ -213,7 +226,7 @@ def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(log: Staged):
 def test_no_part_can_reach_the_seqs_of_the_next_one(log: Staged):
     """However small its changes are, and though what is moved before the next one gets seqs behind it."""
     begins = [0, 0, 5 * 10**9, 5 * 10**9 + 160]
-    seqs = part_seqs.reserve(log.connection, log.source, DEFAULT, begins, now())
+    seqs = log_writer.reserve_part_seqs(log.connection, log.source, SETTINGS, begins)
     for (one, seq), (other, following) in pairwise(zip(begins, seqs, strict=True)):
         assert seq is not None
         assert following is not None
@@ -230,17 +243,17 @@ def test_what_is_not_next_any_more_is_moved(log: Staged, taken: str, monkeypatch
         await parts.first.append(batch(log, 1_000, 10), durable=False)
         await parts.end_first()
         if taken == "nothing":
-            await parts.part.finish()
+            await parts.second.settle(finish=True)
             return
         await asyncio.to_thread(move, parts.shuffler)
-        far = parts.part._first_seq + 50_000_000
+        far = parts.part._turn.first_seq + 50_000_000
         if taken == "seq":
             log.connection.execute("select setval('sequin_events_seq_seq', %s)", [far])
         else:
             log.connection.execute("create table pipeline.far (like sequin_events including all)")
             attach = f"alter table sequin_events attach partition pipeline.far for values from ({far}) to ({far + 1})"
             log.connection.execute(attach.encode())
-        await parts.shuffling(parts.part.finish())
+        await parts.shuffling(parts.second.settle(finish=True))
 
     in_parts(log, does)
     if taken == "partition":
@@ -255,11 +268,11 @@ def test_the_first_part_of_all_may_be_moved(log: Staged, monkeypatch: pytest.Mon
     monkeypatch.setattr(runs, "DRAIN_STALLED", 0.1)
 
     async def does(parts: Parts) -> None:
-        parts.first.backlog = None
+        parts.behind = 0
         await parts.second.append(batch(log, 60_000, 20), durable=False)
         await parts.first.append(batch(log, 1_000, 1), durable=True)
         await parts.end_first()
-        await parts.part.finish()
+        await parts.second.settle(finish=True)
 
     in_parts(log, does)
     assert log.connection.execute("select from pipeline.adoptions").rowcount == 0
@@ -275,10 +288,11 @@ def test_a_part_with_what_only_the_shuffler_can_write_is_read_again_before_its_t
         await parts.second.append(batch(log, 60_000, 20), durable=False)
         with pytest.raises(ReadAgain):
             await parts.second.append(batch(log, 61_000, 1, rest=annotated), durable=False)
-        assert (parts.part.is_open, parts.second.position, parts.given_up) == (False, BEGINS, 1)
-        parts.second.backlog = None
+        assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 1)
+        again = await WorkerClaim.take(parts.second._connection, log.source, 1)
+        staging = await LogWriter.open(parts.second._connection, again, SETTINGS)
         for each in (batch(log, 60_000, 20), batch(log, 61_000, 1, rest=annotated)):
-            await parts.second.append(each, durable=False)
+            await staging.append(each, durable=False)
         await parts.end_first()
 
     in_parts(log, does)
@@ -310,8 +324,8 @@ def test_who_is_to_stop_before_the_turn_of_his_part_leaves_nothing(log: Staged):
         await parts.second.append(batch(log, 60_000, 20), durable=False)
         parts.stopping = True
         with pytest.raises(ReadAgain):
-            await parts.part.finish()
-        assert (parts.part.is_open, parts.second.position, parts.given_up) == (False, BEGINS, 0)
+            await parts.second.settle(finish=True)
+        assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 0)
         assert log.connection.execute(tables).fetchone() == before
 
     in_parts(log, does)
@@ -325,7 +339,7 @@ def test_an_older_worker_of_the_part_can_store_nothing(log: Staged):
         await parts.end_first()
         log.connection.execute("update pipeline.replication_progress set generation = generation + 1 where worker = 1")
         with pytest.raises(Fenced):
-            await parts.shuffling(parts.part.finish())
+            await parts.shuffling(parts.second.settle(finish=True))
 
     in_parts(log, does)
     log.shuffle()
@@ -337,7 +351,7 @@ def test_what_the_server_refuses_is_read_again_and_staged(log: Staged):
         with pytest.raises(ReadAgain):
             await parts.second.append(batch(log, 60_000, 1, record='{"id": "\\u0000"}'), durable=False)
             await parts.end_first()
-            await parts.shuffling(parts.part.finish())
-        assert (parts.part.is_open, parts.second.position, parts.given_up) == (False, BEGINS, 1)
+            await parts.shuffling(parts.second.settle(finish=True))
+        assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 1)
 
     in_parts(log, does)

@@ -11,9 +11,8 @@ from pipeline.errors import Fenced
 from pipeline.log import partitions
 from pipeline.log.shuffling import attaching
 from pipeline.log.table import DEFAULT
-from pipeline.log.writing.partitioned import run
-from pipeline.log.writing.partitioned.backlog import BacklogWriter
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing import partition_run as run
+from pipeline.log.writing.log_writer import LogWriter
 from pipeline.operate import adoption
 from pipeline.postgres.queries import statement
 from tests.fixtures.adopting import adopt, batch, begun, events, places, reader, seen, step, waiting, ways, writing
@@ -84,11 +83,10 @@ def test_they_are_the_same_events_that_the_shuffler_makes(log: Staged):
     adopt(log, one)
     log.shuffle()
 
-    async def staged(writer: Writer, _: BacklogWriter) -> None:
-        writer.backlog = None
+    async def staged(writer: LogWriter) -> None:
         await writer.append(batch(log, 21_000, 10, rest=texts, record='{"id": "1", "js": {"a": 1}}'), durable=True)
 
-    writing(log, staged)
+    writing(log, staged, lambda: 0)
     log.shuffle()
     found = log.connection.execute(f"select {columns} from sequin_events where seq > 1 order by seq").fetchall()
     assert len(found) == 20
@@ -161,11 +159,11 @@ def test_tables_whose_seqs_were_handed_out_are_moved(log: Staged):
 def test_a_snapshot_of_between_two_segments_has_a_prefix_of_the_log(log: Staged):
     old = []
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         for lsn in (1_000, 2_000, 3_000):
             await writer.append(batch(log, lsn, 10), durable=False)
             old.append(reader(log))
-        await backlog.finish()
+        await writer.settle(finish=True)
 
     writing(log, does)
     log.shuffle()
@@ -182,11 +180,11 @@ def test_nothing_of_half_a_transaction_is_ever_seen(log: Staged):
     """It is longer than a table, so it is in two; one snapshot is of its middle."""
     old = []
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(begun(log, 1_000, 150), durable=False)
         await writer.append(begun(log, 1_000, 150, 150), durable=False)
         old.append(reader(log))
-        await backlog.settle()
+        await writer.settle()
         assert waiting(log) == []
         await writer.append(batch(log, 1_000, 10, 300), durable=False)
 
@@ -204,11 +202,11 @@ def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(log: Staged, 
     before = log.connection.execute(tables).fetchone()
     with psycopg.connect(log.dsn, autocommit=True) as other:
 
-        async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        async def does(writer: LogWriter) -> None:
             await writer.append(batch(log, 1_000, 10), durable=False)
             await writer.append(batch(log, 2_000, 4), durable=False)
             other.execute(f"select pg_terminate_backend(pid, 60000) from ({STAGING}) s")
-            await backlog.finish()
+            await writer.settle(finish=True)
 
         with pytest.raises(psycopg.OperationalError):
             writing(log, does)
@@ -221,11 +219,11 @@ def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(log: Staged, 
 
 
 def test_an_older_worker_can_store_no_segment(log: Staged):
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000, 4), durable=False)
         log.connection.execute("update pipeline.replication_progress set generation = generation + 1")
         with pytest.raises(Fenced):
-            await backlog.finish()
+            await writer.settle(finish=True)
 
     writing(log, does)
     assert waiting(log) == []

@@ -12,10 +12,9 @@ from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.staging_pump import StagingPump
-from pipeline.log.writing.partitioned import backlog as backlog_writer
-from pipeline.log.writing.partitioned.backlog import BacklogWriter
-from pipeline.log.writing.staged import Writer
-from tests.fixtures.adopting import batch, begun, events, places, writing
+from pipeline.log.writing import partitioned_backlog
+from pipeline.log.writing.log_writer import LogWriter
+from tests.fixtures.adopting import batch, begun, events, places, waiting, writing
 from tests.fixtures.staged import Staged
 from tests.fixtures.waiting import PATIENCE
 
@@ -25,7 +24,7 @@ async def unchecked(_: int) -> None:
 
 
 def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits_for_its_position(log: Staged):
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(begun(log, 1_000, 5), durable=False)
         idle = ConfirmRule(writer.position)
         idle.held = True
@@ -36,11 +35,11 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
         pump.begin()
         running = asyncio.create_task(pump.run())
         await asyncio.sleep(0.1)
-        assert (running.done(), backlog.is_open, writer.position) == (False, True, 100)
+        assert (running.done(), waiting(log), writer.position) == (False, [], 100)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        await backlog.finish()
+        await writer.settle(finish=True)
         assert writer.position == 100
 
     writing(log, does)
@@ -49,9 +48,9 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
 def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monkeypatch: pytest.MonkeyPatch):
     """Not only when it is time to confirm something."""
     monkeypatch.setattr(staging_pump, "CONFIRM_EVERY", 3_600.0)
-    monkeypatch.setattr(backlog_writer, "SETTLE_AFTER", 0.05)
+    monkeypatch.setattr(partitioned_backlog, "SETTLE_AFTER", 0.05)
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000, 4), durable=False)
         idle = ConfirmRule(writer.position)
         idle.held = True
@@ -62,7 +61,7 @@ def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monke
         running = asyncio.create_task(pump.run())
         async with asyncio.timeout(PATIENCE):
             while True:
-                if not backlog.is_open:
+                if waiting(log):
                     break
                 await asyncio.sleep(0.01)
         running.cancel()

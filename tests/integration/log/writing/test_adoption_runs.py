@@ -10,13 +10,10 @@ import pytest
 
 from pipeline.errors import ReadAgain
 from pipeline.log.shuffling import retrying
-from pipeline.log.staging import rows
-from pipeline.log.table import DEFAULT
-from pipeline.log.writing.direct import HeadWriter
-from pipeline.log.writing.partitioned import backlog as backlog_writer
-from pipeline.log.writing.partitioned import run
-from pipeline.log.writing.partitioned.backlog import BacklogWriter
-from pipeline.log.writing.staged import Writer
+from pipeline.log.staging import progress, rows
+from pipeline.log.writing import partition_run as run
+from pipeline.log.writing import partitioned_backlog
+from pipeline.log.writing.log_writer import LogWriter, WriteResult
 from pipeline.postgres import connections
 from tests.fixtures.adopting import adopt, batch, begun, events, places, reader, seen, step, waiting, ways, writing
 from tests.fixtures.shuffling import move, shuffle
@@ -35,15 +32,15 @@ def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_t
     shuffler = log.shuffler()
     old = []
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 10_000, 10), durable=False)
-        await backlog.finish()
+        await writer.settle(finish=True)
         assert waiting(log) == []
         old.append(reader(log))
         await asyncio.to_thread(move, shuffler)
         monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
         await writer.append(batch(log, 20_000, 10), durable=False)
-        await backlog.finish()
+        await writer.settle(finish=True)
         assert len(waiting(log)) == 1
 
     writing(log, does)
@@ -66,14 +63,14 @@ def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pyte
         with pytest.raises(psycopg.errors.QueryCanceled):
             large.execute("select pg_sleep(300)")
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         working = asyncio.create_task(asyncio.to_thread(work))
         await asyncio.to_thread(eventually, lambda: log.connection.execute(WORKING).rowcount == 1)
         adopting = asyncio.create_task(writer.append(batch(log, 10_000, 10), durable=False))
         await asyncio.sleep(0.4)
         await asyncio.to_thread(move, shuffler)
         await adopting
-        await backlog.finish()
+        await writer.settle(finish=True)
         large.cancel()
         await working
 
@@ -89,13 +86,13 @@ def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.Monk
     monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
     made.reset()
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         adopting = asyncio.create_task(writer.append(batch(made, 1_000, 10), durable=False))
         await asyncio.sleep(0.05)
         assert not adopting.done()
         await asyncio.to_thread(shuffle, made.dsn)
         await adopting
-        await backlog.finish()
+        await writer.settle(finish=True)
 
     writing(made, does)
 
@@ -107,17 +104,15 @@ def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.Monk
 
 
 def test_a_segment_ends_once_the_source_is_hardly_ahead(log: Staged, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(backlog_writer, "SETTLE_AFTER", 3_600.0)
+    monkeypatch.setattr(partitioned_backlog, "SETTLE_AFTER", 3_600.0)
     ahead = 10**9
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         nonlocal ahead
         await writer.append(batch(log, 1_000, 5), durable=False)
-        await backlog.settle()
-        assert (backlog.is_open, waiting(log)) == (True, [])
+        assert ((await writer.settle()).holds, waiting(log)) == (True, [])
         ahead = 10
-        await backlog.settle()
-        assert (backlog.is_open, len(waiting(log))) == (False, 1)
+        assert ((await writer.settle()).holds, len(waiting(log))) == (False, 1)
 
     writing(log, does, lambda: ahead)
 
@@ -126,12 +121,12 @@ def test_what_only_the_shuffler_can_write_comes_between_two_runs(log: Staged):
     annotated = (None, None, None, b"{}", None, None)
     shuffler = log.shuffler()
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000, 10), durable=False)
         await writer.append(batch(log, 2_000, 1, rest=annotated), durable=False)
         await asyncio.to_thread(move, shuffler)
         await writer.append(batch(log, 3_000, 10), durable=False)
-        await backlog.finish()
+        await writer.settle(finish=True)
 
     writing(log, does)
     move(shuffler)
@@ -145,10 +140,9 @@ def test_of_a_batch_the_transactions_before_such_a_change_are_taken(log: Staged)
     staged = rows.renumbered([each for part in whole for each in part.rows], 1_004)
     several = replace(whole[-1], rows=staged, first_lsn=1_000, first_ordinal=1_004, transactions=4, ends_staged=True)
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(begun(log, 1_000, 4), durable=False)
-        await writer.append(several, durable=True)
-        assert (writer.position, backlog.is_open) == (4_001, False)
+        assert await writer.append(several, durable=True) == WriteResult(4_001, is_durable=True, holds=False)
 
     progress = "select position, commit_lsn, changes, transactions - %s from pipeline.replication_progress"
     before = log.connection.execute("select transactions from pipeline.replication_progress").fetchone()
@@ -163,12 +157,12 @@ def test_of_a_batch_the_transactions_before_such_a_change_are_taken(log: Staged)
 def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_staged(log: Staged):
     annotated = (None, None, None, b"{}", None, None)
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000, 4), durable=False)
         await writer.append(begun(log, 2_000, 5), durable=False)
         with pytest.raises(ReadAgain):
             await writer.append(batch(log, 2_000, 5, 5, rest=annotated), durable=False)
-        assert (writer.position, backlog.is_open) == (1_001, False)
+        assert progress.stored_position(log.connection, log.source) == 1_001
 
     writing(log, does)
     assert [each[1] - each[0] for each in waiting(log)] == [3]
@@ -185,12 +179,12 @@ def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(
 ):
     bad = batch(log, 2_000, 1, record=refused.decode())
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         with pytest.raises(ReadAgain):
             for each in (batch(log, 1_000, 9), bad, batch(log, 3_000, 1)):
                 await writer.append(each, durable=False)
-            await backlog.finish()
-        assert (writer.position, backlog.is_open) == (100, False)
+            await writer.settle(finish=True)
+        assert progress.stored_position(log.connection, log.source) == 100
 
     writing(log, does)
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # the row stays staged
@@ -217,14 +211,14 @@ def test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_
     shuffler = log.shuffler()
     old = []
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000, 10), durable=False)
         await writer.append(batch(log, 2_000, 10), durable=False)
         await writer.append(batch(log, 3_000, 4), durable=False)
         trigger(log)
         await asyncio.to_thread(step, shuffler)
         untrigger(log)
-        await backlog.finish()
+        await writer.settle(finish=True)
         old.append(reader(log))
         await asyncio.to_thread(move, shuffler)
         await writer.append(batch(log, 4_000, 10), durable=False)
@@ -247,13 +241,13 @@ def test_a_dead_letter_is_retried_behind_a_backlog(log: Staged):
     assert log.connection.execute(letters).fetchall() == [("parked",)]
     log.connection.execute("update pipeline.dead_letters set record = '{}'")
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000, 10), durable=False)
         log.connection.execute("update pipeline.dead_letters set state = 'retrying'")
         await asyncio.to_thread(retrying.retry, parking._connection, log.source, parking._targets)
         assert log.connection.execute(letters).fetchall() == [("retrying",)]
         await writer.append(batch(log, 2_000, 10), durable=False)
-        await backlog.finish()
+        await writer.settle(finish=True)
 
     writing(log, does)
     move(parking)
@@ -277,17 +271,17 @@ def test_an_older_version_cannot_pass_what_waits(log: Staged, passes: str):
 
 
 def test_nothing_is_written_at_once_while_a_segment_waits(log: Staged):
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
-        head = HeadWriter(writer._connection, writer, DEFAULT)
-        writer.at_once = head
-        writer.backlog = None
+    behind = 0
+
+    async def does(writer: LogWriter) -> None:
+        nonlocal behind
         await writer.append(batch(log, 500), durable=False)
-        writer.backlog = backlog
+        behind = 10**9
         await writer.append(batch(log, 1_000, 10), durable=False)
-        await backlog.finish()
-        writer.backlog = None
+        await writer.settle(finish=True)
+        behind = 0
         await writer.append(batch(log, 2_000), durable=False)
 
-    writing(log, does)
+    writing(log, does, lambda: behind, small="at_once")
     log.shuffle()
     assert events(log) == [(500, 0), *places((1_000, 10)), (2_000, 0)]

@@ -10,13 +10,15 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup import helper
 from pipeline.errors import Fenced, StorageError
-from pipeline.log.staging import rows
+from pipeline.log.staging import progress, rows
 from pipeline.log.staging.batch import Batch
-from pipeline.log.writing import staged as writer
-from pipeline.log.writing.staged import Writer, connect_writer
+from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
+from pipeline.log.writing.log_writer import LogWriter, WritingSettings
 from pipeline.server import roles
 
 
@@ -39,6 +41,10 @@ def batch(lsn: int) -> Batch:
     return Batch([staged], lsn, lsn, 0, 1, lsn + 1, lsn, 0, None, 0)
 
 
+async def opened(connection: AsyncConnection[TupleRow], source: uuid.UUID) -> LogWriter:
+    return await LogWriter.open(connection, await WorkerClaim.take(connection, source), WritingSettings())
+
+
 def staged(dsn: str) -> list[Any]:
     with psycopg.connect(dsn) as log:
         return log.execute("select commit_lsn from public.wal_events order by commit_lsn").fetchall()
@@ -46,15 +52,15 @@ def staged(dsn: str) -> list[Any]:
 
 def test_an_older_writer_can_write_nothing(database_dsn: str, source_id: uuid.UUID):
     async def run() -> None:
-        async with await connect_writer(database_dsn) as old, await connect_writer(database_dsn) as new:
-            zombie = await Writer.claim(old, source_id)
+        async with await connect_staging(database_dsn) as old, await connect_staging(database_dsn) as new:
+            zombie = await opened(old, source_id)
             await zombie.append(batch(10), durable=False)
-            newer = await Writer.claim(new, source_id)
+            newer = await opened(new, source_id)
             await newer.append(batch(20), durable=False)
             with pytest.raises(Fenced):
                 await zombie.append(batch(20), durable=False)
             with pytest.raises(Fenced):
-                await zombie.store_position(99)
+                await zombie.advance(99)
             assert newer.position == 21
 
     asyncio.run(run())
@@ -67,11 +73,11 @@ def test_a_part_that_the_worker_of_another_server_has_just_taken_over_is_a_reaso
     """The plan was read while it was there still: not what a server ends for, as without any progress at all."""
 
     async def run() -> None:
-        async with await connect_writer(database_dsn) as connection:
+        async with await connect_staging(database_dsn) as connection:
             with pytest.raises(Fenced, match=f"part 3 of source {source_id} no longer exists"):
-                await Writer.claim(connection, source_id, 3)
+                await WorkerClaim.take(connection, source_id, 3)
             with pytest.raises(StorageError, match="no progress is stored") as ended:
-                await Writer.claim(connection, uuid.uuid4())
+                await WorkerClaim.take(connection, uuid.uuid4())
             assert not isinstance(ended.value, roles.RETRIED)
 
     asyncio.run(run())
@@ -86,15 +92,15 @@ def test_a_half_staged_transaction_is_removed_whatever_is_published(
     """A publication for all tables, which somebody has made in the pipeline database, covers segments too."""
 
     async def run() -> None:
-        async with await connect_writer(database_dsn) as killed, await connect_writer(database_dsn) as new:
+        async with await connect_staging(database_dsn) as killed, await connect_staging(database_dsn) as new:
             half = batch(20)
             whole = batch(10)
             both = replace(whole, rows=whole.rows + half.rows, last_lsn=20, open_lsn=20, open_changes=1)
-            await (await Writer.claim(killed, source_id)).append(both, durable=False)
+            await (await opened(killed, source_id)).append(both, durable=False)
             if identity == "default":
                 await killed.execute("alter table pipeline.wal_events_00001 replica identity default")
             await killed.execute("create publication everything for all tables")
-            newer = await Writer.claim(new, source_id)
+            newer = await opened(new, source_id)
             assert newer.position == 11
 
     asyncio.run(run())
@@ -103,13 +109,13 @@ def test_a_half_staged_transaction_is_removed_whatever_is_published(
 
 def test_a_writer_frozen_inside_of_its_transaction_is_cut_off(database_dsn: str, source_id: uuid.UUID):
     async def run() -> None:
-        async with await connect_writer(database_dsn) as new:
-            old = await connect_writer(database_dsn)
-            zombie = await Writer.claim(old, source_id)
+        async with await connect_staging(database_dsn) as new:
+            old = await connect_staging(database_dsn)
+            zombie = await opened(old, source_id)
             await zombie.append(batch(10), durable=False)
             await old.execute("begin")
             await old.execute("update pipeline.replication_progress set position = 99")
-            newer = await Writer.claim(new, source_id)
+            newer = await opened(new, source_id)
             assert newer.position == 11
             with pytest.raises(psycopg.OperationalError):
                 await old.execute("commit")
@@ -123,5 +129,5 @@ def test_a_new_worker_gets_as_far_as_its_claim_while_another_has_the_progress(da
     with psycopg.connect(database_dsn) as frozen, psycopg.connect(database_dsn, autocommit=True) as log:
         frozen.execute("update pipeline.replication_progress set position = 99")
         log.execute("set lock_timeout = '1s'")
-        writer.begin(log, source_id, 0, 5)
-        assert writer.stored_position(log, source_id) == 1
+        progress.begin(log, source_id, 0, 5)
+        assert progress.stored_position(log, source_id) == 1

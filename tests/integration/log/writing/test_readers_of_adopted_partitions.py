@@ -8,8 +8,7 @@ from itertools import islice
 import pytest
 
 from pipeline.client import Queue
-from pipeline.log.writing.partitioned.backlog import BacklogWriter
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing.log_writer import LogWriter
 from tests.fixtures.adopting import batch, writing
 from tests.fixtures.rpc import Rpc, consumer, position, released, session_of
 from tests.fixtures.shuffling import move
@@ -31,19 +30,21 @@ def log(made: Staged) -> Staged:
 def grow(log: Staged, lsn: int) -> None:
     """Two segments of it, one of a transaction that is longer than a table; what comes between two runs is moved."""
     shuffler = log.shuffler()
+    behind = 10**9
 
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+    async def does(writer: LogWriter) -> None:
+        nonlocal behind
         await writer.append(batch(log, lsn, 10), durable=False)
         await writer.append(batch(log, lsn + 1_000, 250), durable=False)
-        await backlog.finish()
-        writer.backlog = None
+        await writer.settle(finish=True)
+        behind = 0
         await writer.append(batch(log, lsn + 2_000, 3), durable=True)
         await asyncio.to_thread(move, shuffler)
-        writer.backlog = backlog
+        behind = 10**9
         await writer.append(batch(log, lsn + 3_000, 12), durable=False)
-        await backlog.finish()
+        await writer.settle(finish=True)
 
-    writing(log, does)
+    writing(log, does, lambda: behind)
     move(shuffler)
 
 

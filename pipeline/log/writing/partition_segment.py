@@ -18,13 +18,12 @@ from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
-from pipeline.log.writing.partitioned.run import Run
+from pipeline.log.writing.partition_run import Run
 from pipeline.postgres.open_copy import Answer, OpenCopy
-from pipeline.postgres.pipelined_copy import roll_back
 from pipeline.postgres.queries import literals, statement
 
 _COLUMNS = ", ".join(event_rows.COLUMNS)
-_PACKAGE = "log.writing.partitioned"
+_PACKAGE = "log.writing"
 
 
 @dataclass
@@ -185,8 +184,7 @@ class Segment:
 
     async def abandon(self) -> None:
         """Roll back."""
-        self._copy.is_open = False
-        await roll_back(self._connection)
+        await self._copy.abort()
 
     def _values(self, *, attaches: bool) -> dict[str, Any]:
         filled, tables = self._filled, self._filled.tables

@@ -9,16 +9,19 @@ from collections.abc import Callable
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from pipeline.log.jumps import SourceClock
 from pipeline.log.staging import batch as batch_parts
 from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.choose_path import RunState
+from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
-from pipeline.log.writing.partitioned import run as runs
-from pipeline.log.writing.partitioned.run import Run
-from pipeline.log.writing.partitioned.segment import Segment
-from pipeline.log.writing.partitioned.segment_writer import SegmentWriter
-from pipeline.log.writing.partitioned.sizes import SETTLE_AFTER, Sizes
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing import partition_run as runs
+from pipeline.log.writing.event_maker import EventMaker
+from pipeline.log.writing.partition_run import Run
+from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.partitioned import PartitionedPath
+from pipeline.log.writing.segment_sizes import SETTLE_AFTER, SegmentSizes
 from pipeline.postgres.open_copy import OpenCopy
 
 logger = logging.getLogger(__name__)
@@ -27,33 +30,48 @@ _NOT_BEFORE = "select coalesce(max(not_before), 0) from pipeline.adoptions where
 """Up to which transaction a worker is to stage as ever; 0 before the first run."""
 
 
-class BacklogWriter(SegmentWriter):
-    """Takes batches of a backlog, in runs.
+class BacklogPath(PartitionedPath):
+    """Takes batches of worker 0 while the source is far ahead, in runs.
 
-    `behind`: bytes of WAL that the source is ahead of the worker, None where that is not known. `clock`: the source's,
-    microseconds since 1970: no run begins above the seq that a jump would take.
+    `behind` says how many bytes of WAL the source is ahead of the worker, None where that is not known. `clock` is the
+    source's, microseconds since 1970: no run begins above the seq that a jump would take.
     """
 
     def __init__(
         self,
         connection: AsyncConnection[TupleRow],
-        writer: Writer,
+        claim: WorkerClaim,
         table: EventsTable,
-        sizes: Sizes,
+        maker: EventMaker,
+        sizes: SegmentSizes,
         behind: Callable[[], int | None],
-        clock: Callable[[], int],
+        clock: SourceClock,
     ) -> None:
-        super().__init__(connection, writer, table, sizes)
+        super().__init__(connection, claim, table, maker, sizes)
         self._behind, self._clock = behind, clock
         self._not_before: int | None = None
         self._pause = self._pause_until = 0.0
+
+    @property
+    def state(self) -> RunState:
+        """What is begun, and whether the source is far enough ahead for a new run."""
+        behind, run, segment = self._behind(), self._run, self._segment
+        is_backlog = behind is not None and self._sizes.is_backlog(behind)
+        return RunState(
+            may_begin=is_backlog and time.monotonic() >= self._pause_until,
+            is_begun=run is not None,
+            goes_on=run is not None and run.goes_on,
+            is_filling=segment is not None,
+            is_inside=segment is not None and segment.is_inside,
+            is_near=behind is not None and self._sizes.is_near(behind),
+        )
 
     async def settle(self) -> None:
         """End the segment if the backlog has ended: the source is hardly ahead, or nothing came for a while."""
         inside = self._segment is not None and self._segment.is_inside
         if self._run is None or inside:
             return
-        if self._is_near() or time.monotonic() - self._taken_at >= SETTLE_AFTER:
+        if self.state.is_near or time.monotonic() - self._taken_at >= SETTLE_AFTER:
             await self.finish()
 
     async def finish(self) -> None:
@@ -71,9 +89,6 @@ class BacklogWriter(SegmentWriter):
         return rest
 
     async def _take_into_run(self, batch: Batch) -> Batch | None:
-        if self._segment is not None and not self._segment.is_inside and self._is_near():
-            await self._store(self._segment)
-            return batch
         if (begun := await self._run_of(batch)) is None:
             return batch
         run, events = begun
@@ -134,27 +149,20 @@ class BacklogWriter(SegmentWriter):
         session = OpenCopy(self._connection)
         if (run := self._run) is None:
             return await self._begin(batch, session)
-        if not batch.rows or not run.goes_on or self._is_near():
-            return None
         return run, await self._events(batch, run.next_seq, session)
 
     async def _begin(self, batch: Batch, session: OpenCopy) -> tuple[Run, list[bytes]] | None:
         """Begin a run with this batch; None where none may begin."""
-        behind, now = self._behind(), time.monotonic()
-        if behind is None or not self._sizes.is_backlog(behind) or now < self._pause_until or self._begun is not None:
-            return None
-        if not batch.rows or batch.ends_staged or batch.places_range:
-            return None
         events = await self._events(batch, 0, session)
         if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
             return None
-        found = await runs.begin_drained(self._connection, self._writer, self._table, self._clock)
+        found = await runs.begin_drained(self._connection, self._claim, self._table, self._clock)
         if not isinstance(found, Run):
             self._pause = self._sizes.pause(self._pause)
             self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
             return None
         self._run = found
-        told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": behind}
+        told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": self._behind()}
         logger.info("a backlog becomes partitions of %s", self._table, extra=told)
         return found, event_rows.numbered(events, found.next_seq)
 
@@ -171,23 +179,6 @@ class BacklogWriter(SegmentWriter):
     async def _staged_until(self) -> int:
         if self._not_before is None:
             query = _NOT_BEFORE
-            found = await (await self._connection.execute(query, {"source": self._writer.source})).fetchone()
+            found = await (await self._connection.execute(query, {"source": self._claim.source})).fetchone()
             self._not_before = int(found[0]) if found else 0
         return self._not_before
-
-    def _is_near(self) -> bool:
-        behind = self._behind()
-        return behind is not None and self._sizes.is_near(behind)
-
-
-def attach(
-    connection: AsyncConnection[TupleRow],
-    table: EventsTable,
-    threshold: int | None,
-    writer: Writer,
-    behind: Callable[[], int | None],
-    clock: Callable[[], int],
-) -> None:
-    """Let the writer of staging, on this connection, hand backlogs of so many bytes to one; None: never."""
-    if threshold is not None:
-        writer.backlog = BacklogWriter(connection, writer, table, Sizes(threshold), behind, clock)

@@ -1,4 +1,7 @@
-"""What a worker does with its segments, in whichever way it is behind: opens one, stores it, leaves it."""
+"""The partitioned path: batches of a backlog fill tables that the shuffler attaches as partitions.
+
+Worker 0 and the parts of a catch-up share what is here: how a segment is opened, stored and abandoned.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +18,49 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import ReadAgain
 from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.choose_path import RunState
+from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.partitioned.run import Run
-from pipeline.log.writing.partitioned.segment import Segment
-from pipeline.log.writing.partitioned.sizes import Sizes
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing.partition_run import Run
+from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.segment_sizes import SegmentSizes
 from pipeline.postgres import connections
 
 logger = logging.getLogger(__name__)
 
 
-class SegmentWriter(ABC):
-    """Takes batches into segments, one after the other; the writer of staging asks it first, and stages the rest."""
+class PartitionedPath(ABC):
+    """Takes batches into segments, one after the other, and says which rest of a batch it declines."""
 
-    def __init__(self, connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, sizes: Sizes) -> None:
-        self._connection, self._writer = connection, writer
-        self._table, self._sizes = table, sizes
-        self._maker = EventMaker(writer.source)
+    def __init__(
+        self,
+        connection: AsyncConnection[TupleRow],
+        claim: WorkerClaim,
+        table: EventsTable,
+        maker: EventMaker,
+        sizes: SegmentSizes,
+    ) -> None:
+        self._connection, self._claim = connection, claim
+        self._table, self._maker, self._sizes = table, maker, sizes
         self._run: Run | None = None
         self._segment: Segment | None = None
-        self._begun: int | None = None
-        """The transaction of which a part is staged as ever, and more is to come."""
         self._taken_at, self._last_lsn = 0.0, 0
+        self.stored = claim.position
+        """Everything before it is stored, durably, as far as this path has stored it."""
 
     @property
-    def is_open(self) -> bool:
+    @abstractmethod
+    def state(self) -> RunState:
+        """What is begun, and whether more may begin."""
+
+    @property
+    def holds(self) -> bool:
         """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
         return self._segment is not None
 
-    async def takes(self, batch: Batch) -> Batch | None:
-        """Add the batch to a segment, perhaps a new one. Returns what of it is to be staged; no segment is open then.
+    async def take(self, batch: Batch) -> Batch | None:
+        """Add the batch to a segment, perhaps a new one. Returns what of it is declined; then no run is open.
 
         Raises ReadAgain when what was taken has to be staged after all, and Fenced.
         """
@@ -54,13 +69,25 @@ class SegmentWriter(ABC):
             rest = await self._take(batch)
         if rest is None:
             self._taken_at = time.monotonic()
-        else:
-            self._begun = rest.open_lsn if rest.open_lsn in (rest.last_lsn, self._begun) else None
         return rest
 
     @abstractmethod
+    async def settle(self) -> None:
+        """Store what it has, if the backlog has ended or nothing came for a while."""
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """Store its whole transactions, of one that goes on nothing, and end the run."""
+
+    async def abandon(self) -> None:
+        """Roll back what is not stored."""
+        if (segment := self._segment) is not None:
+            self._segment = None
+            await segment.abandon()
+
+    @abstractmethod
     async def _take(self, batch: Batch) -> Batch | None:
-        """Returns what of the batch is to be staged."""
+        """Return what of the batch is declined."""
 
     @abstractmethod
     async def _comes_next(self, segment: Segment) -> bool:
@@ -84,7 +111,7 @@ class SegmentWriter(ABC):
     async def _store(self, segment: Segment) -> None:
         """Commit what it has, which ends with a transaction of the source. Raises Fenced."""
         if not segment.rows:
-            await self._abandon()
+            await self.abandon()
             return
         attaches = self._sizes.is_worth(segment.rows, segment.run.events)
         if attaches:
@@ -93,8 +120,8 @@ class SegmentWriter(ABC):
         position = await segment.commit(attaches=attaches)
         self._segment = None
         if position is None:
-            raise self._writer.fenced()
-        self._writer.position = max(self._writer.position, position)
+            raise self._claim.fenced()
+        self.stored = max(self.stored, position)
         run = segment.run
         run.events += segment.rows
         self._stored(segment, attaches=attaches)
@@ -110,11 +137,6 @@ class SegmentWriter(ABC):
             await self._stage(lsn)
             raise ReadAgain("a transaction has changes that only the shuffler can write: it is read again and staged")
 
-    async def _abandon(self) -> None:
-        if (segment := self._segment) is not None:
-            self._segment = None
-            await segment.abandon()
-
     @asynccontextmanager
     async def _refusing(self) -> AsyncIterator[None]:
         """Where the server refuses a row, what is not stored is read again, and staged: raises ReadAgain."""
@@ -124,7 +146,7 @@ class SegmentWriter(ABC):
             lost = self._connection.info.transaction_status == TransactionStatus.UNKNOWN
             if lost or not connections.is_poison(error):
                 raise
-            await self._abandon()
+            await self.abandon()
             await self._stage(self._last_lsn)
             cause = connections.cause_of(error)
             raise ReadAgain(

@@ -16,14 +16,13 @@ from pipeline.errors import Fenced
 from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.staging import rows
 from pipeline.log.staging.batch import Batch
-from pipeline.log.staging.choose_path import Reason, Way
+from pipeline.log.staging.choose_path import PathReason, WritePath
+from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import DEFAULT
-from pipeline.log.writing import direct, direct_transaction
-from pipeline.log.writing import log_end as head
-from pipeline.log.writing.direct import HeadWriter
-from pipeline.log.writing.direct_transaction import MOST_INSERTED, HeadTransaction
+from pipeline.log.writing import direct, direct_transaction, log_end
+from pipeline.log.writing.direct_transaction import MOST_INSERTED, DirectTransaction
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.staged import Writer, connect_writer
+from pipeline.log.writing.log_writer import LogWriter, WritingSettings
 from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import statement
 from tests.fixtures.shuffling import move, move_until
@@ -31,7 +30,7 @@ from tests.fixtures.staged import Staged
 from tests.fixtures.waiting import eventually
 
 HOW = "select seq, commit_lsn, record from sequin_events order by seq"
-AT_ONCE = (Way.AT_ONCE, None)
+AT_ONCE = (WritePath.DIRECT, None)
 ROWS = pytest.mark.parametrize("count", [1, MOST_INSERTED + 1])
 """Of batches that are parameters of statements, and that are copied."""
 EXACT = b'{"a": "{\\"b\\":1}", "c": "null", "d": "[1]"}'
@@ -39,7 +38,7 @@ BLOCKED = "select from pg_locks where not granted and pid = %s"
 
 
 def wait_for_locks(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:
-    for module in (head, direct_transaction, direct):
+    for module in (log_end, direct_transaction, direct):
         monkeypatch.setattr(module, "LOCK_TIMEOUT", f"set local lock_timeout = '{timeout}'")
     monkeypatch.setattr(direct_transaction, "LOCK_TIMEOUT_MS", timeout)
 
@@ -76,22 +75,26 @@ def batch(log: Staged, lsn: int, count: int = 1, **row: Any) -> Batch:
     return Batch(staged, lsn, lsn, lsn, 1, lsn + 1, lsn, lsn, None, 0)
 
 
-def writing(log: Staged, does: Callable[[Writer, HeadWriter], Awaitable[None]]) -> HeadWriter:
+DIRECTLY = WritingSettings(DEFAULT, "at_once")
+
+
+def writing(
+    log: Staged, does: Callable[[LogWriter], Awaitable[None]], settings: WritingSettings = DIRECTLY
+) -> LogWriter:
     """Run this with a writer that has claimed staging."""
 
-    async def run() -> HeadWriter:
-        async with await connect_writer(log.dsn) as connection:
-            writer = await Writer.claim(connection, log.source)
-            head = HeadWriter(connection, writer, DEFAULT)
-            writer.at_once = head
-            await does(writer, head)
-            return head
+    async def run() -> LogWriter:
+        async with await connect_staging(log.dsn) as connection:
+            claim = await WorkerClaim.take(connection, log.source)
+            writer = await LogWriter.open(connection, claim, settings)
+            await does(writer)
+            return writer
 
     return asyncio.run(run())
 
 
-def append(log: Staged, *batches: Batch) -> HeadWriter:
-    async def does(writer: Writer, head: HeadWriter) -> None:
+def append(log: Staged, *batches: Batch) -> LogWriter:
+    async def does(writer: LogWriter) -> None:
         for each in batches:
             await writer.append(each, durable=False)
 
@@ -109,8 +112,8 @@ def staged_rows(log: Staged) -> int:
 
 
 def test_a_plain_batch_is_in_the_log_with_its_progress_and_passes_no_segment(log: Staged):
-    head = append(log, batch(log, 1_000), batch(log, 1_100, 3))
-    assert head.changes == {AT_ONCE: 4}
+    writer = append(log, batch(log, 1_000), batch(log, 1_100, 3))
+    assert writer.changes == {AT_ONCE: 4}
     assert events(log)[1:] == [(2, 1_000), (3, 1_100), (4, 1_100), (5, 1_100)]
     state = log.connection.execute(
         "select s.commit_lsn, s.last_seq, s.events, t.last_seq, t.events, p.commit_lsn, p.position, p.changes,"
@@ -121,10 +124,10 @@ def test_a_plain_batch_is_in_the_log_with_its_progress_and_passes_no_segment(log
 
 
 def test_what_went_which_way_is_stored_with_the_position(log: Staged):
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         for lsn, action in ((1_000, b"insert"), (1_100, b"insert"), (1_200, b"truncate")):
             await writer.append(batch(log, lsn, action=action), durable=False)
-        await writer.store_position(1_300)
+        await writer.advance(1_300)
 
     log.connection.execute("truncate pipeline.ways")
     writing(log, does)
@@ -160,13 +163,12 @@ def test_it_writes_the_same_events_as_the_shuffler(log: Staged, count: int):
     assert at_once[3 * count][9] == {"a": '{"b":1}', "c": "null"}
     assert at_once[4 * count][8:10] == ('{"d": 2}', None)
 
-    async def staged(writer: Writer, head: HeadWriter) -> None:
-        writer.at_once = None
+    async def staged(writer: LogWriter) -> None:
         for place, kind in enumerate(kinds):
             record = kind.get("record", f'{{"id": "{1_000 + place}"}}')
             await writer.append(batch(log, 2_000 + place, count, **{**kind, "record": record}), durable=False)
 
-    writing(log, staged)
+    writing(log, staged, WritingSettings())
     log.shuffle()
     query = f"select {columns} from sequin_events where seq > %s order by seq"
     moved = log.connection.execute(query, [1 + 5 * count]).fetchall()
@@ -178,13 +180,13 @@ def test_no_value_of_a_row_is_in_the_text_of_a_statement(log: Staged):
     """Others can read those in pg_stat_activity."""
     row = staged_row(log, 1_000, 0, record='{"a": {"b": 1}}', rest=(None, EXACT, None, None, None, None))
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
-        session = OpenCopy(head._connection)
+    async def does(writer: LogWriter) -> None:
+        session = OpenCopy(writer._connection)
         maker = EventMaker(log.source)
         for _ in range(2):  # the first time it asks for the table, too
             assert len(await maker.events([row], 1, session)) == 1
         query = "select query from pg_stat_activity where pid = %s"
-        (asked,) = log.connection.execute(query, [head._connection.info.backend_pid]).fetchone() or ("",)
+        (asked,) = log.connection.execute(query, [writer._connection.info.backend_pid]).fetchone() or ("",)
         assert "jsonb_each_text" in asked
         assert '"b"' not in asked
 
@@ -194,19 +196,19 @@ def test_no_value_of_a_row_is_in_the_text_of_a_statement(log: Staged):
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"rest": (None, None, b'["body"]', None, None, None)}, Reason.VALUES),
-        ({"rest": (None, None, None, b"{}", None, None)}, Reason.VALUES),
-        ({"rest": (None, None, None, None, None, b"{}")}, Reason.VALUES),
-        ({"action": b"message"}, Reason.VALUES),
-        ({"action": b"truncate"}, Reason.VALUES),
-        ({"record": "no JSON"}, Reason.FAILED),
-        ({"record": '{"id": "\\u0000"}'}, Reason.FAILED),
-        ({"count": 1_001}, Reason.LARGE),
+        ({"rest": (None, None, b'["body"]', None, None, None)}, PathReason.VALUES),
+        ({"rest": (None, None, None, b"{}", None, None)}, PathReason.VALUES),
+        ({"rest": (None, None, None, None, None, b"{}")}, PathReason.VALUES),
+        ({"action": b"message"}, PathReason.VALUES),
+        ({"action": b"truncate"}, PathReason.VALUES),
+        ({"record": "no JSON"}, PathReason.FAILED),
+        ({"record": '{"id": "\\u0000"}'}, PathReason.FAILED),
+        ({"count": 1_001}, PathReason.LARGE),
     ],
 )
-def test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it(log: Staged, row: dict[str, Any], why: Reason):
-    head = append(log, batch(log, 1_000), batch(log, 1_100, **row), batch(log, 9_000))
-    assert (head.changes[AT_ONCE], head.changes[Way.MOVE, why] > 0) == (1, True)
+def test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it(log: Staged, row: dict[str, Any], why: PathReason):
+    writer = append(log, batch(log, 1_000), batch(log, 1_100, **row), batch(log, 9_000))
+    assert (writer.changes[AT_ONCE], writer.changes[WritePath.STAGED, why] > 0) == (1, True)
     assert events(log)[1:] == [(2, 1_000)]
     assert staged_rows(log) > 1
 
@@ -214,12 +216,12 @@ def test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it(log: Staged,
 def test_it_waits_for_the_shuffler_a_moment_and_keeps_the_order(log: Staged):
     shuffler = log.shuffler()
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000, 1_001), durable=False)
         loop, pause = asyncio.get_running_loop(), 0.01
         moving = loop.run_in_executor(None, move, shuffler)
-        while head.changes[AT_ONCE] == 0:
-            lsn = 10_000 + sum(head.changes.values())
+        while writer.changes[AT_ONCE] == 0:
+            lsn = 10_000 + sum(writer.changes.values())
             await writer.append(batch(log, lsn), durable=False)
             if moving.done():  # what was staged since then is still to be moved
                 moving = loop.run_in_executor(None, move, shuffler)
@@ -247,14 +249,16 @@ PLACED = """
 def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(log: Staged):
     """The transaction that says their place has no rows in the stream."""
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute(PLACED, {"source": log.source})
         await writer.append(Batch([], 0, 0, 0, 1, 1_051, 1_050, 1_050, None, 0, ends_staged=True), durable=False)
         await writer.append(batch(log, 1_100), durable=False)
 
     try:
-        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.PART): 0, (Way.MOVE, Reason.STAGED): 1}
+        changes = writing(log, does).changes
+        assert changes.pop((WritePath.STAGED, PathReason.PART)) == 0
+        assert changes == {AT_ONCE: 1, (WritePath.STAGED, PathReason.STAGED): 1}
         assert events(log)[1:] == [(2, 1_000)]
     finally:
         log.connection.execute("truncate pipeline.backfills cascade")
@@ -264,12 +268,12 @@ def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(lo
 def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(log: Staged, count: int):
     """As by rows that were read, of which the log had something newer: the newest seq says nothing of it."""
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 1050")
         await writer.append(batch(log, 1_100, count), durable=False)
 
-    assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.CHANGED): count}
+    assert writing(log, does).changes == {AT_ONCE: 1, (WritePath.STAGED, PathReason.CHANGED): count}
     assert events(log)[1:] == [(2, 1_000)]
 
 
@@ -277,7 +281,7 @@ def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(lo
 def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(log: Staged):
     """From when it has found the watermark as planned with, until it commits."""
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         with psycopg.connect(log.dsn) as shuffling:
             values = {"sequence": DEFAULT.sequence.as_string(shuffling), "watermark": 1_000, "epoch": 0}
@@ -285,14 +289,14 @@ def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(log: Staged):
             assert locked.fetchall() == [(2, 2)]
             await writer.append(batch(log, 1_100), durable=False)
 
-    assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): 1}
+    assert writing(log, does).changes == {AT_ONCE: 1, (WritePath.STAGED, PathReason.FAILED): 1}
     assert events(log)[1:] == [(2, 1_000)]
 
 
 @ROWS
 @pytest.mark.usefixtures("hasty")
 def test_nobody_hears_of_events_that_are_not_committed(log: Staged, count: int):
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         with psycopg.connect(log.dsn) as holder:
             holder.execute("select from pipeline.events_tables for update")  # behind the rows, before the commit
@@ -300,7 +304,7 @@ def test_nobody_hears_of_events_that_are_not_committed(log: Staged, count: int):
 
     with psycopg.connect(log.dsn, autocommit=True) as listener:
         listener.execute("listen sequin_events")
-        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): count}
+        assert writing(log, does).changes == {AT_ONCE: 1, (WritePath.STAGED, PathReason.FAILED): count}
         log.shuffle()  # it says what there was, and what it has moved
         heard = {json.loads(each.payload)["seq"] for each in listener.notifies(timeout=60, stop_after=3)}
     assert heard == {2, events(log)[-1][0]}
@@ -310,11 +314,10 @@ def test_nobody_hears_of_events_that_are_not_committed(log: Staged, count: int):
 @ROWS
 def test_an_older_writer_can_write_nothing_at_once(log: Staged, count: int):
     async def run() -> None:
-        async with await connect_writer(log.dsn) as old, await connect_writer(log.dsn) as new:
-            zombie = await Writer.claim(old, log.source)
-            zombie.at_once = HeadWriter(old, zombie, DEFAULT)
+        async with await connect_staging(log.dsn) as old, await connect_staging(log.dsn) as new:
+            zombie = await LogWriter.open(old, await WorkerClaim.take(old, log.source), DIRECTLY)
             await zombie.append(batch(log, 1_000), durable=False)
-            await Writer.claim(new, log.source)
+            await WorkerClaim.take(new, log.source)
             with pytest.raises(Fenced):
                 await zombie.append(batch(log, 1_100, count), durable=False)
 
@@ -326,9 +329,8 @@ def test_an_older_writer_can_write_nothing_at_once(log: Staged, count: int):
 @pytest.mark.usefixtures("patient")
 def test_a_writer_killed_before_its_commit_leaves_nothing(log: Staged):
     async def run() -> None:
-        async with await connect_writer(log.dsn) as connection:
-            writer = await Writer.claim(connection, log.source)
-            writer.at_once = HeadWriter(connection, writer, DEFAULT)
+        async with await connect_staging(log.dsn) as connection:
+            writer = await LogWriter.open(connection, await WorkerClaim.take(connection, log.source), DIRECTLY)
             await writer.append(batch(log, 1_000), durable=False)
             with psycopg.connect(log.dsn) as holder:
                 holder.execute("select from pipeline.shuffle_progress for update")
@@ -349,10 +351,10 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
 ):
     """As where the queue of notifications is full: the events are there, and are neither staged nor counted again."""
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         with monkeypatch.context() as patched:  # Postgres refuses so long a payload
-            patched.setattr(HeadTransaction, "_payload", lambda *_: b"x" * 9_000)
+            patched.setattr(DirectTransaction, "_payload", lambda *_: b"x" * 9_000)
             await writer.append(batch(log, 1_100, 2), durable=False)
             await writer.append(batch(log, 1_200, MOST_INSERTED + 1), durable=False)
         await writer.append(batch(log, 1_300), durable=False)
@@ -370,7 +372,7 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
 def test_a_session_that_locks_the_log_holds_up_no_staging(log: Staged):
     with psycopg.connect(log.dsn) as owner:
         owner.execute("lock table sequin_events in access exclusive mode")
-        assert append(log, batch(log, 1_000)).changes == {(Way.MOVE, Reason.PARTITION): 1}
+        assert append(log, batch(log, 1_000)).changes == {(WritePath.STAGED, PathReason.PARTITION): 1}
     log.shuffle()
     assert events(log)[1:] == [(2, 1_000)]
 
@@ -378,12 +380,12 @@ def test_a_session_that_locks_the_log_holds_up_no_staging(log: Staged):
 @pytest.mark.parametrize("table", ["shuffle_progress", "ways", "relations", "consumer_progress", "snapshot_ranges"])
 @pytest.mark.usefixtures("hasty")
 def test_a_session_that_locks_a_table_beside_the_log_holds_up_no_staging(log: Staged, table: str):
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         with psycopg.connect(log.dsn) as owner:
             owner.execute(f"lock table pipeline.{table} in access exclusive mode".encode())
             await writer.append(batch(log, 1_000), durable=False)
             await writer.append(batch(log, 1_100), durable=False)
-            await writer.store_position(1_200)
+            await writer.advance(1_200)
 
     assert writing(log, does).changes.total() == 2
     log.shuffle()
@@ -391,31 +393,31 @@ def test_a_session_that_locks_a_table_beside_the_log_holds_up_no_staging(log: St
 
 
 def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged):
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute("select setval('sequin_events_seq_seq', 5000)")
         await writer.append(batch(log, 1_100), durable=False)
         log.shuffle()
         await writer.append(batch(log, 1_200), durable=False)
 
-    head = writing(log, does)
-    assert head.changes == {AT_ONCE: 2, (Way.MOVE, Reason.CHANGED): 1}
+    writer = writing(log, does)
+    assert writer.changes == {AT_ONCE: 2, (WritePath.STAGED, PathReason.CHANGED): 1}
     assert events(log)[1:] == [(2, 1_000), (5_001, 1_100), (5_002, 1_200)]
 
 
 def test_it_lets_the_shuffler_make_the_next_partition_once(log: Staged, monkeypatch: pytest.MonkeyPatch):
     """From the middle of one on."""
-    monkeypatch.setattr(head, "AHEAD_EVERY", 0.0)
+    monkeypatch.setattr(log_end, "AHEAD_EVERY", 0.0)
     middle = PARTITION_ROWS // 2
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         log.connection.execute("select setval('sequin_events_seq_seq', %s)", [middle])
         await writer.append(batch(log, 1_000), durable=False)
         log.shuffle()
         for lsn in (1_100, 1_200, 1_300):
             await writer.append(batch(log, lsn), durable=False)
 
-    assert writing(log, does).changes == {(Way.MOVE, Reason.PARTITION): 1, AT_ONCE: 3}
+    assert writing(log, does).changes == {(WritePath.STAGED, PathReason.PARTITION): 1, AT_ONCE: 3}
     assert events(log)[1:] == [(middle + 1 + place, 1_000 + 100 * place) for place in range(4)]
 
 
@@ -432,17 +434,17 @@ def test_it_lets_the_shuffler_make_the_next_partition_once(log: Staged, monkeypa
     ],
 )
 def test_a_table_that_is_changed_meanwhile_is_not_written(log: Staged, change: str, undo: str | None):
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute(change.encode())
         await writer.append(batch(log, 1_100), durable=False)
-        head._failed_until = 0.0
+        writer._direct._failed_until = 0.0
         await writer.append(batch(log, 1_200), durable=False)
 
     try:
-        head = writing(log, does)
-        assert head.changes[AT_ONCE] == 1
-        assert head.changes[Way.MOVE, Reason.FAILED] == 1
+        writer = writing(log, does)
+        assert writer.changes[AT_ONCE] == 1
+        assert writer.changes[WritePath.STAGED, PathReason.FAILED] == 1
         assert events(log)[1:] == [(2, 1_000)]
     finally:
         if undo:
@@ -466,16 +468,16 @@ def test_a_rule_and_a_trigger_that_are_gone_hinder_nothing(log: Staged):
 def test_what_was_prepared_while_there_was_a_rule_writes_once_it_is_gone(log: Staged):
     """Postgres keeps the plan of an insert that does nothing, and does not notice when it would do something."""
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute("create rule r as on insert to sequin_events do instead nothing")
         await writer.append(batch(log, 1_100, 3), durable=False)
         log.connection.execute("drop rule r on sequin_events")
-        head._failed_until = 0.0
+        writer._direct._failed_until = 0.0
         await asyncio.to_thread(log.shuffle)
         await writer.append(batch(log, 1_200, 3), durable=False)
 
-    assert writing(log, does).changes == {AT_ONCE: 4, (Way.MOVE, Reason.FAILED): 3}
+    assert writing(log, does).changes == {AT_ONCE: 4, (WritePath.STAGED, PathReason.FAILED): 3}
     assert [lsn for _, lsn in events(log)[1:]] == [1_000, *[1_100] * 3, *[1_200] * 3]
 
 
@@ -502,18 +504,18 @@ def test_readers_that_poll_see_whole_transactions_in_order_whoever_writes(log: S
     reading.start()
     shuffling.start()
 
-    async def does(writer: Writer, head: HeadWriter) -> None:
+    async def does(writer: LogWriter) -> None:
         for number in range(300):
             mixed = {"rest": (None, None, None, b"{}", None, None)} if number % 40 == 7 else {}
             await writer.append(batch(log, 1_000 + number, 3, **mixed), durable=False)
 
-    head = writing(log, does)
+    writer = writing(log, does)
     stopped.set()
     shuffling.join()
     move(shuffler)
     over.set()
     reading.join()
-    assert head.changes[AT_ONCE] > 0
-    assert head.changes[Way.MOVE, Reason.VALUES] > 0
+    assert writer.changes[AT_ONCE] > 0
+    assert writer.changes[WritePath.STAGED, PathReason.VALUES] > 0
     assert seen == events(log)
     assert [lsn for _, lsn in seen[1:]] == [1_000 + number for number in range(300) for _ in range(3)]

@@ -24,7 +24,7 @@ PAUSE, LONGEST_PAUSE, STAY_AWAY = 5.0, 300.0, 30.0
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SegmentSizes:
     """By the threshold in bytes of WAL."""
 
     threshold: int

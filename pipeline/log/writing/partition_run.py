@@ -13,9 +13,9 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.table_shape import COLUMNS
-from pipeline.log.writing.staged import Writer
 from pipeline.postgres.queries import statement
 
 DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 15.0
@@ -55,12 +55,10 @@ class Progress:
     is_at_work: bool
 
 
-def values_of(writer: Writer, table: EventsTable) -> dict[str, Any]:
+def values_of(claim: WorkerClaim, table: EventsTable) -> dict[str, Any]:
     """What the statements are told that begin one."""
     return {
-        "source": writer.source,
-        "worker": writer.worker,
-        "generation": writer.generation,
+        **claim.who,
         "name": str(table),
         "table": table.identifier.as_string(),
         "sequence": table.sequence.as_string(),
@@ -69,14 +67,14 @@ def values_of(writer: Writer, table: EventsTable) -> dict[str, Any]:
 
 
 async def begin(
-    connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, highest: int
+    connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable, highest: int
 ) -> Run | str | None:
     """Begin one, and make durable all that is staged; None while something staged is not in the log,
     or where its first seq would be above `highest`.
 
     Or why tables cannot become partitions of this one.
     """
-    source, values = writer.source, {**values_of(writer, table), "highest": highest}
+    source, values = claim.source, {**values_of(claim, table), "highest": highest}
     try:
         async with connection.transaction():
             await connection.execute(LOCK_TIMEOUT)
@@ -86,24 +84,24 @@ async def begin(
             if reason != (None,):
                 return str(reason and reason[0])
             await connection.execute(statement("log.staging", "hold_watermark"), {"source": source})
-            cursor = await connection.execute(statement("log.writing.partitioned", "begin_run"), values)
+            cursor = await connection.execute(statement("log.writing", "begin_run"), values)
             row = await cursor.fetchone()
     except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
         return None
-    return None if row is None else Run(source, writer.generation, row[0], row[1], row[2], row[3])
+    return None if row is None else Run(source, claim.generation, row[0], row[1], row[2], row[3])
 
 
 async def begin_drained(
-    connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable, clock: Callable[[], int]
+    connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable, clock: Callable[[], int]
 ) -> Run | str | None:
     """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
-    query, source = statement("log.writing.partitioned", "is_drained"), {"source": writer.source}
+    query, source = statement("log.writing", "is_drained"), {"source": claim.source}
 
     async def look() -> Progress | None:
         found = await (await connection.execute(query, source)).fetchone()
         return None if found is None else Progress(*found)
 
-    return await begin(connection, writer, table, clock()) if await drained(look) else None
+    return await begin(connection, claim, table, clock()) if await drained(look) else None
 
 
 async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float | None = None) -> bool:
@@ -129,4 +127,4 @@ async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float
 async def end(connection: AsyncConnection[TupleRow], run: Run, not_before: int = 0) -> None:
     """End it: others may hand out seqs again once all of it is in the log."""
     values = {"source": run.source, "generation": run.generation, "not_before": not_before}
-    await connection.execute(statement("log.writing.partitioned", "end_run"), values)
+    await connection.execute(statement("log.writing", "end_run"), values)

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import AsyncConnection
@@ -19,13 +20,15 @@ from psycopg.rows import TupleRow
 from pipeline.errors import ReadAgain
 from pipeline.log.staging import batch as batch_parts
 from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.choose_path import RunState
+from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
-from pipeline.log.writing.partitioned import run as runs
-from pipeline.log.writing.partitioned.run import Run
-from pipeline.log.writing.partitioned.segment import Segment
-from pipeline.log.writing.partitioned.segment_writer import SegmentWriter
-from pipeline.log.writing.partitioned.sizes import FEWEST, SETTLE_AFTER, Sizes
-from pipeline.log.writing.staged import Writer
+from pipeline.log.writing import partition_run as runs
+from pipeline.log.writing.event_maker import EventMaker
+from pipeline.log.writing.partition_run import Run
+from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.partitioned import PartitionedPath
+from pipeline.log.writing.segment_sizes import FEWEST, SETTLE_AFTER, SegmentSizes
 from pipeline.postgres.open_copy import OpenCopy
 from pipeline.postgres.queries import literals, statement
 
@@ -35,30 +38,47 @@ LOOK_EVERY = 0.1
 """Seconds between two looks whether it is the part's turn."""
 STOPPING_LONGEST = 3.0
 """Seconds that a part which is to end waits for what comes before it: then it is moved."""
-_PACKAGE = "log.writing.partitioned"
+_PACKAGE = "log.writing"
 
 
-class PartWriter(SegmentWriter):
-    """Takes batches of a part, stored from its turn on."""
+@dataclass(frozen=True)
+class PartTurn:
+    """What the writer of a part has to know in order to write partitions, with seqs from `first_seq` on.
+
+    `give_up` stores that the part is to be staged from now on. `stopping` says whether its turn is not waited for.
+    """
+
+    first_seq: int
+    give_up: Callable[[], Awaitable[object]]
+    stopping: Callable[[], bool]
+
+
+class PartPath(PartitionedPath):
+    """Takes batches of a part, which are stored from its turn on."""
 
     def __init__(
         self,
         connection: AsyncConnection[TupleRow],
-        writer: Writer,
+        claim: WorkerClaim,
         table: EventsTable,
-        sizes: Sizes,
-        first_seq: int,
-        give_up: Callable[[], Awaitable[object]],
-        stopping: Callable[[], bool],
+        maker: EventMaker,
+        sizes: SegmentSizes,
+        turn: PartTurn,
     ) -> None:
-        """`first_seq`: of those that are reserved for it. `give_up` stores that it is to be staged from now on.
-
-        `stopping`: whether its turn is not to be waited for.
-        """
-        super().__init__(connection, writer, table, sizes)
-        self._first_seq, self._give_up, self._stopping = first_seq, give_up, stopping
+        super().__init__(connection, claim, table, maker, sizes)
+        self._turn = turn
         self._left = False
         self._look_at = 0.0
+
+    @property
+    def state(self) -> RunState:
+        """Whether a segment is open, or may begin: none does after one whose rows are moved."""
+        segment = self._segment
+        return RunState(
+            may_begin=not self._left,
+            is_filling=segment is not None,
+            is_inside=segment is not None and segment.is_inside,
+        )
 
     async def settle(self) -> None:
         """Store what it has, if nothing came for a while and it is the part's turn."""
@@ -81,8 +101,8 @@ class PartWriter(SegmentWriter):
     async def _finish(self, segment: Segment) -> None:
         await segment.back()
         while segment.rows and not await self._is_reached(segment):
-            if self._stopping():
-                await self._abandon()
+            if self._turn.stopping():
+                await self.abandon()
                 raise ReadAgain("a part whose turn has not come is left, and will be read again")
             if segment.open_rows and self._sizes.is_worth(segment.rows, segment.run.events):
                 await segment.finish()  # all parts do so at once; at its turn one would wait for another
@@ -91,8 +111,6 @@ class PartWriter(SegmentWriter):
         await self._store(segment)
 
     async def _take(self, batch: Batch) -> Batch | None:
-        if self._segment is None and (self._left or not batch.rows or batch.ends_staged or self._begun is not None):
-            return batch
         segment = self._segment or await self._open(self._run or await self._begin(), FEWEST)
         events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.session)
         if batch.places_range or len(events) < len(batch.rows):
@@ -109,13 +127,13 @@ class PartWriter(SegmentWriter):
 
     async def _begin(self) -> Run:
         """What its segments belong to; no run of the log's yet."""
-        writer = self._writer
-        values = {**runs.values_of(writer, self._table), "first_seq": self._first_seq}
+        claim = self._claim
+        values = {**runs.values_of(claim, self._table), "first_seq": self._turn.first_seq}
         ((epoch, events, first_seq),) = await OpenCopy(self._connection).execute(
             statement(_PACKAGE, "begin_part") % literals(**values)
         )
         seq, of_log, rows = (int(number or b"") for number in (first_seq, epoch, events))
-        run = self._run = Run(writer.source, writer.generation, 0, seq, of_log, rows, worker=writer.worker)
+        run = self._run = Run(claim.source, claim.generation, 0, seq, of_log, rows, worker=claim.worker)
         told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
         logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
         return run
@@ -127,10 +145,10 @@ class PartWriter(SegmentWriter):
         """
         if not await self._is_reached(segment):
             has_rows = segment.rows > 0
-            await self._abandon()
+            await self.abandon()
             if not has_rows:
                 return batch
-            await self._give_up()
+            await self._turn.give_up()
             raise ReadAgain("a part has changes that only the shuffler can write: it is read again and staged")
         rest = batch
         if events and (found := batch_parts.before(batch, len(events))) is not None:
@@ -144,17 +162,17 @@ class PartWriter(SegmentWriter):
 
     async def _stage(self, until: int) -> None:
         """All of the part."""
-        await self._give_up()
+        await self._turn.give_up()
 
     async def _comes_next(self, segment: Segment) -> bool:
         """Once all before it is in the log; then a run begins with it, and ends with it, and locks the watermark."""
-        values = literals(**runs.values_of(self._writer, self._table), not_before=0, highest=segment.first_seq)
+        values = literals(**runs.values_of(self._claim, self._table), not_before=0, highest=segment.first_seq)
 
         async def look() -> runs.Progress | None:
             found = await segment.ask(statement(_PACKAGE, "is_drained") % values)
             return runs.Progress(found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
 
-        if not await runs.drained(look, STOPPING_LONGEST if self._stopping() else None):
+        if not await runs.drained(look, STOPPING_LONGEST if self._turn.stopping() else None):
             return False
         await segment.ask(f"savepoint next; {runs.LOCK_TIMEOUT}")
         with suppress(psycopg.errors.LockNotAvailable):
@@ -169,19 +187,5 @@ class PartWriter(SegmentWriter):
         return False
 
     async def _is_reached(self, segment: Segment) -> bool:
-        values = literals(source=self._writer.source, worker=self._writer.worker)
+        values = literals(source=self._claim.source, worker=self._claim.worker)
         return bool(await segment.ask(statement(_PACKAGE, "is_reached") % values))
-
-
-def attach(
-    connection: AsyncConnection[TupleRow],
-    writer: Writer,
-    table: EventsTable,
-    threshold: int | None,
-    first_seq: int,
-    give_up: Callable[[], Awaitable[object]],
-    stopping: Callable[[], bool],
-) -> None:
-    """Let the writer of a part, on this connection, write it so; without a `threshold` it stages it."""
-    if threshold is not None:
-        writer.backlog = PartWriter(connection, writer, table, Sizes(threshold), first_seq, give_up, stopping)
