@@ -98,10 +98,12 @@ def _change(chance: random.Random, step: int) -> Change:
 
 
 def _work(client: Client, chance: random.Random) -> None:
+    """Receive, settle some, and let some become visible again: never because time has passed."""
     held = sorted(client.receive(visibility="1 hour"), key=lambda item: (item.seq, item.pk))
-    for settle in (client.ack, client.nack):
-        if held and chance.random() < 0.6:
-            settle(held.pop())
+    if held and chance.random() < 0.6:
+        client.ack(held.pop())
+    if held and chance.random() < 0.6:
+        client.nack(held.pop(), delay="1 hour")
     if chance.random() < 0.3:
         client.expire()
 
