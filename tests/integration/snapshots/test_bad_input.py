@@ -9,23 +9,16 @@ import psycopg
 import pytest
 
 from pipeline.comparing import comparison
-from pipeline.config import settings
-from pipeline.config.settings import Config
 from pipeline.postgres import connections, session_settings
 from pipeline.snapshots import backfills, plan, start, worker
 from tests.fixtures.shuffling import move, shuffler, stored
-from tests.fixtures.snapshotting import Snapshotting, snapshotting
+from tests.fixtures.snapshotting import SharedSnapshotting, Snapshotting
 from tests.fixtures.waiting import PATIENCE, eventually
 
 STORED = "with (fillfactor = 10, autovacuum_enabled = off)"
 TABLE = f"create table t (id int primary key, note text, big text) {STORED}"
 ROWS = "insert into t select i, repeat('x', 200), 'b' from generate_series(1, 400) i"
 """Four rows a block: ranges of 67 blocks, as nobody has analyzed the table, nor does autovacuum meanwhile."""
-
-
-@pytest.fixture
-def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
-    return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
 
 
 def begun(reading: Snapshotting) -> None:
@@ -63,8 +56,8 @@ def end(reading: Snapshotting, number: int) -> tuple[str, str | None]:
 @pytest.mark.parametrize(
     "statement", ["vacuum full t", "cluster t using t_pkey", "alter table t alter note type varchar"]
 )
-def test_a_table_that_is_written_anew_is_read_anew(config: Config, statement: str):
-    with snapshotting(config, TABLE, ROWS) as reading:
+def test_a_table_that_is_written_anew_is_read_anew(shared: SharedSnapshotting, statement: str):
+    with shared(TABLE, ROWS) as reading:
         begun(reading)
         # What is read later moves to where everything was read.
         reading.source.execute("delete from t where id < 150")
@@ -72,17 +65,16 @@ def test_a_table_that_is_written_anew_is_read_anew(config: Config, statement: st
         require_whole(reading)
 
 
-def test_a_table_that_is_truncated_is_whole_from_there(config: Config):
-    with snapshotting(config, TABLE, ROWS) as reading:
+def test_a_table_that_is_truncated_is_whole_from_there(shared: SharedSnapshotting):
+    with shared(TABLE, ROWS) as reading:
         begun(reading)
         reading.source.execute("truncate t")
         reading.source.execute("insert into t values (1, 'after', 'b')")
         require_whole(reading)
 
 
-def test_a_table_that_was_never_read_is_whole_from_a_truncate_on(config: Config):
-    never = config.model_copy(update={"snapshot": "never"})
-    with snapshotting(never, TABLE, ROWS) as reading:
+def test_a_table_that_was_never_read_is_whole_from_a_truncate_on(shared: SharedSnapshotting):
+    with shared(TABLE, ROWS, snapshot="never") as reading:
         reading.look()
         assert reading.state("t") == "not read" and "PIPELINE_SNAPSHOT was never" in reason(reading)
         reading.source.execute("truncate t")
@@ -95,9 +87,11 @@ def test_a_table_that_was_never_read_is_whole_from_a_truncate_on(config: Config)
     "statement",
     ["alter table t rename to u", "alter table t add more int default 7", "alter table t drop column big"],
 )
-def test_a_table_that_is_altered_is_read_on(config: Config, statement: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_table_that_is_altered_is_read_on(
+    shared: SharedSnapshotting, statement: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(plan, "ROWS", 4_000)
-    with snapshotting(config, TABLE, ROWS) as reading:
+    with shared(TABLE, ROWS) as reading:
         begun(reading)
         reading.source.execute(statement.encode())
         name = "u" if "rename" in statement else "t"
@@ -116,7 +110,7 @@ def test_a_table_that_is_altered_is_read_on(config: Config, statement: str, monk
         assert set(last[0]) == keys
 
 
-def test_types_that_are_altered_meanwhile(config: Config, monkeypatch: pytest.MonkeyPatch):
+def test_types_that_are_altered_meanwhile(shared: SharedSnapshotting, monkeypatch: pytest.MonkeyPatch):
     """What was read before prints as it did then, as what the stream sends does."""
     monkeypatch.setattr(plan, "ROWS", 4_000)
     made = (
@@ -125,7 +119,7 @@ def test_types_that_are_altered_meanwhile(config: Config, monkeypatch: pytest.Mo
         f"create table t (id int primary key, mood mood, place place, note text) {STORED}",
         "insert into t select i, 'sad', row('a', i)::place, repeat('x', 200) from generate_series(1, 400) i",
     )
-    with snapshotting(config, *made) as reading:
+    with shared(*made) as reading:
         begun(reading)
         reading.wait_for_stream()
         before = len(reading.folded("t"))
@@ -146,8 +140,8 @@ def test_types_that_are_altered_meanwhile(config: Config, monkeypatch: pytest.Mo
         assert sum(folded[key]["mood"] == row["mood"] for key, row in table.items()) >= len(table) - before
 
 
-def test_a_table_that_is_dropped_is_forgotten(config: Config):
-    with snapshotting(config, TABLE, ROWS) as reading:
+def test_a_table_that_is_dropped_is_forgotten(shared: SharedSnapshotting):
+    with shared(TABLE, ROWS) as reading:
         begun(reading)
         (backfill,) = backfills.open_of(reading.log, stored(reading.log).id)
         reading.source.execute("drop table t")
@@ -165,7 +159,7 @@ def test_a_table_that_is_dropped_is_forgotten(config: Config):
         assert reading.state("t") == "not captured"
 
 
-def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
+def test_a_partition_that_is_detached_and_one_that_is_attached(shared: SharedSnapshotting):
     made = (
         "create table t (id int primary key, note text) partition by range (id)",
         "create table t1 partition of t for values from (0) to (100)",
@@ -174,7 +168,7 @@ def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
         "create table t3 (id int primary key, note text)",
         "insert into t3 select i, 'x' from generate_series(200, 299) i",
     )
-    with snapshotting(config, *made) as reading:
+    with shared(*made) as reading:
         reading.begin("t")
         assert reading.read() == 100
         reading.source.execute("alter table t detach partition t2")
@@ -186,10 +180,10 @@ def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
 
 
 def test_a_lock_is_waited_for_while_others_are_read_and_its_holder_is_named(
-    config: Config, source_dsn: str, monkeypatch: pytest.MonkeyPatch
+    shared: SharedSnapshotting, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(worker, "HELD_SECONDS", PATIENCE)
-    with snapshotting(config, TABLE, ROWS) as reading, psycopg.connect(source_dsn, application_name="greedy") as other:
+    with shared(TABLE, ROWS) as reading, psycopg.connect(reading.config.source, application_name="greedy") as other:
         reading.begin("t")
         reading.source.execute("create table u (id int primary key)")
         reading.source.execute("insert into u values (1), (2)")
@@ -209,11 +203,11 @@ def test_a_lock_is_waited_for_while_others_are_read_and_its_holder_is_named(
         assert reason(reading) == "None"
 
 
-def test_older_transactions_are_waited_for_and_named(config: Config, source_dsn: str):
+def test_older_transactions_are_waited_for_and_named(shared: SharedSnapshotting):
     """What one wrote before the table was published may be in neither the stream nor the snapshot."""
     with (
-        snapshotting(config, "create table other (id int primary key)") as reading,
-        psycopg.connect(source_dsn, application_name="slow") as writer,
+        shared("create table other (id int primary key)") as reading,
+        psycopg.connect(reading.config.source, application_name="slow") as writer,
     ):
         writer.execute("insert into other values (1)")
         for statement in (TABLE, ROWS):
@@ -227,8 +221,8 @@ def test_older_transactions_are_waited_for_and_named(config: Config, source_dsn:
         require_whole(reading)
 
 
-def test_a_timeout_of_the_role_makes_ranges_shorter(config: Config):
-    with snapshotting(config, TABLE, ROWS) as reading:
+def test_a_timeout_of_the_role_makes_ranges_shorter(shared: SharedSnapshotting):
+    with shared(TABLE, ROWS) as reading:
         reading.begin("t")
         before = reading.row("t")
         reader = reading.worker.reader
@@ -246,9 +240,9 @@ def test_a_timeout_of_the_role_makes_ranges_shorter(config: Config):
         require_whole(reading)
 
 
-def test_rows_without_a_key_are_there_as_often_as_in_the_table(config: Config):
+def test_rows_without_a_key_are_there_as_often_as_in_the_table(shared: SharedSnapshotting):
     made = ("create table t (id int, note text)", "insert into t select i % 3, 'x' from generate_series(1, 10) i")
-    with snapshotting(config, *made) as reading:
+    with shared(*made) as reading:
         reading.begin("t")
         reading.source.execute("insert into t values (0, 'x'), (7, 'x')")
         reading.wait_for_stream()
@@ -259,14 +253,14 @@ def test_rows_without_a_key_are_there_as_often_as_in_the_table(config: Config):
         assert there == sorted(number for (number,) in reading.source.execute("select id from t").fetchall())
 
 
-def test_types_that_are_altered_do_not_keep_their_tables_from_being_read(config: Config):
+def test_types_that_are_altered_do_not_keep_their_tables_from_being_read(shared: SharedSnapshotting):
     """A value's text is as its type was when it was written or read: to alter a type changes no row."""
     made = (
         "create type mood as enum ('sad'); create type place as (x int, name text)",
         f"create table t (id int primary key, m mood, p place, note text) {STORED}",
         "insert into t select i, 'sad', (i, 'here')::place, repeat('x', 200) from generate_series(1, 400) i",
     )
-    with snapshotting(config, *made) as reading:
+    with shared(*made) as reading:
         begun(reading)
         for statement in (
             "alter type mood add value 'glad'",
@@ -285,8 +279,8 @@ def test_types_that_are_altered_do_not_keep_their_tables_from_being_read(config:
         assert 0 < len(before) < 400
         assert log == {**table, **{pk: ("sad", f"({pk},here)") for pk in before}}
 
-        with connections.connect(config.source, "source", settings=session_settings.SERVER) as source:
-            number = start.start(config, source, reading.log, "t", differences=True).id
+        with connections.connect(reading.config.source, "source", settings=session_settings.SERVER) as source:
+            number = start.start(reading.config, source, reading.log, "t", differences=True).id
         assert end(reading, number) == ("complete", None)
         assert {pk: (row["m"], row["p"]) for pk, row in reading.folded("t").items()} == table
 
@@ -296,7 +290,7 @@ def test_types_that_are_altered_do_not_keep_their_tables_from_being_read(config:
     [(10_000, "start it again without --differences"), (1, "`pipeline backfill start public.t` reads its rows")],
 )
 def test_a_key_whose_type_does_not_take_it_any_more_is_named(
-    config: Config, rows_per_part: int, remedy: str, monkeypatch: pytest.MonkeyPatch
+    shared: SharedSnapshotting, rows_per_part: int, remedy: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Where the table has several parts, one may end at such a key."""
     monkeypatch.setattr(comparison, "ROWS_PER_PART", rows_per_part)
@@ -305,12 +299,12 @@ def test_a_key_whose_type_does_not_take_it_any_more_is_named(
         "create table t (id mood primary key)",
         "insert into t values ('sad'), ('up')",
     )
-    with snapshotting(config, *made) as reading:
+    with shared(*made) as reading:
         reading.finish("t")
         reading.source.execute("alter type mood rename value 'sad' to 'blue'")
         for differences, ended in ((True, "failed"), (False, "complete")):
-            with connections.connect(config.source, "source", settings=session_settings.SERVER) as source:
-                number = start.start(config, source, reading.log, "t", differences=differences).id
+            with connections.connect(reading.config.source, "source", settings=session_settings.SERVER) as source:
+                number = start.start(reading.config, source, reading.log, "t", differences=differences).id
             state, said = end(reading, number)
             assert state == ended
             if differences:
@@ -322,9 +316,9 @@ def test_a_key_whose_type_does_not_take_it_any_more_is_named(
 
 
 @pytest.mark.long
-def test_a_row_that_no_jsonb_can_hold_is_named_and_can_be_parked(config: Config):
+def test_a_row_that_no_jsonb_can_hold_is_named_and_can_be_parked(shared: SharedSnapshotting):
     rows = "insert into t values (1, 'a'), (2, repeat('x', 260 * 1024 * 1024)), (3, 'c')"
-    with snapshotting(config, "create table t (id int primary key, note text)", rows) as reading:
+    with shared("create table t (id int primary key, note text)", rows) as reading:
         reading.begin("t")
         assert reading.read()
 

@@ -7,7 +7,7 @@ import pytest
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.snapshots.known_tables import EMPTY
-from tests.fixtures.snapshotting import Snapshotting, snapshotting
+from tests.fixtures.snapshotting import SharedSnapshotting, Snapshotting, snapshotting
 
 TABLE, ROWS = "create table t (id int primary key)", "insert into t select generate_series(1, 5)"
 
@@ -44,18 +44,21 @@ def test_tables_of_a_version_that_could_not_read_them_are_left_as_they_are(confi
         assert reading.events("later") == [("read", "1")]
 
 
-def test_settings_choose_the_tables(config: Config):
-    chosen = config.model_copy(update={"snapshot_tables": ("public.u*",)})
-    with snapshotting(
-        chosen, TABLE, ROWS, "create table ux (id int primary key)", "insert into ux values (1)"
+def test_settings_choose_the_tables(shared: SharedSnapshotting):
+    with shared(
+        TABLE,
+        ROWS,
+        "create table ux (id int primary key)",
+        "insert into ux values (1)",
+        snapshot_tables=("public.u*",),
     ) as reading:
         reading.finish("ux")
         assert state(reading, "t")[0] == "not read"
         assert "PIPELINE_SNAPSHOT_TABLES did not match it" in state(reading, "t")[1]
 
 
-def test_a_table_that_was_empty_is_whole_at_once(config: Config):
-    with snapshotting(config, TABLE) as reading:
+def test_a_table_that_was_empty_is_whole_at_once(shared: SharedSnapshotting):
+    with shared(TABLE) as reading:
         reading.source.execute("insert into t values (1)")
         make(reading, "create table u (id int primary key)")
         rows = [reading.row(name) for name in ("t", "u")]
@@ -83,19 +86,19 @@ def test_a_table_that_was_empty_is_whole_once_the_log_gets_there(config: Config)
         assert row[6] >= reading.events("t", "seq")[0][0], "not from where the log stood when it joined"
 
 
-def test_a_partitioned_table_is_empty_only_when_its_partitions_are(config: Config):
+def test_a_partitioned_table_is_empty_only_when_its_partitions_are(shared: SharedSnapshotting):
     made = (
         "create table p (id int primary key) partition by range (id)",
         "create table p1 partition of p for values from (0) to (10)",
         "insert into p values (1)",
     )
-    with snapshotting(config, *made) as reading:
+    with shared(*made) as reading:
         reading.finish("p")
         assert reading.events("p") == [("read", "1")]
 
 
-def test_a_table_that_gets_its_key_is_read_again(config: Config):
-    with snapshotting(config, "create table t (id int)", ROWS) as reading:
+def test_a_table_that_gets_its_key_is_read_again(shared: SharedSnapshotting):
+    with shared("create table t (id int)", ROWS) as reading:
         reading.finish("t")
         make(reading, "update t set id = id + 10", "alter table t add primary key (id)")
         reading.finish("t")
@@ -104,9 +107,9 @@ def test_a_table_that_gets_its_key_is_read_again(config: Config):
         assert sorted(keyed) == ["11", "12", "13", "14", "15"]
 
 
-def test_a_table_that_gets_its_key_while_it_is_read_is_read_from_the_beginning(config: Config):
+def test_a_table_that_gets_its_key_while_it_is_read_is_read_from_the_beginning(shared: SharedSnapshotting):
     """Updates between its range and its key are in neither the stream nor what was read."""
-    with snapshotting(config, "create table t (id int)", ROWS) as reading:
+    with shared("create table t (id int)", ROWS) as reading:
         reading.begin("t")
         assert reading.read() == 5
         make(reading, "update t set id = id + 10", "alter table t add primary key (id)")
@@ -116,9 +119,9 @@ def test_a_table_that_gets_its_key_while_it_is_read_is_read_from_the_beginning(c
         assert sorted(keyed) == ["11", "12", "13", "14", "15"]
 
 
-def test_nothing_is_read_between_the_key_and_the_capture_of_updates(config: Config):
+def test_nothing_is_read_between_the_key_and_the_capture_of_updates(shared: SharedSnapshotting):
     """Nothing would bring an update between the two: the log would have the row under its old key for ever."""
-    with snapshotting(config, "create table t (id int)", ROWS) as reading:
+    with shared("create table t (id int)", ROWS) as reading:
         reading.source.execute("alter table t add primary key (id)")
         reading.begin("t")
         assert reading.read() == 0
@@ -129,9 +132,8 @@ def test_nothing_is_read_between_the_key_and_the_capture_of_updates(config: Conf
         assert sorted(reading.folded("t")) == ["11", "12", "13", "14", "15"]
 
 
-def test_a_partition_with_a_key_does_not_wait_for_one_without(config: Config):
-    with snapshotting(
-        config,
+def test_a_partition_with_a_key_does_not_wait_for_one_without(shared: SharedSnapshotting):
+    with shared(
         "create table t (id int primary key) partition by range (id)",
         "create table t_1 partition of t for values from (0) to (3)",
         "create table t_2 partition of t for values from (3) to (9)",
@@ -142,8 +144,8 @@ def test_a_partition_with_a_key_does_not_wait_for_one_without(config: Config):
         assert sum(action == "read" for action, _ in reading.events("t")) == 5
 
 
-def test_a_table_that_was_empty_is_read_when_it_gets_its_key(config: Config):
-    with snapshotting(config) as reading:
+def test_a_table_that_was_empty_is_read_when_it_gets_its_key(shared: SharedSnapshotting):
+    with shared() as reading:
         make(reading, "create table t (id int)")
         assert reading.state("t") == "complete"
         make(reading, ROWS, "update t set id = id + 10", "alter table t add primary key (id)")
@@ -151,9 +153,9 @@ def test_a_table_that_was_empty_is_read_when_it_gets_its_key(config: Config):
         assert sorted(pk for _, pk in reading.events("t") if pk) == ["11", "12", "13", "14", "15"]
 
 
-def test_a_deferrable_key_is_none(config: Config):
+def test_a_deferrable_key_is_none(shared: SharedSnapshotting):
     """Neither the stream nor the publications take it for one: what is read has to be counted beside what is there."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         make(reading, "create table t (id int primary key deferrable)", "insert into t values (1)")
         reading.source.execute("insert into t values (2)")
         reading.finish("t")
@@ -162,25 +164,26 @@ def test_a_deferrable_key_is_none(config: Config):
         assert {pk for _, pk in reading.events("t")} == {""}
 
 
-def test_a_table_that_left_and_joins_again_is_read_again(config: Config):
-    with snapshotting(config, TABLE, ROWS) as reading:
+def test_a_table_that_left_and_joins_again_is_read_again(shared: SharedSnapshotting):
+    with shared(TABLE, ROWS) as reading:
         reading.finish("t")
-        reading.config = config.model_copy(update={"tables": ("public.other",)})
+        before = reading.config
+        reading.config = before.model_copy(update={"tables": ("public.other",)})
         make(reading, "create table other (id int primary key)")
         assert reading.state("t") == "not captured"
         reading.source.execute("insert into t values (6)")
-        reading.config = config
+        reading.config = before
         make(reading)
         reading.coordinator = reading.new_coordinator()
         reading.finish("t")
         assert [pk for action, pk in reading.events("t") if action == "read"][-6:] == ["1", "2", "3", "4", "5", "6"]
 
 
-def test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew(config: Config):
+def test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew(shared: SharedSnapshotting):
     """The catalog says less of a table that is younger than what the slot may still send; the lock says the rest."""
     altered = "alter table t alter big set storage external"
     filled = f"insert into t values (1, 0, '{'x' * 3_000}')"
-    with snapshotting(config) as reading:
+    with shared() as reading:
         with reading.source.transaction():
             for statement in ("create table t (id int primary key, n int, big text)", altered, filled):
                 reading.source.execute(statement.encode())
@@ -193,9 +196,11 @@ def test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew(con
         assert reading.log.execute("select columns from pipeline.rewrites").fetchall() == []
 
 
-def test_a_value_that_was_read_is_filled_in_though_the_slot_may_send_changes_from_before_its_table(config: Config):
+def test_a_value_that_was_read_is_filled_in_though_the_slot_may_send_changes_from_before_its_table(
+    shared: SharedSnapshotting,
+):
     """The slot lags in the catalog here: it was made before the table, and no server has said since what runs."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         external = "alter table t alter big set storage external"
         filled = f"insert into t values (1, 0, '{'x' * 3_000}')"
         make(reading, "create table t (id int primary key, n int, big text)", external, filled)
@@ -205,9 +210,9 @@ def test_a_value_that_was_read_is_filled_in_though_the_slot_may_send_changes_fro
         assert reading.folded("t") == reading.table("t")
 
 
-def test_a_value_that_was_rewritten_since_it_was_read_is_only_named(config: Config):
+def test_a_value_that_was_rewritten_since_it_was_read_is_only_named(shared: SharedSnapshotting):
     """The version of the table that a range brings does not hide what came after it."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         big = "select string_agg(md5(g::text), '') from generate_series(1, 300) g"
         make(reading, "create table t (id int primary key, n int, big text)", f"insert into t values (1, 0, ({big}))")
         reading.finish("t")

@@ -11,7 +11,6 @@ import pytest
 
 from pipeline.comparing import compared
 from pipeline.comparing.comparison import Comparison
-from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.postgres import connections, session_settings
 from pipeline.snapshots import start
@@ -19,13 +18,8 @@ from pipeline.snapshots.former_keys import FormerKeys
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.comparing_content import differing
 from tests.fixtures.shuffling import shuffler, stored
-from tests.fixtures.snapshotting import Snapshotting, snapshotting
+from tests.fixtures.snapshotting import SharedSnapshotting, Snapshotting
 from tests.fixtures.waiting import eventually
-
-
-@pytest.fixture
-def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
-    return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
 
 
 class Mover(BackgroundThread):
@@ -76,8 +70,8 @@ PAIR = "create table t (id int primary key, n numeric not null, note text)"
 ROWS = "insert into t select i, i / 4.0, 'x' from generate_series(1, 8) i"
 
 
-def test_a_table_with_another_key_is_read_again(config: Config):
-    with snapshotting(config) as reading:
+def test_a_table_with_another_key_is_read_again(shared: SharedSnapshotting):
+    with shared() as reading:
         make(reading, PAIR)
         assert reading.state("t") == "complete"
         make(reading, ROWS, "alter table t drop constraint t_pkey, add primary key (n)")
@@ -91,9 +85,9 @@ def test_a_table_with_another_key_is_read_again(config: Config):
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_a_table_that_loses_its_key_while_it_is_read_is_named_and_others_go_on(config: Config, read: bool):
+def test_a_table_that_loses_its_key_while_it_is_read_is_named_and_others_go_on(shared: SharedSnapshotting, read: bool):
     """`read`: all its rows are read by then."""
-    with snapshotting(config, PAIR, ROWS, "create table u (id int primary key)", "insert into u values (1)") as reading:
+    with shared(PAIR, ROWS, "create table u (id int primary key)", "insert into u values (1)") as reading:
         reading.begin("t")
         while read and reading.read() is not None:
             reading.move()
@@ -118,9 +112,9 @@ def test_a_table_that_loses_its_key_while_it_is_read_is_named_and_others_go_on(c
 
 
 @pytest.mark.parametrize("after", ["update t set note = 'y' where id = 3", "select 1"])
-def test_a_table_that_had_another_identity_for_a_while_is_read_again(config: Config, after: str):
+def test_a_table_that_had_another_identity_for_a_while_is_read_again(shared: SharedSnapshotting, after: str):
     """Between two looks: what was deleted then is in the log under that identity, also where nothing comes after it."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         make(reading, PAIR, "create unique index other on t (n)")
         make(reading, ROWS)
         assert reading.state("t") == "complete"
@@ -141,10 +135,10 @@ def test_a_table_that_had_another_identity_for_a_while_is_read_again(config: Con
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_a_table_that_had_another_identity_before_the_first_look_at_it_is_read(
-    config: Config, behind: bool, monkeypatch: pytest.MonkeyPatch
+    shared: SharedSnapshotting, behind: bool, monkeypatch: pytest.MonkeyPatch
 ):
     """`behind`: the stream gets to that identity only after the look."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         reading.source.execute(PAIR.encode())
         reading.publish()
         for statement in (
@@ -167,14 +161,14 @@ def test_a_table_that_had_another_identity_before_the_first_look_at_it_is_read(
 
 
 @pytest.mark.parametrize("snapshot", ["initial", "never"])
-def test_a_table_whose_inserts_alone_were_captured_before_the_first_look_at_it(config: Config, snapshot: str):
+def test_a_table_whose_inserts_alone_were_captured_before_the_first_look_at_it(
+    shared: SharedSnapshotting, snapshot: str
+):
     """It had its key before the first insert: no version of it, as the stream has them, is without one.
 
     What was updated and deleted meanwhile is not in the log; nor does a truncate from then make it whole.
     """
-    with snapshotting(config) as reading:
-        reading.config = config.model_copy(update={"snapshot": snapshot})
-        reading.coordinator = reading.new_coordinator()
+    with shared(snapshot=snapshot) as reading:
         reading.source.execute(PAIR.replace(" primary key", " not null").encode())
         reading.publish()
         for statement in (
@@ -197,10 +191,8 @@ def test_a_table_whose_inserts_alone_were_captured_before_the_first_look_at_it(c
 
 
 @pytest.mark.parametrize("snapshot", ["initial", "never"])
-def test_a_table_with_all_columns_as_identity_gets_its_key(config: Config, snapshot: str):
-    with snapshotting(config) as reading:
-        reading.config = config.model_copy(update={"snapshot": snapshot})
-        reading.coordinator = reading.new_coordinator()
+def test_a_table_with_all_columns_as_identity_gets_its_key(shared: SharedSnapshotting, snapshot: str):
+    with shared(snapshot=snapshot) as reading:
         make(reading, PAIR.replace(" primary key", " not null"), "alter table t replica identity full")
         assert reading.state("t") == "complete"
         make(reading, ROWS, "alter table t add primary key (id)")
@@ -213,9 +205,9 @@ def test_a_table_with_all_columns_as_identity_gets_its_key(config: Config, snaps
         require_equal(reading, "t", 7)
 
 
-def test_a_key_that_goes_and_comes_between_two_looks(config: Config):
+def test_a_key_that_goes_and_comes_between_two_looks(shared: SharedSnapshotting):
     """What was deleted in between was not captured."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         make(reading, PAIR)
         make(reading, ROWS)
         assert reading.state("t") == "complete"
@@ -236,8 +228,8 @@ def test_a_key_that_goes_and_comes_between_two_looks(config: Config):
         require_equal(reading, "t", 7)
 
 
-def test_another_name_of_the_key_is_no_other_key(config: Config):
-    with snapshotting(config) as reading:
+def test_another_name_of_the_key_is_no_other_key(shared: SharedSnapshotting):
+    with shared() as reading:
         make(reading, PAIR)
         make(reading, ROWS)
         make(
@@ -250,11 +242,9 @@ def test_another_name_of_the_key_is_no_other_key(config: Config):
         assert reading.state("t") == "complete"
 
 
-def test_a_truncate_from_before_the_key_does_not_make_a_table_whole(config: Config):
+def test_a_truncate_from_before_the_key_does_not_make_a_table_whole(shared: SharedSnapshotting):
     """The log lags: it gets the truncate after the table has got its key."""
-    with snapshotting(config) as reading:
-        reading.config = config.model_copy(update={"snapshot": "never"})
-        reading.coordinator = reading.new_coordinator()
+    with shared(snapshot="never") as reading:
         make(reading, PAIR.replace(" primary key", " not null"))
         reading.move()
         make(reading, ROWS, "truncate t", ROWS, "alter table t add primary key (id)")
@@ -269,9 +259,9 @@ def test_a_truncate_from_before_the_key_does_not_make_a_table_whole(config: Conf
         require_equal(reading, "t", 8)
 
 
-def test_a_partition_that_becomes_a_table_is_read(config: Config):
+def test_a_partition_that_becomes_a_table_is_read(shared: SharedSnapshotting):
     """The log has its rows as those of the table that it was a partition of."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         make(
             reading,
             "create table t (id int primary key, note text) partition by range (id)",
@@ -296,11 +286,9 @@ PARTED = "create table t (id int primary key, note text) partition by range (id)
 ATTACH = "alter table t attach partition t_1 for values from (0) to (100)"
 
 
-def test_a_truncate_of_a_partition_does_not_make_the_table_whole_that_it_becomes(config: Config):
+def test_a_truncate_of_a_partition_does_not_make_the_table_whole_that_it_becomes(shared: SharedSnapshotting):
     """The log lags: it gets the truncate when the table is one of its own."""
-    with snapshotting(config) as reading:
-        reading.config = config.model_copy(update={"snapshot": "never"})
-        reading.coordinator = reading.new_coordinator()
+    with shared(snapshot="never") as reading:
         make(reading, PARTED, "create table t_1 partition of t for values from (0) to (100)")
         rows = "insert into t select i, 'x' from generate_series(1, 5) i"
         for statement in (rows, "truncate t", rows, "alter table t detach partition t_1"):
@@ -312,9 +300,9 @@ def test_a_truncate_of_a_partition_does_not_make_the_table_whole_that_it_becomes
             reading.wait_for_stream()
 
 
-def test_a_table_that_was_a_partition_for_a_while_is_read(config: Config):
+def test_a_table_that_was_a_partition_for_a_while_is_read(shared: SharedSnapshotting):
     """Between two looks: the rows of that while are in the log as the other table's."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         make(reading, PARTED, "create table t_2 partition of t for values from (100) to (200)")
         reading.source.execute("create table t_1 (id int primary key, note text)")
         reading.publish()
@@ -334,11 +322,9 @@ def test_a_table_that_was_a_partition_for_a_while_is_read(config: Config):
         require_equal(reading, "t_1", 5)
 
 
-def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
+def test_what_a_row_was_under_another_key_says_nothing_of_it(shared: SharedSnapshotting):
     """The texts of both keys are the same, and so is the whole row."""
-    with snapshotting(config) as reading:
-        reading.config = config.model_copy(update={"snapshot": "never"})
-        reading.coordinator = reading.new_coordinator()
+    with shared(snapshot="never") as reading:
         make(reading, PAIR.replace("numeric", "int"))
         make(reading, "insert into t select i, i from generate_series(1, 4) i")
         make(reading, "alter table t drop constraint t_pkey, add primary key (n)")
@@ -349,31 +335,34 @@ def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
             reading.read()
             assert reading.state("t") == "complete"
 
-        with connections.connect(config.source, "source", settings=session_settings.SERVER) as source, Mover(config):
-            start.start(config, source, reading.log, "t", differences=True)
+        with (
+            connections.connect(reading.config.source, "source", settings=session_settings.SERVER) as source,
+            Mover(reading.config),
+        ):
+            start.start(reading.config, source, reading.log, "t", differences=True)
             eventually(compared)
         assert [action for action, _ in reading.events("t")] == ["insert"] * 4 + ["read"] * 4
         require_equal(reading, "t", 4)
 
 
 def test_a_table_that_cannot_be_compared_for_now_does_not_hold_up_the_others(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    shared: SharedSnapshotting, monkeypatch: pytest.MonkeyPatch
 ):
     """Nor does it end the worker, which others would wait for."""
-    with snapshotting(config) as reading:
+    with shared() as reading:
         make(reading, PAIR)
         make(reading, ROWS)
         with (
-            connections.connect(config.source, "source", settings=session_settings.SERVER) as source,
+            connections.connect(reading.config.source, "source", settings=session_settings.SERVER) as source,
             monkeypatch.context() as patched,
         ):
-            begun = start.start(config, source, reading.log, "t", differences=True)
+            begun = start.start(reading.config, source, reading.log, "t", differences=True)
             patched.setattr("pipeline.comparing.differing.keys", refused)
             eventually(lambda: tried(reading))
         assert list(reading.worker.held) == [begun.id]
         assert "division by zero" in (reading.row("t") or ())[1]
         reading.worker.held.clear()
-        with Mover(config):
+        with Mover(reading.config):
             reading.read()
         reading.finish("t")
 
