@@ -101,7 +101,7 @@ def test_a_table_that_loses_its_key_while_it_is_read_is_named_and_others_go_on(s
             state, reason, *_ = reading.row("t") or ("", "")
             assert (state, reading.state("u")) == ("reading", "complete")
             assert re.match(
-                r"(public\.)?t has no key any more: add one, or end this with `pipeline backfill can", reason
+                r"(public\.)?t has no key any more: add one, or end this with `pipeline backfill can", reason or ""
             )
 
         reading.begin("u")
