@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,11 +36,26 @@ def moving(running: Place) -> Place:
 
 
 @pytest.fixture(scope="session")
-def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what walstream's clients in Node need."""
+def node_modules() -> Path:
+    """A folder with what walstream's clients in Node need; it stays for the next run."""
     npm = required("npm")
-    folder = tmp_path_factory.mktemp("node")
-    (folder / "package.json").write_bytes(PACKAGES.read_bytes())
+    folder = Path(sys.prefix) / "walstream-node"
+    wanted = PACKAGES.read_bytes()
+    if not _is_installed(folder, wanted):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "package.json").write_bytes(wanted)
+        _install(npm, folder)
+    return folder
+
+
+def _is_installed(folder: Path, wanted: bytes) -> bool:
+    """npm writes its lock file when all else is done."""
+    asked = folder / "package.json"
+    return asked.exists() and asked.read_bytes() == wanted and (folder / "node_modules/.package-lock.json").exists()
+
+
+def _install(npm: str, folder: Path) -> None:
     command = [npm, "install", "--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
@@ -46,4 +63,3 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("npm has not installed the client's packages within two minutes")
     if done.returncode:
         pytest.skip(f"npm cannot install the client's packages: {done.stderr.strip().splitlines()[:1]}")
-    return folder
