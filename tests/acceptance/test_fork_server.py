@@ -109,7 +109,7 @@ def test_roles_end_with_their_fork_server_and_the_next_forks_them_again(
     assert server.stop() == 0
 
 
-def test_a_role_comes_back_as_a_fork_of_the_fork_server(
+def test_a_role_comes_back_as_a_fork_and_ctrl_c_drains(
     source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):
     server = serve()
@@ -124,6 +124,7 @@ def test_a_role_comes_back_as_a_fork_of_the_fork_server(
     assert mapped(again) == mapped(first["fork server"]), "the same libraries at the same addresses"
     assert "replication was killed by signal 9; starts again" in server.log()
     assert all_of_them(server) == {**first, "replication": again}
+    drains(server, signal.SIGINT)
 
 
 def mapped(pid: int) -> set[str]:
@@ -151,15 +152,11 @@ def test_nothing_is_left_of_a_server_that_is_killed(serve: Callable[..., Serving
     assert "Traceback" not in server.log()
 
 
-def test_ctrl_c_in_a_terminal_drains(serve: Callable[..., Serving]):
-    drains(serve(), signal.SIGINT)
-
-
 def drains(server: Serving, number: int) -> None:
-    """When every process of the group gets this signal, as of a terminal or a service manager."""
-    pids = server.children()
+    """When every process of the group gets this signal, as of Ctrl-C in a terminal or of a service manager."""
+    pids, before = server.children(), len(server.log())
     os.killpg(server.process.pid, number)
     assert server.process.wait(120) == 0
     assert not any(alive(pid) for pid in pids.values())
-    assert "killed" not in server.log()
+    assert "killed" not in server.log()[before:]
     assert "Traceback" not in server.log()

@@ -9,8 +9,15 @@ from tests.fixtures.served_follower import Following
 from tests.fixtures.waiting import eventually
 
 
-def test_wait_returns_when_it_has_all_that_was_committed(following: Following) -> None:
-    following.add()
+def test_wait_names_what_has_not_begun_and_returns_when_all_is_there(following: Following) -> None:
+    with psycopg.connect(following.there.info.dsn) as holder:
+        holder.execute("create schema pipeline_follower")  # its applier creates this schema, and waits for it
+        following.add()
+        done = following.run("wait", "reports", "--timeout", "1")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert 'follower "reports" lacks something: table public.lines is waiting' in done.stderr
+        holder.rollback()
+    assert following.command("wait", "reports")["followers"][0]["lacks"] is None
     for number in range(3):
         following.source.execute(
             "insert into orders select i, 's' || i from generate_series(%s::int, %s::int) i",
@@ -23,17 +30,6 @@ def test_wait_returns_when_it_has_all_that_was_committed(following: Following) -
     done = following.run("wait", "reports", "--timeout", "100")
     assert done.returncode == 0, done
     assert done.stdout.startswith('follower "reports" has everything that was committed before ')
-
-
-def test_wait_names_the_table_of_a_follower_that_has_not_begun(following: Following) -> None:
-    with psycopg.connect(following.there.info.dsn) as holder:
-        holder.execute("create schema pipeline_follower")  # its applier creates this schema, and waits for it
-        following.add()
-        done = following.run("wait", "reports", "--timeout", "1")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert 'follower "reports" lacks something: table public.lines is waiting' in done.stderr
-        holder.rollback()
-    assert following.command("wait", "reports")["followers"][0]["lacks"] is None
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from tests.fixtures.postgres import free_port
 from tests.fixtures.waiting import eventually
 from tests.fixtures.walstream import Client
 
-pytestmark = pytest.mark.xdist_group("walstream positions")
+pytestmark = pytest.mark.xdist_group("walstream")
 
 
 def test_what_is_written_while_nobody_is_there_comes_in_order(moving: Place) -> None:
