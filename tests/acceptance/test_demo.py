@@ -15,6 +15,7 @@ import pytest
 
 import pipeline
 from pipeline.postgres.embedded import Server
+from tests.fixtures.data_directories import prepare
 from tests.fixtures.waiting import eventually
 
 VERDICT = "every change arrived once, in order"
@@ -102,6 +103,8 @@ def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> 
 
 
 def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
+    postgres = Server(data_dir / "postgres")
+    prepare(postgres.directory, postgres.bin_dir)
     with started(data_dir, tmp_path, 60, small=True) as process:
         eventually(lambda: _orders(data_dir) > 5, timeout=200, errors=(psycopg.Error,))
         eventually(lambda: _superusers(data_dir) == {"pipeline": False, "shop": False})
@@ -110,7 +113,7 @@ def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "interrupted" in output
     assert "Traceback" not in output
-    assert not Server(data_dir / "postgres").running()
+    assert not postgres.running()
 
 
 def _orders(data_dir: Path) -> int:

@@ -21,7 +21,7 @@ from tests.fixtures.postgres import SETTINGS, free_port, unique
 from tests.fixtures.server import ROOT, Serving, run_command
 from tests.fixtures.waiting import eventually
 
-HALF_STAGED = 80_000
+HALF_STAGED = 40_000
 HOLD = """
 create function pipeline.held() returns trigger language plpgsql as
     $$ begin perform pg_advisory_xact_lock_shared(815); return new; end $$;

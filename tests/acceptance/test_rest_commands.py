@@ -115,28 +115,28 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
     assert (shown["pending"], shown["dead"]) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["show", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all'),
-        (["delete", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
-        (["pause", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
-        (["dead-letters", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
-        (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
-        (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
-        (["create", "x", "--kind", "cursor", "--no-collapse"], 2, "collapse is for consumers of kind records"),
-        (["create", "x", "--tables", "orders"], 2, "tables takes patterns like public.orders"),
-        (["create", "x", "--tables", "a." + "*" * 33], 2, "tables takes patterns with at most 32 stars each"),
-        (["create", "x", "--actions", "upsert"], 2, "actions takes insert, update, delete, truncate, read and message"),
-        (["create", "x", "--start", "99"], 2, "start 99 is beyond the newest event, which is 3"),
-        (["create", "x", "--visibility", "0"], 2, "visibility must be longer than 0"),
-        (["create", "x", "--visibility", "long"], 2, "Invalid value"),
-        (["dead-letters", "x", "--retry", "--discard"], 2, "--retry and --discard exclude each other"),
-        (["dead-letters", "x", "--seq", "1"], 2, "--seq selects dead letters"),
-    ],
-)
-def test_wrong_use(command: Command, log: psycopg.Connection, arguments: list[str], status: int, said: str) -> None:
-    assert command(*arguments, status=status).stderr.startswith(f"pipeline: {said}")
+WRONG: list[tuple[list[str], int, str]] = [
+    (["show", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all'),
+    (["delete", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+    (["pause", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+    (["dead-letters", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+    (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
+    (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
+    (["create", "x", "--kind", "cursor", "--no-collapse"], 2, "collapse is for consumers of kind records"),
+    (["create", "x", "--tables", "orders"], 2, "tables takes patterns like public.orders"),
+    (["create", "x", "--tables", "a." + "*" * 33], 2, "tables takes patterns with at most 32 stars each"),
+    (["create", "x", "--actions", "upsert"], 2, "actions takes insert, update, delete, truncate, read and message"),
+    (["create", "x", "--start", "99"], 2, "start 99 is beyond the newest event, which is 3"),
+    (["create", "x", "--visibility", "0"], 2, "visibility must be longer than 0"),
+    (["create", "x", "--visibility", "long"], 2, "Invalid value"),
+    (["dead-letters", "x", "--retry", "--discard"], 2, "--retry and --discard exclude each other"),
+    (["dead-letters", "x", "--seq", "1"], 2, "--seq selects dead letters"),
+]
+
+
+def test_wrong_use(command: Command, log: psycopg.Connection) -> None:
+    for arguments, status, said in WRONG:
+        assert command(*arguments, status=status).stderr.startswith(f"pipeline: {said}"), arguments
 
 
 def test_a_name_that_is_taken_and_the_wrong_kind(command: Command, log: psycopg.Connection) -> None:

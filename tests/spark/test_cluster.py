@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from lake.errors import ExportError
+from lake.running.cluster import require_answer
 from pyspark_sequin_events.dsn import without_password
 from tests.fixtures import spark
 from tests.fixtures.background import BackgroundThread
@@ -254,13 +256,11 @@ def test_what_we_prefer_are_defaults(tmp_path: Path) -> None:
     }
 
 
-def test_yarn_without_its_configuration_is_named(cluster: Cluster) -> None:
-    with export_kills.log_on(cluster) as log:
-        log.grow(10)
-        environment = {name: value for name, value in spark.environment().items() if "_CONF_DIR" not in name}
-        exporter = Exporter(log, master="yarn", environment=environment)
-        assert exporter.end() == 1
-        assert "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; set one" in exporter.said[-1]["reason"]
+def test_yarn_without_its_configuration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ExportError, match="neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; set one"):
+        require_answer("yarn")
 
 
 def test_a_master_that_does_not_answer_is_named_at_once(cluster: Cluster) -> None:

@@ -25,7 +25,7 @@ from tests.fixtures.walstream import Client
 
 pytestmark = pytest.mark.xdist_group("rpc")
 INVALID, INTERNAL, UNIMPLEMENTED, EXHAUSTED = 3, 13, 12, 8
-STREAMS = 3_000
+STREAMS = 2_000
 EVENT_LOG = "/pipeline.v1.EventLog"
 
 

@@ -31,13 +31,19 @@ class Node:
         return self._output.read_text().splitlines()
 
     def printed(self, *lines: str) -> None:
-        """Wait until it has printed these."""
+        """Wait until it has printed these, for as long as it prints something else in the meantime."""
 
         def check() -> None:
             assert self._process.poll() is None, self.lines
-            assert not [line for line in lines if line not in self.lines], self.lines
+            assert not set(lines) - set(self.lines), self.lines
 
-        eventually(check)
+        while True:
+            before = len(self.lines)
+            try:
+                return eventually(check)
+            except AssertionError:
+                if len(self.lines) == before:
+                    raise
 
 
 @contextmanager
@@ -94,11 +100,11 @@ def test_a_large_transaction_and_an_oversize_row_keep_it_up(moving: Place, node_
     with client(moving, node_modules, tmp_path) as node:
         node.printed("Headers")
         moving.run(
-            f"insert into {table} select n, 'x' from generate_series(1, 10000) n",
+            f"insert into {table} select n, 'x' from generate_series(1, 3000) n",
             f"insert into {table} values (0, repeat('x', 5000000))",
             f"insert into {table} values (-1, null)",
         )
         node.printed(f'INSERT public.{table}: {{"id":0}}', f'INSERT public.{table}: {{"id":-1,"long":null}}')
-        assert len([line for line in node.lines if table in line]) == 10_002
+        assert len([line for line in node.lines if table in line]) == 3_002
         moving.settled()
         assert "Stream ended" not in node.lines

@@ -99,10 +99,10 @@ def test_many_events_come_in_order_and_their_lsns_never_fall(moving: Place) -> N
     moving.source.execute("select pg_switch_wal()")
     with moving.client() as client:
         with moving.source.cursor().copy(f"copy {table} from stdin") as copy:
-            copy.write("".join(f"{number}\n" for number in range(4_000)))
-        moving.run(f"insert into {table} select generate_series(4001, 8000)", f"insert into {table} values (4000)")
-        events = of(client, table, 8_001)
-        assert ids(events) == [*range(4_000), *range(4_001, 8_001), 4_000]
+            copy.write("".join(f"{number}\n" for number in range(1_500)))
+        moving.run(f"insert into {table} select generate_series(1501, 3000)", f"insert into {table} values (1500)")
+        events = of(client, table, 3_001)
+        assert ids(events) == [*range(1_500), *range(1_501, 3_001), 1_500]
         lsns = [event.lsn for event in events]
         assert lsns == sorted(lsns)
         assert len(set(lsns)) == 3, "what is committed together shares one"
