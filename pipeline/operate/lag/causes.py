@@ -13,12 +13,13 @@ _FRESH = 5.0
 """For how many seconds the worker's last report of its load is valid."""
 _MOSTLY = 0.5
 _START = "start `pipeline serve`, and see its log"
+_STARTS = "a server runs, and starts it in a moment; if it does not, see its log"
 _UP_TO_DATE = Limit("nothing", "nothing: the log is up to date")
 
 
-def not_begun(reasons: Sequence[str]) -> Limit:
-    """The limit before the first position is stored."""
-    return Limit("worker", "; ".join(reasons) or "nothing has been staged yet", _START)
+def not_begun(reasons: Sequence[str], *, starts: bool) -> Limit:
+    """The limit before the first position is stored. `starts`: a server runs, which will hold the role."""
+    return Limit("worker", "; ".join(reasons) or "nothing has been staged yet", _STARTS if starts else _START)
 
 
 def limits(facts: Facts, stages: Sequence[Stage]) -> list[Limit]:
@@ -53,7 +54,9 @@ def _down(facts: Facts, part: Part, role: str) -> Limit | None:
     if reason is None:
         return None
     stopped = reason.endswith(("is not running", "has never run"))
-    return Limit(part, reason, _START if stopped else "fix the cause that it names; the server retries all the time")
+    if stopped:
+        return Limit(part, reason, _STARTS if facts.starts else _START)
+    return Limit(part, reason, "fix the cause that it names; the server retries all the time")
 
 
 def _silent(facts: Facts, part: Part, name: str) -> Limit | None:

@@ -118,8 +118,8 @@ class Session:
 class Facts:
     """All facts. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
 
-    `reasons`: why the roles do not run, as in `status`. `applier`: of the follower that is farthest behind, where it is
-    late and nothing else says why.
+    `reasons`: why the roles do not run, as in `status`; `starts`: a server runs, which will hold them. `applier`: of
+    the follower that is farthest behind, where it is late and nothing else says why.
     """
 
     at: AtSource
@@ -130,6 +130,7 @@ class Facts:
     around: Mapping[int, Around] = field(default_factory=dict)
     spilled: int = 0
     reasons: tuple[str, ...] = ()
+    starts: bool = False
     exports: ExportStatus | None = None
     followers: Sequence[Shown] = ()
     applier: Applier | None = None

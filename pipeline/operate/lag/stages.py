@@ -17,6 +17,7 @@ from pipeline.log.table import EventsTable
 from pipeline.operate.lag import causes, follower_causes, lsn_times, reader_causes
 from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
 from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage, is_late
+from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
 FOLLOWER_SECONDS = 2.0
@@ -33,8 +34,9 @@ def measure(
 ) -> Lag:
     """The lag at the moment of `look`. `reasons`: why the roles do not run."""
     at = look.at
+    starts = role_locks.server_starts(connection, "replication")
     if moved is None:
-        return Lag([causes.not_begun(reasons)], at.written)
+        return Lag([causes.not_begun(reasons, starts=starts)], at.written)
     found = positions(at, moved)
     exported = exports is not None and not exports.off and exports.exported_seq is not None
     readers = Readers(connection, EventsTable.parse(config.events_table))
@@ -48,6 +50,7 @@ def measure(
         around=around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
         spilled=spilled(connection, moved, at),
         reasons=tuple(reasons),
+        starts=starts,
         exports=exports,
     )
     stages = [*log_stages(facts, found)]

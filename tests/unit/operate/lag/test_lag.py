@@ -136,6 +136,14 @@ def test_a_role_that_does_not_run_is_named_though_nothing_is_late_yet() -> None:
     ]
 
 
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_server_is_to_be_started_only_if_none_runs(starts: bool) -> None:
+    facts = replace(FACTS, reasons=("replication has never run",), starts=starts)
+    for limit in (limits(facts)[0], causes.not_begun(["replication has never run"], starts=starts)):
+        assert limit.text == "replication has never run"
+        assert ("start `pipeline serve`" in (limit.remedy or "")) is not starts
+
+
 def test_of_the_way_into_the_log_the_part_that_costs_most_comes_first() -> None:
     facts = moved(watermark=900)
     assert [limit.part for limit in limits(facts, decoded=LATE, shuffled=2 * LATE)] == ["shuffle", "decoding"]
