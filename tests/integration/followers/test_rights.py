@@ -109,7 +109,12 @@ NEEDED = """
     alter domain app.short add constraint later check (value <> 'old') not valid;
     create type app.pair as (mood app.mood, "a b" numeric(9, 2));
     create type app.span as range (subtype = int);
-    create function app.twice(n int) returns int immutable strict language sql as $$ select n * 2 $$;
+    create function app.sum_of(n int, m int) returns int immutable language sql as $$ select n + m $$;
+    create function public.same(n int) returns int immutable language plpgsql as $$ begin return n; end $$;
+    create function public.twice_more(n int) returns int immutable language sql as $$ select n $$;
+    create function app.twice(n int) returns int immutable strict language sql as
+        $$ select app.sum_of(n, public."same" (n)) -- as twice
+        $$;
     create sequence public.numbers increment by 3;
     create extension vector schema app;
     create table t1 (id int primary key default nextval('numbers'), moods app.mood[], word app.short,
@@ -118,6 +123,25 @@ NEEDED = """
     create index on t2 (app.twice(id));
     alter publication pipeline add table t1, t2
 """
+
+
+SEARCHED = """
+    create schema looked; create schema other;
+    create function looked.inner_one(text) returns text immutable language sql as 'select lower($1)';
+    create function other.inner_one(text) returns text immutable language sql as 'select upper($1)';
+    create function public.outer_one(v text) returns text immutable language plpgsql set search_path = looked, pg_temp
+        as 'begin return Inner_one (v); end';
+    create table searched (id int primary key, v text, check (public.outer_one(v) <> ''));
+    alter publication pipeline add table searched
+"""
+
+
+def test_functions_that_a_body_finds_by_a_search_path_are_named(adding: Adding, follower_dsn: str) -> None:
+    source = adding.known.config.source
+    run(source, SEARCHED)
+    said = adding.refused(follower_dsn)
+    assert "function looked.inner_one(pg_catalog.text) (for public.searched)" in said
+    assert "other.inner_one" not in said
 
 
 def test_all_that_tables_need_is_named_at_once_with_the_sql(adding: Adding, follower_dsn: str, role: str) -> None:
@@ -136,8 +160,11 @@ def test_all_that_tables_need_is_named_at_once_with_the_sql(adding: Adding, foll
         "type app.span (for public.t1)",
         "function app.twice(integer) (for public.t1, public.t2)",
         "sequence public.numbers (for public.t1)",
+        "function app.sum_of(integer, integer) (for public.t1, public.t2)",
+        "function public.same(integer) (for public.t1, public.t2)",
     ):
-        assert needed in said, said
+        assert needed in said.replace(",integer", ", integer"), said
+    assert "twice_more" not in said
     assert "run what `pipeline followers add … --sql` prints" in said
     script = add_follower.lacking(adding.known.config, adding.known.source, adding.known.log, "r", dsn, Options())
     assert script[0] == f'create schema if not exists "app" authorization "{role}";'

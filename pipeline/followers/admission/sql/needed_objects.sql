@@ -29,7 +29,31 @@ with recursive made as (
         select 'pg_class'::regclass, t.typrelid from pg_catalog.pg_type t
         where n.classid = 'pg_type'::regclass and t.oid = n.objid and t.typrelid <> 0
     ) has (classid, objid)
-    join pg_catalog.pg_depend d on d.classid = has.classid and d.objid = has.objid and d.deptype in ('n', 'i')
+    cross join lateral (
+        select d.refclassid, d.refobjid from pg_catalog.pg_depend d
+        where d.classid = has.classid and d.objid = has.objid and d.deptype in ('n', 'i')
+        union all
+        -- Functions that its body calls, of which no dependency tells: by their schema there, or where it may find them.
+        select 'pg_proc'::regclass, f.oid
+        from pg_catalog.pg_proc p
+        join pg_catalog.pg_namespace o on o.oid = p.pronamespace
+        join pg_catalog.pg_proc f on f.oid >= 16384 and f.oid <> p.oid
+        join pg_catalog.pg_namespace s on s.oid = f.pronamespace
+        where has.classid = 'pg_proc'::regclass and p.oid = has.objid
+            and pg_catalog.strpos(pg_catalog.lower(p.prosrc), pg_catalog.lower(f.proname)) > 0
+            and p.prosrc ~* pg_catalog.format('(%%s%%s)"?%%s"?\s*\(',
+                pg_catalog.format('\m%%s"?\s*\.\s*', pg_catalog.regexp_replace(s.nspname, '(\W)', '\\\1', 'g')),
+                case when s.nspname in (o.nspname, 'public') or exists (
+                    select from pg_catalog.unnest(p.proconfig || array(
+                        select g from pg_catalog.pg_db_role_setting r cross join pg_catalog.unnest(r.setconfig) g
+                        where r.setdatabase = (
+                            select b.oid from pg_catalog.pg_database b where b.datname = pg_catalog.current_database())
+                    )) c
+                    where c ~ pg_catalog.format('^search_path=(.*[ ,"])?%%s($|[ ,"])',
+                        pg_catalog.regexp_replace(s.nspname, '(\W)', '\\\1', 'g'))
+                ) then '|(?<![\w.$])' else '' end,
+                pg_catalog.regexp_replace(f.proname, '(\W)', '\\\1', 'g'))
+    ) d
     where n.depth < 40 and d.refobjid >= 16384
         and d.refclassid in ('pg_type'::regclass, 'pg_proc'::regclass, 'pg_class'::regclass, 'pg_collation'::regclass,
             'pg_operator'::regclass, 'pg_opclass'::regclass)
