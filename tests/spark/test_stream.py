@@ -91,18 +91,18 @@ class Log:
 
 
 @pytest.fixture
-def log(cluster: Cluster) -> Iterator[Log]:
+def stream_log(cluster: Cluster) -> Iterator[Log]:
     with cluster.database("events", cluster.template) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
         yield Log(dsn, connection)
 
 
 @pytest.fixture
-def readers(log: Log) -> Iterator[Callable[..., StreamReader]]:
+def readers(stream_log: Log) -> Iterator[Callable[..., StreamReader]]:
     """`readers(consumer="spark")`: as Spark makes one on the driver."""
     made: list[StreamReader] = []
 
     def make(**options: object) -> StreamReader:
-        source = DefaultSource({"dsn": log.dsn, **{name: str(value) for name, value in options.items()}})
+        source = DefaultSource({"dsn": stream_log.dsn, **{name: str(value) for name, value in options.items()}})
         made.append(cast(StreamReader, source.streamReader(source.schema())))
         return made[-1]
 
@@ -126,9 +126,9 @@ def ends_by_definition(ends: list[int], counts: list[int], after: int, most: int
 
 
 @pytest.mark.parametrize("gap", [0, 700])
-def test_a_batch_is_whole_transactions(log: Log, readers: Callable[..., StreamReader], gap: int) -> None:
+def test_a_batch_is_whole_transactions(stream_log: Log, readers: Callable[..., StreamReader], gap: int) -> None:
     counts = [random.choice((1, 1, 2, 5, 40)) for _ in range(30)]
-    ends = log.write(*counts, gap=gap)
+    ends = stream_log.write(*counts, gap=gap)
     reader = readers()
     for after in [0, *random.sample(ends[:-1], 5)]:
         for most in (1, 3, 39, 40, 41, 10_000):
@@ -140,21 +140,21 @@ def test_a_batch_is_whole_transactions(log: Log, readers: Callable[..., StreamRe
 
 
 def test_events_of_a_legacy_table_are_transactions_by_themselves(
-    log: Log, readers: Callable[..., StreamReader]
+    stream_log: Log, readers: Callable[..., StreamReader]
 ) -> None:
-    log.write(6)
-    log.connection.execute("update sequin_events set commit_lsn = null, commit_idx = null")
+    stream_log.write(6)
+    stream_log.connection.execute("update sequin_events set commit_lsn = null, commit_idx = null")
     assert readers().latestOffset({"seq": 0}, ReadMaxRows(4)) == {"seq": 4}
 
 
 def test_what_old_partitions_hold_is_not_looked_at(
-    log: Log, readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
+    stream_log: Log, readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log.connection.execute("drop table log_part")
+    stream_log.connection.execute("drop table log_part")
     for number in range(20):
         bounds = f"from ({number * 100 + 1}) to ({number * 100 + 101})"
-        log.connection.execute(f"create table part_{number} partition of sequin_events for values {bounds}")
-    log.write(*[50] * 40)
+        stream_log.connection.execute(f"create table part_{number} partition of sequin_events for values {bounds}")
+    stream_log.write(*[50] * 40)
     asked: list[str] = []
     plain = catalog.rows
 
@@ -170,16 +170,16 @@ def test_what_old_partitions_hold_is_not_looked_at(
     of_log = [query for query in asked if '"sequin_events"' in query]
     assert len(of_log) > 3
     for query in of_log:
-        plan = "\n".join(line for (line,) in log.connection.execute(f"explain {query}".encode()))
+        plan = "\n".join(line for (line,) in stream_log.connection.execute(f"explain {query}".encode()))
         assert "part_19" in plan, plan
         assert "part_18 " not in plan and "part_0 " not in plan and "Seq Scan" not in plan, plan
 
 
-def test_where_a_query_begins(log: Log, readers: Callable[..., StreamReader]) -> None:
-    log.write(5, 5, 5)
-    log.consumer()
-    log.connection.execute("select pipeline.advance('spark', 10)")
-    log.drop_below(4)
+def test_where_a_query_begins(stream_log: Log, readers: Callable[..., StreamReader]) -> None:
+    stream_log.write(5, 5, 5)
+    stream_log.consumer()
+    stream_log.connection.execute("select pipeline.advance('spark', 10)")
+    stream_log.drop_below(4)
     begins = {
         (): 3,
         (("startingSeq", "earliest"),): 3,
@@ -198,10 +198,10 @@ def test_where_a_query_begins(log: Log, readers: Callable[..., StreamReader]) ->
 
 
 def test_below_what_is_kept_is_an_error_that_says_what_is_missing(
-    log: Log, readers: Callable[..., StreamReader]
+    stream_log: Log, readers: Callable[..., StreamReader]
 ) -> None:
-    log.write(5, 5)
-    log.drop_below(8)
+    stream_log.write(5, 5)
+    stream_log.drop_below(8)
     gap = (
         r"^sequin_events: seq 6 to 7 of public\.sequin_events were dropped by retention; begin a new query, with"
         r" another checkpointLocation and startingSeq 8 or earliest, and compare its sink with the source$"
@@ -213,20 +213,20 @@ def test_below_what_is_kept_is_an_error_that_says_what_is_missing(
     assert readers().latestOffset({"seq": 7}, EVERYTHING) == {"seq": 10}
 
 
-def test_another_log_than_was_read_is_an_error(log: Log, readers: Callable[..., StreamReader]) -> None:
-    log.write(5)
+def test_another_log_than_was_read_is_an_error(stream_log: Log, readers: Callable[..., StreamReader]) -> None:
+    stream_log.write(5)
     with pytest.raises(
         ValueError, match=r"is at seq 9, but the newest of public\.sequin_events is 5: this is not the log"
     ):
         readers().latestOffset({"seq": 9}, EVERYTHING)
-    log.drop_below(10)
+    stream_log.drop_below(10)
     assert readers().latestOffset({"seq": 9}, EVERYTHING) == {"seq": 9}
 
 
-def test_a_checkpoint_of_a_log_that_was_lost_is_an_error(log: Log, readers: Callable[..., StreamReader]) -> None:
-    log.write(5)
-    log.write(1, gap=100)
-    log.connection.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 5, 106, 'test')")
+def test_a_checkpoint_of_a_log_that_was_lost_is_an_error(stream_log: Log, readers: Callable[..., StreamReader]) -> None:
+    stream_log.write(5)
+    stream_log.write(1, gap=100)
+    stream_log.connection.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 5, 106, 'test')")
     for inside in (6, 105):
         said = f"at seq {inside} of a log that was lost: .* another checkpointLocation and startingSeq 6"
         with pytest.raises(ValueError, match=said):
@@ -235,48 +235,48 @@ def test_a_checkpoint_of_a_log_that_was_lost_is_an_error(log: Log, readers: Call
 
 
 def test_a_consumer_follows_the_query_and_nobody_else_reads_it(
-    log: Log, readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
+    stream_log: Log, readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log.write(5, 5)
-    log.consumer()
+    stream_log.write(5, 5)
+    stream_log.consumer()
     first = readers(consumer="spark")
     assert first.latestOffset(first.initialOffset(), EVERYTHING) == {"seq": 10}
     first.commit({"seq": 5})
-    position, reader = log.position()
+    position, reader = stream_log.position()
     assert position == 5
     assert (reader or "").startswith("Spark on ")
     monkeypatch.setattr("pyspark_sequin_events.claim._LEAVING_SECONDS", 0.1)
     with pytest.raises(ValueError, match=r"^sequin_events: consumer spark is read by Spark on .*; end that first$"):
         readers(consumer="spark").initialOffset()
     first.stop()
-    assert log.position() == (5, None)
+    assert stream_log.position() == (5, None)
     assert readers(consumer="spark").initialOffset() == {"seq": 5}
 
 
 def test_a_consumer_of_another_events_table_is_read_by_a_query_of_that_one(
-    log: Log, readers: Callable[..., StreamReader]
+    stream_log: Log, readers: Callable[..., StreamReader]
 ) -> None:
-    route(log.connection)
-    log.consumer(events_table=str(AUDIT))
+    route(stream_log.connection)
+    stream_log.consumer(events_table=str(AUDIT))
     with pytest.raises(ValueError, match=f"consumer spark is of events table {AUDIT}, and the query reads {DEFAULT}"):
         readers(consumer="spark").initialOffset()
     reader = readers(consumer="spark", events_table=AUDIT)
     assert reader.latestOffset(reader.initialOffset(), EVERYTHING) == {"seq": 30}
     reader.commit({"seq": 30})
-    assert log.position()[0] == 30
+    assert stream_log.position()[0] == 30
 
 
 def test_a_paused_consumer_has_nothing_new_and_a_lost_one_ends_the_query(
-    log: Log, readers: Callable[..., StreamReader]
+    stream_log: Log, readers: Callable[..., StreamReader]
 ) -> None:
-    log.write(5)
-    log.consumer()
+    stream_log.write(5)
+    stream_log.consumer()
     reader = readers(consumer="spark")
-    log.connection.execute("select pipeline.pause_consumer('spark')")
+    stream_log.connection.execute("select pipeline.pause_consumer('spark')")
     assert reader.latestOffset({"seq": 0}, EVERYTHING) == {"seq": 0}
-    log.connection.execute("select pipeline.resume_consumer('spark')")
+    stream_log.connection.execute("select pipeline.resume_consumer('spark')")
     assert reader.latestOffset({"seq": 0}, EVERYTHING) == {"seq": 5}
-    log.connection.execute("update pipeline.consumers set reader_session = 'another:1'")
+    stream_log.connection.execute("update pipeline.consumers set reader_session = 'another:1'")
     with pytest.raises(ValueError, match="consumer spark is lost: it was reset or deleted, or taken by another reader"):
         reader.latestOffset({"seq": 0}, EVERYTHING)
     with pytest.raises(ValueError, match="is not read by this session"):
@@ -284,18 +284,18 @@ def test_a_paused_consumer_has_nothing_new_and_a_lost_one_ends_the_query(
 
 
 def test_a_consumer_whose_reader_is_alive_is_not_taken_for_frozen(
-    log: Log, readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
+    stream_log: Log, readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyspark_sequin_events.claim._BEAT_SECONDS", 0.05)
-    log.consumer()
+    stream_log.consumer()
     readers(consumer="spark").initialOffset()
     held = (
         "select a.state_change from pg_stat_activity a join pipeline.consumers c"
         " on exists (select from pipeline.advisory_locks l where l.pid = a.pid and l.key1 = 1346981969"
         " and l.key2 = hashtext(c.reader_session))"
     )
-    [(before,)] = log.connection.execute(held).fetchall()
-    eventually(lambda: log.connection.execute(held).fetchall()[0][0] > before)
+    [(before,)] = stream_log.connection.execute(held).fetchall()
+    eventually(lambda: stream_log.connection.execute(held).fetchall()[0][0] > before)
 
 
 @pytest.mark.parametrize(
@@ -321,11 +321,11 @@ def test_a_consumer_whose_reader_is_alive_is_not_taken_for_frozen(
     ],
 )
 def test_a_wrong_option_is_named(
-    log: Log, readers: Callable[..., StreamReader], options: dict[str, object], reason: str
+    stream_log: Log, readers: Callable[..., StreamReader], options: dict[str, object], reason: str
 ) -> None:
-    log.consumer("some", tables=["public.orders"])
-    log.consumer()
-    log.connection.execute("select pipeline.create_consumer('queue')")
+    stream_log.consumer("some", tables=["public.orders"])
+    stream_log.consumer()
+    stream_log.connection.execute("select pipeline.create_consumer('queue')")
     with pytest.raises(ValueError, match=r"^sequin_events: ") as caught:
         readers(**options).initialOffset()
     assert reason in str(caught.value)
@@ -338,13 +338,13 @@ def test_an_older_spark_is_told_so(readers: Callable[..., StreamReader], monkeyp
         readers()
 
 
-def test_rows_and_columns_are_chosen_in_the_database(log: Log, readers: Callable[..., StreamReader]) -> None:
-    small_log.add_table(log.connection, "notes", 16385)
-    log.write(5)
-    log.connection.execute(
+def test_rows_and_columns_are_chosen_in_the_database(stream_log: Log, readers: Callable[..., StreamReader]) -> None:
+    small_log.add_table(stream_log.connection, "notes", 16385)
+    stream_log.write(5)
+    stream_log.connection.execute(
         "update sequin_events set source_table_name = 'notes', source_table_oid = 16385 where seq > 3"
     )
-    log.connection.execute("update sequin_events set action = 'delete' where seq in (2, 5)")
+    stream_log.connection.execute("update sequin_events set action = 'delete' where seq in (2, 5)")
     assert seqs(readers(tables="public.o*"), 0, 5) == [1, 2, 3]
     assert seqs(readers(tables="x.y, public.notes", actions="insert,update"), 0, 5) == [4]
     assert seqs(readers(keys='["1", "5", "a\'b"]'), 0, 5) == [1, 5]
@@ -361,11 +361,13 @@ def test_rows_and_columns_are_chosen_in_the_database(log: Log, readers: Callable
 ORDERS = (("id", 20, "bigint"), ("customer", 25, "text"), ("state", 23, "integer"))
 
 
-def test_columns_that_are_added_end_a_batch_and_then_the_query(log: Log, readers: Callable[..., StreamReader]) -> None:
-    [before] = log.write(4)
+def test_columns_that_are_added_end_a_batch_and_then_the_query(
+    stream_log: Log, readers: Callable[..., StreamReader]
+) -> None:
+    [before] = stream_log.write(4)
     reader = readers(table="public.orders")
-    log.change_columns(*ORDERS, ("note", 25, "text"))
-    [_, last] = log.write(3, 2)
+    stream_log.change_columns(*ORDERS, ("note", 25, "text"))
+    [_, last] = stream_log.write(3, 2)
     assert reader.latestOffset({"seq": 0}, EVERYTHING) == {"seq": before}
     wider = r"table public\.orders has more or wider columns at seq 5 than as this query began; start it again"
     with pytest.raises(ValueError, match=wider):
@@ -375,15 +377,17 @@ def test_columns_that_are_added_end_a_batch_and_then_the_query(log: Log, readers
     again = readers(table="public.orders")
     assert again.latestOffset({"seq": 0}, EVERYTHING) == {"seq": last}
     assert seqs(again, 0, last) == list(range(1, last + 1))
-    log.change_columns(*ORDERS[:2])
-    [last] = log.write(1)
+    stream_log.change_columns(*ORDERS[:2])
+    [last] = stream_log.write(1)
     assert again.latestOffset({"seq": before}, EVERYTHING) == {"seq": last}
 
 
-def test_no_event_of_another_schema_version_is_passed_over(log: Log, readers: Callable[..., StreamReader]) -> None:
-    [before] = log.write(4)
-    log.change_columns(("id", 20, "bigint"), ("state", 25, "text"))
-    [last] = log.write(3)
+def test_no_event_of_another_schema_version_is_passed_over(
+    stream_log: Log, readers: Callable[..., StreamReader]
+) -> None:
+    [before] = stream_log.write(4)
+    stream_log.change_columns(("id", 20, "bigint"), ("state", 25, "text"))
+    [last] = stream_log.write(3)
     other = r"seq {} of table public\.orders is of schema version {}, and this query reads version {}; start it again"
     with pytest.raises(ValueError, match=other.format(1, 1, 2)):
         readers(table="public.orders").latestOffset({"seq": 0}, EVERYTHING)
@@ -395,27 +399,27 @@ def test_no_event_of_another_schema_version_is_passed_over(log: Log, readers: Ca
 
 
 def test_a_query_reads_each_event_once_and_goes_on_at_its_checkpoint(
-    spark: SparkSession, log: Log, tmp_path: Path
+    spark: SparkSession, stream_log: Log, tmp_path: Path
 ) -> None:
-    log.consumer()
-    ends = log.write(3, 4, 30, 2)
+    stream_log.consumer()
+    ends = stream_log.write(3, 4, 30, 2)
     batches: list[list[int]] = []
 
     def keep(batch: DataFrame, _: int) -> None:
         batches.append([row.seq for row in batch.select("seq").collect()])
 
     def query(**options: str) -> None:
-        stream = spark.readStream.format("sequin_events").option("dsn", log.dsn).options(**options).load()
+        stream = spark.readStream.format("sequin_events").option("dsn", stream_log.dsn).options(**options).load()
         running = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
         running.trigger(availableNow=True).start().awaitTermination()
 
     query(consumer="spark", maxRowsPerBatch="8", columns="seq")
     assert [max(batch) for batch in batches] == [ends[1], ends[2], ends[3]]
-    eventually(lambda: log.position() == (ends[2], None))  # released, one batch behind
-    [last] = log.write(3)
+    eventually(lambda: stream_log.position() == (ends[2], None))  # released, one batch behind
+    [last] = stream_log.write(3)
     query(consumer="spark")
     assert sorted(itertools.chain(*batches)) == list(range(1, last + 1))
-    assert log.position()[0] == ends[3]
+    assert stream_log.position()[0] == ends[3]
     offsets = sorted((tmp_path / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     assert [json.loads(path.read_text().splitlines()[-1]) for path in offsets] == [
         {"seq": seq} for seq in (ends[1], ends[2], ends[3], last)

@@ -31,7 +31,7 @@ LAKE = "11111111-0000-0000-0000-000000000000"
 
 
 @pytest.fixture
-def log(database_dsn: str) -> Iterator[Log]:
+def export_log(database_dsn: str) -> Iterator[Log]:
     """A hundred events of public.orders."""
     with small_log(database_dsn, 100) as connection:
         yield connection
@@ -46,16 +46,16 @@ def run(config: Config) -> job.Outcome:
     return job.export(config, "command", lambda _: None, lambda: False)
 
 
-def add_lake(log: Log, config: Config) -> None:
-    log.execute(
+def add_lake(export_log: Log, config: Config) -> None:
+    export_log.execute(
         "insert into pipeline.lakes (id, directory, events_table) values (%s, %s, 'public.sequin_events')",
         [LAKE, str(config.exports)],
     )
 
 
-def add_export(log: Log, after: int, upto: int, *, key: str = '["id"]') -> None:
+def add_export(export_log: Log, after: int, upto: int, *, key: str = '["id"]') -> None:
     """A range that is in the lake."""
-    log.execute(
+    export_log.execute(
         "insert into pipeline.exports (lake_id, after_seq, upto_seq, state, rows, bytes, holder, committed_at, files,"
         " schemas) values (%s, %s, %s, 'committed', 1, 1, 'test', clock_timestamp(), %s, %s)",
         [
@@ -74,89 +74,89 @@ def add_manifest(config: Config) -> None:
     (config.exports / "manifest.json").write_text("{}")
 
 
-def fold(log: Log, upto: int, lake: str = LAKE) -> None:
+def fold(export_log: Log, upto: int, lake: str = LAKE) -> None:
     """As `export.py` does once the states hold everything."""
-    log.execute("update pipeline.lakes set folded_upto = %s where id = %s", [upto, lake])
+    export_log.execute("update pipeline.lakes set folded_upto = %s where id = %s", [upto, lake])
 
 
-def runs(log: Log) -> list[Run]:
-    return ledger.runs(log, 10)
+def runs(export_log: Log) -> list[Run]:
+    return ledger.runs(export_log, 10)
 
 
 def test_an_empty_log_is_nothing_new(config: Config, database_dsn: str) -> None:
-    with small_log(database_dsn, 0) as log:
+    with small_log(database_dsn, 0) as export_log:
         assert run(config) == job.Outcome(0)
-        assert runs(log) == []
+        assert runs(export_log) == []
 
 
-def test_nothing_new_starts_nothing(log: Log, config: Config) -> None:
-    add_lake(log, config)
-    add_export(log, 0, 100)
-    fold(log, 100)
+def test_nothing_new_starts_nothing(export_log: Log, config: Config) -> None:
+    add_lake(export_log, config)
+    add_export(export_log, 0, 100)
+    fold(export_log, 100)
     add_manifest(config)
     assert run(config) == job.Outcome(100)
-    assert runs(log) == []
+    assert runs(export_log) == []
     assert not (config.data_dir / "logs").exists()
 
 
-def test_a_log_that_has_jumped_is_something_to_do(log: Log, config: Config) -> None:
-    add_lake(log, config)
-    add_export(log, 0, 100)
-    fold(log, 100)
+def test_a_log_that_has_jumped_is_something_to_do(export_log: Log, config: Config) -> None:
+    add_lake(export_log, config)
+    add_export(export_log, 0, 100)
+    fold(export_log, 100)
     add_manifest(config)
-    log.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 100, 200, 'a test')")
+    export_log.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 100, 200, 'a test')")
     with pytest.raises(ExportFailed, match="is not a manifest of ours"):  # the script has begun
         run(config)
     (config.data_dir / "exports/manifest.json").write_text('{"jump": 200}')
     assert run(config) == job.Outcome(100)
 
 
-def test_a_lake_that_is_gone(log: Log, config: Config) -> None:
-    add_lake(log, config)
-    add_export(log, 0, 60)
+def test_a_lake_that_is_gone(export_log: Log, config: Config) -> None:
+    add_lake(export_log, config)
+    add_export(export_log, 0, 60)
     with pytest.raises(
         ExportFailed, match=r"exports is empty, but events up to seq 60 were exported to it; restore or"
     ):
         run(config)
-    assert runs(log) == []
-    status = export_status.read(config, log)
+    assert runs(export_log) == []
+    status = export_status.read(config, export_log)
     assert status is not None
     assert (status.exported_seq, status.behind_seqs) == (60, 40)
     assert status.problem is not None
     assert "were exported to it" in status.problem
 
 
-def test_how_far_the_lake_is(log: Log, config: Config) -> None:
-    assert (ledger.window(log, config).behind, ledger.window(log, config).known) == (100, False)
-    add_lake(log, config)
-    add_export(log, 0, 60)
-    window = ledger.window(log, config)
+def test_how_far_the_lake_is(export_log: Log, config: Config) -> None:
+    assert (ledger.window(export_log, config).behind, ledger.window(export_log, config).known) == (100, False)
+    add_lake(export_log, config)
+    add_export(export_log, 0, 60)
+    window = ledger.window(export_log, config)
     assert (window.head, window.exported_upto, window.known, window.holder) == (100, 60, True, None)
 
 
 @pytest.mark.parametrize(("folded", "behind"), [(100, False), (98, True), (None, True)])
 def test_states_that_lack_changes_are_something_to_do(
-    log: Log, config: Config, folded: int | None, behind: bool
+    export_log: Log, config: Config, folded: int | None, behind: bool
 ) -> None:
-    add_lake(log, config)
-    add_export(log, 0, 100)
+    add_lake(export_log, config)
+    add_export(export_log, 0, 100)
     if folded:
-        fold(log, folded)
-    ledger.finish_run(log, ledger.begin_run(log, "command"), None)  # perhaps to another lake
-    assert ledger.window(log, config).anything_new is behind
+        fold(export_log, folded)
+    ledger.finish_run(export_log, ledger.begin_run(export_log, "command"), None)  # perhaps to another lake
+    assert ledger.window(export_log, config).anything_new is behind
 
 
-def test_what_is_asked_every_time_costs_the_same_after_many_exports(log: Log, config: Config) -> None:
+def test_what_is_asked_every_time_costs_the_same_after_many_exports(export_log: Log, config: Config) -> None:
     """Blocks that are read, of a lake of six exports and of fifteen hundred, with fifty tables each."""
-    add_lake(log, config)
-    log.execute(UNDISTURBED)
-    log.execute(MANY, [0, 6])
-    log.execute("analyze")
-    few = blocks(log, config)
-    log.execute(MANY, [6, 1500])
-    log.execute("analyze")
-    assert blocks(log, config) <= few + 12, "an index is a level or two higher"
-    assert ledger.window(log, config).exported_upto == 150_000
+    add_lake(export_log, config)
+    export_log.execute(UNDISTURBED)
+    export_log.execute(MANY, [0, 6])
+    export_log.execute("analyze")
+    few = blocks(export_log, config)
+    export_log.execute(MANY, [6, 1500])
+    export_log.execute("analyze")
+    assert blocks(export_log, config) <= few + 12, "an index is a level or two higher"
+    assert ledger.window(export_log, config).exported_upto == 150_000
 
 
 UNDISTURBED = """
@@ -181,13 +181,13 @@ MANY = """
 """
 
 
-def blocks(log: Log, config: Config) -> int:
+def blocks(export_log: Log, config: Config) -> int:
     """All that the status of exports reads of the ledger."""
-    log.execute("select pg_stat_force_next_flush()")
-    before = log.execute(BLOCKS).fetchone()
-    export_status.read(config, log)
-    log.execute("select pg_stat_force_next_flush()")
-    after = log.execute(BLOCKS).fetchone()
+    export_log.execute("select pg_stat_force_next_flush()")
+    before = export_log.execute(BLOCKS).fetchone()
+    export_status.read(config, export_log)
+    export_log.execute("select pg_stat_force_next_flush()")
+    after = export_log.execute(BLOCKS).fetchone()
     assert before is not None and after is not None
     return int(after[0] - before[0])
 
@@ -199,10 +199,12 @@ BLOCKS = """
 """
 
 
-def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: pytest.LogCaptureFixture) -> None:
-    add_lake(log, config)
-    log.execute("select pg_advisory_lock(hashtextextended('pipeline lake ' || %s, 0))", [LAKE])
-    log.execute(
+def test_a_second_exporter_is_refused_at_once(
+    export_log: Log, config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_lake(export_log, config)
+    export_log.execute("select pg_advisory_lock(hashtextextended('pipeline lake ' || %s, 0))", [LAKE])
+    export_log.execute(
         "insert into pipeline.exports (lake_id, after_seq, upto_seq, holder) values (%s, 0, 100, 'elsewhere (pid 7)')",
         [LAKE],
     )
@@ -211,12 +213,12 @@ def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: 
     with caplog.at_level(logging.INFO):
         schedule.export(config, lambda: False)
     assert "elsewhere (pid 7)" in caplog.text
-    assert runs(log) == []
+    assert runs(export_log) == []
 
 
-def test_a_command_waits_for_a_running_export(log: Log, config: Config, database_dsn: str) -> None:
-    add_lake(log, config)
-    add_export(log, 0, 60)
+def test_a_command_waits_for_a_running_export(export_log: Log, config: Config, database_dsn: str) -> None:
+    add_lake(export_log, config)
+    add_export(export_log, 0, 60)
     add_manifest(config)
     told: list[child.Event] = []
     with psycopg.connect(database_dsn, autocommit=True) as other, ThreadPoolExecutor() as threads:
@@ -231,32 +233,32 @@ def test_a_command_waits_for_a_running_export(log: Log, config: Config, database
         with pytest.raises(ExportBusy):  # the one that waits is the next
             run(config)
         other.execute("update pipeline.exports set state = 'failed' where state = 'writing'")
-        add_export(log, 60, 100)
-        fold(log, 100)
+        add_export(export_log, 60, 100)
+        fold(export_log, 100)
         other.close()
         assert waiting.result(60) == job.Outcome(100)
     assert told[0] == {"event": "waiting", "holder": "elsewhere (pid 7)", "exported_upto": 60, "head": 100}
-    assert runs(log) == []
+    assert runs(export_log) == []
 
 
-def test_two_exports_never_start_their_scripts_at_once(log: Log, config: Config, database_dsn: str) -> None:
+def test_two_exports_never_start_their_scripts_at_once(export_log: Log, config: Config, database_dsn: str) -> None:
     with psycopg.connect(database_dsn, autocommit=True) as other:
         assert ledger.take_turn(other, config)
         ledger.begin_run(other, "schedule")
-        [running] = runs(log)
+        [running] = runs(export_log)
         with pytest.raises(ExportBusy, match=re.escape(f"an export is already running: {running.holder}; wait")):
             run(config)
-    assert len(runs(log)) == 1
+    assert len(runs(export_log)) == 1
 
 
-def test_an_export_that_waits_can_be_stopped(log: Log, config: Config) -> None:
-    assert ledger.take_turn(log, config)
+def test_an_export_that_waits_can_be_stopped(export_log: Log, config: Config) -> None:
+    assert ledger.take_turn(export_log, config)
     with pytest.raises(ExportStopped, match="that one goes on"):
         job.export(config, "command", lambda _: None, lambda: True, wait=True)
 
 
-def test_an_export_command_that_does_not_wait(log: Log, config: Config, database_dsn: str) -> None:
-    assert ledger.take_turn(log, config)
+def test_an_export_command_that_does_not_wait(export_log: Log, config: Config, database_dsn: str) -> None:
+    assert ledger.take_turn(export_log, config)
     settings = {"database_dsn": database_dsn, "data_dir": config.data_dir}
     done = run_command("export", "run", "--no-wait", folder=config.data_dir.parent, **settings)
     assert (done.returncode, done.stdout) == (1, "")
@@ -264,7 +266,7 @@ def test_an_export_command_that_does_not_wait(log: Log, config: Config, database
 
 
 def test_a_script_finds_its_modules_as_the_server_starts_it(
-    log: Log, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    export_log: Log, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "_spark"
     installed.mkdir()
@@ -277,60 +279,63 @@ def test_a_script_finds_its_modules_as_the_server_starts_it(
     assert run(config).exported_upto == 7
 
 
-def test_an_events_table_that_vanished(log: Log, config: Config) -> None:
-    log.execute("drop table public.sequin_events cascade")
+def test_an_events_table_that_vanished(export_log: Log, config: Config) -> None:
+    export_log.execute("drop table public.sequin_events cascade")
     with pytest.raises(ExportFailed, match=r"the events table public.sequin_events does not exist; restore it, or"):
         run(config)
-    found = export_status.read(config, log)
+    found = export_status.read(config, export_log)
     assert found is not None
     assert found.problem is not None
     assert "does not exist" in found.problem
 
 
-def test_no_java(log: Log, config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_java(export_log: Log, config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(java, "find_spec", lambda _: None)
     with pytest.raises(ExportFailed, match="Spark needs Java 17 or newer, and there is none; install one"):
         run(config)
-    [failed] = runs(log)
+    [failed] = runs(export_log)
     assert (failed.trigger, failed.state) == ("command", "failed")
     assert failed.reason is not None
     assert failed.reason.startswith("Spark needs Java 17")
 
 
-def test_a_master_that_does_not_answer(log: Log, config: Config) -> None:
+def test_a_master_that_does_not_answer(export_log: Log, config: Config) -> None:
     with closing(socket.socket()) as bound:  # that nobody else takes the port, and nobody listens there
         bound.bind(("127.0.0.1", 0))
         master = f"spark://127.0.0.1:{bound.getsockname()[1]}"
         config = config.model_copy(update={"spark_master": master})
         with pytest.raises(ExportFailed, match=rf"Spark master {master} does not answer: Connection refused"):
             run(config)
-    [failed] = runs(log)
+    [failed] = runs(export_log)
     assert failed.log == str(config.data_dir / "logs" / f"export-{failed.id}.log")
     assert '"event": "failed"' in Path(failed.log).read_text()
 
 
-def test_a_folder_of_somebody_else(log: Log, config: Config) -> None:
+def test_a_folder_of_somebody_else(export_log: Log, config: Config) -> None:
     assert isinstance(config.exports, Path)
     config.exports.mkdir(parents=True)
     (config.exports / "notes.txt").write_text("mine")
     with pytest.raises(ExportFailed, match=r"holds notes.txt, which is not ours; name an empty PIPELINE_EXPORT_DIR"):
         run(config)
     assert (config.exports / "notes.txt").read_text() == "mine"
-    status = export_status.read(config, log)
+    status = export_status.read(config, export_log)
     assert status is not None
-    assert status.last_run == replace(runs(log)[0])
+    assert status.last_run == replace(runs(export_log)[0])
     assert (status.exported_seq, status.behind_seqs, status.last_success) == (None, 100, None)
 
 
-def test_a_run_counts_as_running_while_its_session_lives(log: Log, database_dsn: str) -> None:
+def test_a_run_counts_as_running_while_its_session_lives(export_log: Log, database_dsn: str) -> None:
     with psycopg.connect(database_dsn, autocommit=True) as session:
         ledger.begin_run(session, "schedule")
-        assert [each.state for each in runs(log)] == ["running"]
-    eventually(lambda: [(each.state, each.reason) for each in runs(log)] == [("failed", "its process ended")])
-    ledger.begin_run(log, "command")
-    assert [(each.state, each.finished_at is None) for each in runs(log)] == [("running", True), ("failed", False)]
+        assert [each.state for each in runs(export_log)] == ["running"]
+    eventually(lambda: [(each.state, each.reason) for each in runs(export_log)] == [("failed", "its process ended")])
+    ledger.begin_run(export_log, "command")
+    assert [(each.state, each.finished_at is None) for each in runs(export_log)] == [
+        ("running", True),
+        ("failed", False),
+    ]
 
 
 def test_the_newest_logs_are_kept(config: Config) -> None:
@@ -345,10 +350,10 @@ def test_the_newest_logs_are_kept(config: Config) -> None:
     assert {path.name for path in folder.iterdir()} == {"state-1.log", *(f"export-{n}.log" for n in range(11, 61))}
 
 
-def test_tables_without_a_key_are_named(log: Log, config: Config) -> None:
-    add_table(log, "notes", 16400, keyed=False)
-    add_inserts(log, 10, "notes", 16400)
-    status = export_status.read(config, log)
+def test_tables_without_a_key_are_named(export_log: Log, config: Config) -> None:
+    add_table(export_log, "notes", 16400, keyed=False)
+    add_inserts(export_log, 10, "notes", 16400)
+    status = export_status.read(config, export_log)
     assert status is not None
     assert status.without_state == ["public.notes"]
 
@@ -364,21 +369,21 @@ WAITING = """
 """
 
 
-def test_current_states_that_wait_are_told_and_are_something_to_do_in_time(log: Log, config: Config) -> None:
-    add_lake(log, config)
-    add_export(log, 0, 100)
-    fold(log, 100)
-    log.execute(WAITING, {"lake": LAKE})
-    status = export_status.read(config, log)
+def test_current_states_that_wait_are_told_and_are_something_to_do_in_time(export_log: Log, config: Config) -> None:
+    add_lake(export_log, config)
+    add_export(export_log, 0, 100)
+    fold(export_log, 100)
+    export_log.execute(WAITING, {"lake": LAKE})
+    status = export_status.read(config, export_log)
     assert (status.waiting, status.waiting_seq) == (3, 10)
-    [(oldest,)] = log.execute("select min(waits_since) from pipeline.export_tables").fetchall()
+    [(oldest,)] = export_log.execute("select min(waits_since) from pipeline.export_tables").fetchall()
     assert status.waiting_since == oldest
     for age, due in [("4h", False), ("3h", True), ("0", True), (None, False)]:
         asked = config.model_copy(update={"export_latest_age": age})
-        assert ledger.window(log, asked).states_behind is due
-    log.execute("update pipeline.export_tables set dataset = null, waits_since = null")
-    assert export_status.read(config, log).waiting == 0
-    assert not ledger.window(log, config).states_behind
+        assert ledger.window(export_log, asked).states_behind is due
+    export_log.execute("update pipeline.export_tables set dataset = null, waits_since = null")
+    assert export_status.read(config, export_log).waiting == 0
+    assert not ledger.window(export_log, config).states_behind
 
 
 def test_a_database_that_was_never_migrated(source_dsn: str, config: Config) -> None:

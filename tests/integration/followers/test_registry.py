@@ -32,17 +32,17 @@ def add(connection: Connection, name: str = "reports", seq: int = 0, tables: lis
 
 
 @pytest.fixture
-def log(database_dsn: str) -> Iterator[AgingLog]:
+def aged_log(database_dsn: str) -> Iterator[AgingLog]:
     with aging_log(database_dsn) as made:
         add_table(made.connection)
         yield made
 
 
 @pytest.fixture
-def old(log: AgingLog) -> AgingLog:
+def old(aged_log: AgingLog) -> AgingLog:
     """Three partitions of events that are old enough to go."""
-    log.add(3 * PARTITION, OLD)
-    return log
+    aged_log.add(3 * PARTITION, OLD)
+    return aged_log
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -93,17 +93,17 @@ def test_how_far_the_log_is_beyond_it(old: AgingLog) -> None:
     assert status.collect(old.config.with_databases("host=/nowhere", old.config.database)).followers[0].lag_seqs == 180
 
 
-def test_what_an_applier_reports(log: AgingLog) -> None:
-    number = add(log.connection)
+def test_what_an_applier_reports(aged_log: AgingLog) -> None:
+    number = add(aged_log.connection)
     at = datetime(2026, 11, 25, tzinfo=UTC)
-    assert registry.report(log.connection, number, Report("following", position=Position(7, 70, at)))
-    assert registry.report(log.connection, number, Report("stopped", "so", "do that", Position(5, 50, at)))
+    assert registry.report(aged_log.connection, number, Report("following", position=Position(7, 70, at)))
+    assert registry.report(aged_log.connection, number, Report("stopped", "so", "do that", Position(5, 50, at)))
     registry.report_tables(
-        log.connection,
+        aged_log.connection,
         number,
         [FollowerTable(16385, "public", "things", "stopped", "why", "how"), FollowerTable(9, "public", "new")],
     )
-    [found] = registry.find(log.connection)
+    [found] = registry.find(aged_log.connection)
     assert (found.state, found.reason, found.remedy) == ("stopped", "so", "do that")
     assert (found.seq, found.commit_lsn, found.committed_at) == (7, 70, at)
     assert found.reported_at is not None
@@ -112,43 +112,43 @@ def test_what_an_applier_reports(log: AgingLog) -> None:
         ("orders", "waiting", None),
         ("things", "stopped", "why"),
     ]
-    registry.report(log.connection, number, Report("waiting", "away"))
-    [found] = registry.find(log.connection)
+    registry.report(aged_log.connection, number, Report("waiting", "away"))
+    [found] = registry.find(aged_log.connection)
     assert (found.state, found.seq, found.commit_lsn) == ("waiting", 7, 70)
-    registry.remove(log.connection, "reports")
-    assert not registry.report(log.connection, number, Report("following"))
-    assert registry.find(log.connection) == []
+    registry.remove(aged_log.connection, "reports")
+    assert not registry.report(aged_log.connection, number, Report("following"))
+    assert registry.find(aged_log.connection) == []
 
 
-def test_a_table_that_was_renamed(log: AgingLog) -> None:
-    number = add(log.connection)
-    registry.report_tables(log.connection, number, [FollowerTable(16384, "public", "orders", "following")])
-    registry.add_tables(log.connection, number, [TableName(16384, "shop", "purchases")])
-    [found] = registry.find(log.connection)
+def test_a_table_that_was_renamed(aged_log: AgingLog) -> None:
+    number = add(aged_log.connection)
+    registry.report_tables(aged_log.connection, number, [FollowerTable(16384, "public", "orders", "following")])
+    registry.add_tables(aged_log.connection, number, [TableName(16384, "shop", "purchases")])
+    [found] = registry.find(aged_log.connection)
     assert {(each.table_schema, each.table_name): each.state for each in found.table_states} == {
         ("shop", "purchases"): "following",
         ("public", "items"): "waiting",
     }
 
 
-def test_pause_and_resume(log: AgingLog) -> None:
-    add(log.connection)
-    assert followers.pause(log.connection, "reports").state == "paused"
+def test_pause_and_resume(aged_log: AgingLog) -> None:
+    add(aged_log.connection)
+    assert followers.pause(aged_log.connection, "reports").state == "paused"
     with pytest.raises(FollowerError, match='follower "reports" is paused already'):
-        followers.pause(log.connection, "reports")
-    assert followers.resume(log.connection, "reports").state == "waiting"
+        followers.pause(aged_log.connection, "reports")
+    assert followers.resume(aged_log.connection, "reports").state == "waiting"
     with pytest.raises(FollowerError, match='follower "reports" is not paused already'):
-        followers.resume(log.connection, "reports")
+        followers.resume(aged_log.connection, "reports")
     for change in (followers.pause, followers.resume, followers.remove, followers.show):
         with pytest.raises(UnknownFollower, match='there is no follower "x"; `pipeline followers list`'):
-            change(log.connection, "x")
+            change(aged_log.connection, "x")
 
 
-def test_a_server_that_applies_is_seen(log: AgingLog, database_dsn: str) -> None:
-    number = add(log.connection)
-    registry.report(log.connection, number, Report("following"))
-    assert followers.show(log.connection, "reports").reason == followers.NO_SERVER
+def test_a_server_that_applies_is_seen(aged_log: AgingLog, database_dsn: str) -> None:
+    number = add(aged_log.connection)
+    registry.report(aged_log.connection, number, Report("following"))
+    assert followers.show(aged_log.connection, "reports").reason == followers.NO_SERVER
     with connections.connect(database_dsn, "pipeline database") as holder:
         assert role_locks.try_acquire(holder, followers.ROLE)
         role_locks.report(holder, followers.ROLE, "test:1", 1, "running")
-        assert followers.show(log.connection, "reports").state == "following"
+        assert followers.show(aged_log.connection, "reports").state == "following"

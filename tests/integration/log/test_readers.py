@@ -32,34 +32,34 @@ SMALL = 200
 
 
 @pytest.fixture
-def log(database_dsn: str) -> Iterator[AgingLog]:
+def aged_log(database_dsn: str) -> Iterator[AgingLog]:
     with aging_log(database_dsn) as made:
         made.add(3 * PARTITION, OLD)
         yield made
 
 
 @pytest.fixture
-def telegraph(log: AgingLog) -> None:
-    row = log.connection.execute("select pg_get_viewdef('pipeline.readers'::regclass)").fetchone()
+def telegraph(aged_log: AgingLog) -> None:
+    row = aged_log.connection.execute("select pg_get_viewdef('pipeline.readers'::regclass)").fetchone()
     assert row is not None
-    log.connection.execute(f"create or replace view pipeline.readers as {row[0].rstrip(';')} {TELEGRAPH}")
+    aged_log.connection.execute(f"create or replace view pipeline.readers as {row[0].rstrip(';')} {TELEGRAPH}")
 
 
-def lag_of(log: AgingLog) -> Lag:
+def lag_of(aged_log: AgingLog) -> Lag:
     look = Look(AtSource(300, datetime.now(UTC), sender=1, sent=300, received=300, staged=300), None, [], {})
     moved = Moved(SOURCE, 0, staged=300, complete=300, watermark=300)
-    return stages.measure(log.config, log.connection, look, moved, [], None)
+    return stages.measure(aged_log.config, aged_log.connection, look, moved, [], None)
 
 
 @pytest.mark.usefixtures("telegraph")
 def test_a_new_kind_of_reader_holds_retention_back_and_is_shown(
-    log: AgingLog, capsys: pytest.CaptureFixture[str]
+    aged_log: AgingLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert log.drop().below == 101
-    found = log.retention_status()
+    assert aged_log.drop().below == 101
+    found = aged_log.retention_status()
     [holder] = found.held_by
     assert (holder.kind, holder.name, holder.position, holder.remedy) == ("wire", "telegraph", 120, REMEDY)
-    lag = lag_of(log)
+    lag = lag_of(aged_log)
     consumed = lag.stage("consumed")
     assert consumed is not None and (consumed.reader, consumed.lsn) == ("telegraph", 151)
     status = Status(retention=found, lag=lag)
@@ -72,8 +72,8 @@ def test_a_new_kind_of_reader_holds_retention_back_and_is_shown(
     assert f'wire "telegraph" is at 120; {REMEDY}' in " ".join(capsys.readouterr().out.split())
 
 
-def test_what_each_kind_has_read_and_needs(log: AgingLog) -> None:
-    log.connection.execute("""
+def test_what_each_kind_has_read_and_needs(aged_log: AgingLog) -> None:
+    aged_log.connection.execute("""
         insert into pipeline.consumers (name, kind, position, actions, state) values
             ('cursor', 'cursor', 10, '{}', 'active'), ('idle', 'cursor', 10, '{delete}', 'paused'),
             ('queue', 'records', 10, '{}', 'active');
@@ -81,11 +81,11 @@ def test_what_each_kind_has_read_and_needs(log: AgingLog) -> None:
         insert into public.consumer_records (consumer_id, source_table_oid, record_pk, seq, queued_seq, action)
             select id, 1, '1', 150, 140, 'insert' from pipeline.consumers where name = 'queue'
     """)
-    log.connection.execute(
+    aged_log.connection.execute(
         "insert into pipeline.lakes (id, directory, events_table) values (%s, '/lake', 'public.sequin_events')",
         [uuid.UUID(int=1)],
     )
-    readers = Readers(log.connection, log.table)
+    readers = Readers(aged_log.connection, aged_log.table)
     assert {each.name: each.needs_after for each in readers.needing()} == {
         "cursor": 10,
         "idle": 10,
@@ -93,14 +93,14 @@ def test_what_each_kind_has_read_and_needs(log: AgingLog) -> None:
         "/lake": 0,
     }
     assert {each.name: each.seqs for each in readers.lagging()} == {"cursor": 290, "queue": 161, "/lake": 300}
-    log.connection.execute("update pipeline.consumers set reader = 'me' where name = 'cursor'")
-    found = log.connection.execute("select name, active, paused from pipeline.readers order by name").fetchall()
+    aged_log.connection.execute("update pipeline.consumers set reader = 'me' where name = 'cursor'")
+    found = aged_log.connection.execute("select name, active, paused from pipeline.readers order by name").fetchall()
     assert found == [("/lake", False, False), ("cursor", True, False), ("idle", False, True), ("queue", None, False)]
 
 
-def test_a_look_reads_by_index_however_long_the_log_is(log: AgingLog) -> None:
-    log.add(20_000)
-    log.connection.execute("""
+def test_a_look_reads_by_index_however_long_the_log_is(aged_log: AgingLog) -> None:
+    aged_log.add(20_000)
+    aged_log.connection.execute("""
         insert into pipeline.consumers (name, kind, position)
             values ('behind', 'cursor', 10), ('head', 'cursor', 20300), ('queue', 'records', 20300);
         insert into pipeline.lakes (id, directory, events_table, released_at)
@@ -112,7 +112,7 @@ def test_a_look_reads_by_index_however_long_the_log_is(log: AgingLog) -> None:
     for look in ("known_readers", "needing_readers", "lagging_readers"):
         query = f"explain (analyze, format json) {queries.statement('log', look)}"
         query = query.replace("{events}", "pipeline.events")
-        row = log.connection.execute(query.encode(), {"table": str(log.table)}).fetchone()
+        row = aged_log.connection.execute(query.encode(), {"table": str(aged_log.table)}).fetchone()
         assert row is not None
         read = [
             (

@@ -45,7 +45,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 
 
 @pytest.fixture
-def log(staged: Staged) -> Staged:
+def staged_log(staged: Staged) -> Staged:
     """One event is in the log, and a change is staged behind it."""
     staged.connection.execute("truncate pipeline.seq_jumps")
     staged.moved(insert("orders", id="1"))
@@ -72,32 +72,32 @@ def require_jumped(dsn: str, reason: str, since: int) -> int:
     return int(after)
 
 
-def test_the_first_start_stores_where_the_log_is_and_no_later_session_jumps(log: Staged):
-    log.connection.execute("update pipeline.identity set table_oid = null")  # as after the upgrade
+def test_the_first_start_stores_where_the_log_is_and_no_later_session_jumps(staged_log: Staged):
+    staged_log.connection.execute("update pipeline.identity set table_oid = null")  # as after the upgrade
     for _ in range(3):
-        log.shufflers.close()
-        log.moved(insert("orders", id="3"))
-    assert seqs(log.dsn) == [1, 2, 3, 4, 5]
-    assert ask(log.dsn, JUMPS) == []
+        staged_log.shufflers.close()
+        staged_log.moved(insert("orders", id="3"))
+    assert seqs(staged_log.dsn) == [1, 2, 3, 4, 5]
+    assert ask(staged_log.dsn, JUMPS) == []
 
 
-def test_a_copied_database_jumps(log: Staged, cluster: Cluster):
-    log.connection.close()
-    log.shufflers.close()
+def test_a_copied_database_jumps(staged_log: Staged, cluster: Cluster):
+    staged_log.connection.close()
+    staged_log.shufflers.close()
     since = now()
-    with cluster.database("copied", log.dsn.rpartition("dbname=")[2].split()[0]) as copied:
-        log.reconnect()
-        log.shuffle()
-        shuffle(copied, log.source)
-        assert seqs(log.dsn) == [1, 2]
+    with cluster.database("copied", staged_log.dsn.rpartition("dbname=")[2].split()[0]) as copied:
+        staged_log.reconnect()
+        staged_log.shuffle()
+        shuffle(copied, staged_log.source)
+        assert seqs(staged_log.dsn) == [1, 2]
         require_jumped(copied, "a copy of another one", since)
 
 
-def test_a_dump_jumps_each_time_it_is_restored(log: Staged, cluster: Cluster, tmp_path: Path):
+def test_a_dump_jumps_each_time_it_is_restored(staged_log: Staged, cluster: Cluster, tmp_path: Path):
     """Once more as data alone: the tables keep their oids then."""
     assert cluster.server is not None
     tools, dump = cluster.server.bin_dir, tmp_path / "dump"
-    subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, log.dsn], check=True, capture_output=True)
+    subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, staged_log.dsn], check=True, capture_output=True)
     since, after = now(), []
     with cluster.database("restored") as first, cluster.database("restored") as second:
         for dsn, options in ((first, []), (second, []), (second, ["--data-only", "--disable-triggers"])):
@@ -106,81 +106,83 @@ def test_a_dump_jumps_each_time_it_is_restored(log: Staged, cluster: Cluster, tm
                 with psycopg.connect(dsn) as connection:
                     connection.execute(f"truncate {tables}".encode())
             subprocess.run([tools / "pg_restore", *options, "-d", dsn, dump], check=True, capture_output=True)
-            shuffle(dsn, log.source)
+            shuffle(dsn, staged_log.source)
             after.append(require_jumped(dsn, "restored", since))
     assert after[0] < after[1] < after[2]
 
 
 @pytest.mark.parametrize("part", OTHER_PLACES)
-def test_each_part_of_the_place_tells(log: Staged, part: str):
+def test_each_part_of_the_place_tells(staged_log: Staged, part: str):
     other, reason = OTHER_PLACES[part]
-    log.connection.execute(f"update pipeline.identity set {other}, written_by = pg_current_xact_id()::xid".encode())
+    staged_log.connection.execute(
+        f"update pipeline.identity set {other}, written_by = pg_current_xact_id()::xid".encode()
+    )
     since = now()
-    log.shuffle()
-    require_jumped(log.dsn, reason, since)
+    staged_log.shuffle()
+    require_jumped(staged_log.dsn, reason, since)
 
 
-def test_a_table_above_the_clock_jumps_by_the_time_since_its_newest_event(log: Staged):
+def test_a_table_above_the_clock_jumps_by_the_time_since_its_newest_event(staged_log: Staged):
     above = now() + 10**12
-    log.connection.execute("select setval('sequin_events_seq_seq', %s)", [above - 1])
-    log.shuffle()
+    staged_log.connection.execute("select setval('sequin_events_seq_seq', %s)", [above - 1])
+    staged_log.shuffle()
     ask_for = "update sequin_events set inserted_at = inserted_at - interval '1 hour' where seq = %s"
-    log.connection.execute(ask_for, [above])
-    with connections.connect(log.dsn, "pipeline database") as connection:
+    staged_log.connection.execute(ask_for, [above])
+    with connections.connect(staged_log.dsn, "pipeline database") as connection:
         jumps.jump(connection, [DEFAULT], now, "test")
-    ((before, after, _),) = ask(log.dsn, JUMPS)
+    ((before, after, _),) = ask(staged_log.dsn, JUMPS)
     assert before == above
     assert above + 3600 * 10**6 <= after < above + 4000 * 10**6
 
 
-def test_a_jump_begins_behind_the_newest_event_not_at_the_sequence(log: Staged):
-    log.connection.execute("select setval('sequin_events_seq_seq', 700)")
-    log.connection.execute("update pipeline.identity set timeline = 99")
-    log.shuffle()
-    require_jumped(log.dsn, "timeline", 0)
+def test_a_jump_begins_behind_the_newest_event_not_at_the_sequence(staged_log: Staged):
+    staged_log.connection.execute("select setval('sequin_events_seq_seq', 700)")
+    staged_log.connection.execute("update pipeline.identity set timeline = 99")
+    staged_log.shuffle()
+    require_jumped(staged_log.dsn, "timeline", 0)
 
 
-def test_two_jumps_without_an_event_between_them(log: Staged):
-    with connections.connect(log.dsn, "pipeline database") as connection:
+def test_two_jumps_without_an_event_between_them(staged_log: Staged):
+    with connections.connect(staged_log.dsn, "pipeline database") as connection:
         jumps.jump(connection, [DEFAULT], now, "first")
         jumps.jump(connection, [DEFAULT], now, "second")
-    log.shuffle()
-    (first, second) = ask(log.dsn, JUMPS)
+    staged_log.shuffle()
+    (first, second) = ask(staged_log.dsn, JUMPS)
     assert (first[0], second[0]) == (1, 1)
     assert first[1] < second[1]
-    assert seqs(log.dsn) == [1, second[1]]
-    with psycopg.connect(log.dsn) as connection:
+    assert seqs(staged_log.dsn) == [1, second[1]]
+    with psycopg.connect(staged_log.dsn) as connection:
         for after, upto, count in ((0, second[1], 2), (1, second[1] - 1, 0), (5, second[1] + 4, 5), (0, 1, 1)):
             found = connection.execute("select pipeline.seqs_between('public.sequin_events', %s, %s)", [after, upto])
             assert found.fetchone() == (count,)
 
 
 @pytest.fixture
-def jumped(log: Staged) -> tuple[int, int]:
+def jumped(staged_log: Staged) -> tuple[int, int]:
     """The newest event before a jump and the first one behind it, in another partition."""
-    log.connection.execute("update pipeline.identity set timeline = 99")
-    log.shufflers.close()
-    log.shuffle()
-    ((before, after, _),) = ask(log.dsn, JUMPS)
+    staged_log.connection.execute("update pipeline.identity set timeline = 99")
+    staged_log.shufflers.close()
+    staged_log.shuffle()
+    ((before, after, _),) = ask(staged_log.dsn, JUMPS)
     return before, after
 
 
-def test_a_reader_inside_a_jump_is_told_where_to_go_on(log: Staged, jumped: tuple[int, int]):
+def test_a_reader_inside_a_jump_is_told_where_to_go_on(staged_log: Staged, jumped: tuple[int, int]):
     before, after = jumped
-    events = EventLog(log.dsn)
+    events = EventLog(staged_log.dsn)
     for inside in (before + 1, before + 70_000, after - 1):
         with pytest.raises(CursorExpired, match=f"was lost.*continue after {before}") as refused:
             events.read(after=inside)
         assert refused.value.floor == before
         with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="of a log that was lost"):
-            log.connection.execute("select pipeline.start_seq(%s)", [str(inside)])
+            staged_log.connection.execute("select pipeline.start_seq(%s)", [str(inside)])
     assert [event.seq for event in events.read(after=before)] == [after]
     assert list(events.read(after=after)) == []
 
 
-def test_no_page_floor_or_position_ends_inside_a_jump(log: Staged, jumped: tuple[int, int]):
+def test_no_page_floor_or_position_ends_inside_a_jump(staged_log: Staged, jumped: tuple[int, int]):
     before, after = jumped
-    with connections.connect(log.dsn, "pipeline database") as connection:
+    with connections.connect(staged_log.dsn, "pipeline database") as connection:
         page = shapes.JSON.read(connection, PageRequest(0, 100, 10**6, Filter(("none.*",))))
         assert page.upto == before
         consumer = "select position from pipeline.create_consumer('c', kind => 'cursor', start => '1')"
@@ -200,32 +202,34 @@ def test_no_page_floor_or_position_ends_inside_a_jump(log: Staged, jumped: tuple
             connection.execute(sql.SQL(attach).format(first.identifier, first.lower, first.upper))
 
 
-def test_what_waits_to_become_partitions_is_moved(log: Staged):
-    log.shuffle()
-    adopt(log, batch(log, 50_000, 200))
-    waiting = log.connection.execute("select min(first_seq) from pipeline.adopted_tables where state = 'waiting'")
+def test_what_waits_to_become_partitions_is_moved(staged_log: Staged):
+    staged_log.shuffle()
+    adopt(staged_log, batch(staged_log, 50_000, 200))
+    waiting = staged_log.connection.execute(
+        "select min(first_seq) from pipeline.adopted_tables where state = 'waiting'"
+    )
     assert waiting.fetchone() is not None
-    log.connection.execute("update pipeline.identity set timeline = 99")
-    log.shufflers.close()
-    log.shuffle()
-    ((before, after, _),) = ask(log.dsn, JUMPS)
+    staged_log.connection.execute("update pipeline.identity set timeline = 99")
+    staged_log.shufflers.close()
+    staged_log.shuffle()
+    ((before, after, _),) = ask(staged_log.dsn, JUMPS)
     assert before == 2
-    assert seqs(log.dsn) == [1, 2, *range(after, after + 200)]
+    assert seqs(staged_log.dsn) == [1, 2, *range(after, after + 200)]
 
 
-def test_no_run_begins_above_the_seq_that_a_jump_would_take(log: Staged):
-    log.shuffle()
-    log.connection.execute("select setval('sequin_events_seq_seq', %s)", [now() + 10**9])
-    adopt(log, batch(log, 50_000, 200))
-    assert ask(log.dsn, "select count(*) from pipeline.adopted_tables where state = 'waiting'") == [(0,)]
+def test_no_run_begins_above_the_seq_that_a_jump_would_take(staged_log: Staged):
+    staged_log.shuffle()
+    staged_log.connection.execute("select setval('sequin_events_seq_seq', %s)", [now() + 10**9])
+    adopt(staged_log, batch(staged_log, 50_000, 200))
+    assert ask(staged_log.dsn, "select count(*) from pipeline.adopted_tables where state = 'waiting'") == [(0,)]
 
 
-def test_a_table_that_is_created_behind_a_jump_begins_there(log: Staged):
+def test_a_table_that_is_created_behind_a_jump_begins_there(staged_log: Staged):
     other = EventsTable("public", "later_events")
-    with connections.connect(log.dsn, "pipeline database") as connection:
+    with connections.connect(staged_log.dsn, "pipeline database") as connection:
         jumps.jump(connection, [DEFAULT], now, "test")
         table_setup.ensure(connection, other)
-        assert next_seq(connection, other) == ask(log.dsn, JUMPS)[0][1]
+        assert next_seq(connection, other) == ask(staged_log.dsn, JUMPS)[0][1]
         connection.execute("drop table public.later_events")
 
 

@@ -39,54 +39,54 @@ SIZE = """
 
 
 @pytest.fixture
-def log(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgingLog]:
+def aged_log(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgingLog]:
     monkeypatch.setattr(partitions, "MIN_ROWS", 10)
     with aging_log(database_dsn) as made:
         yield made
 
 
-def spans(log: AgingLog) -> list[int]:
-    return [each.upper - each.lower for each in attached(log.connection, log.table)]
+def spans(aged_log: AgingLog) -> list[int]:
+    return [each.upper - each.lower for each in attached(aged_log.connection, aged_log.table)]
 
 
-def growing(log: AgingLog, retention: float = KEEP) -> Partitions:
-    return Partitions(log.connection, log.table, 10_000, retention)
+def growing(aged_log: AgingLog, retention: float = KEEP) -> Partitions:
+    return Partitions(aged_log.connection, aged_log.table, 10_000, retention)
 
 
-def test_without_events_a_partition_is_as_small_as_may_be(log: AgingLog):
-    growing(log).reserve(1)
-    assert spans(log) == [10]
+def test_without_events_a_partition_is_as_small_as_may_be(aged_log: AgingLog):
+    growing(aged_log).reserve(1)
+    assert spans(aged_log) == [10]
 
 
-def test_a_partition_spans_an_eighth_of_the_retention_at_the_recent_rate(log: AgingLog):
-    log.partitions = growing(log, retention=600)
-    log.add(5, 10)
-    log.add(4)
-    assert spans(log)[1] == pytest.approx(9 / 10 * 600 / 8, rel=0.3)
+def test_a_partition_spans_an_eighth_of_the_retention_at_the_recent_rate(aged_log: AgingLog):
+    aged_log.partitions = growing(aged_log, retention=600)
+    aged_log.add(5, 10)
+    aged_log.add(4)
+    assert spans(aged_log)[1] == pytest.approx(9 / 10 * 600 / 8, rel=0.3)
 
 
-def test_partitions_grow_by_steps_when_traffic_grows_and_shrink_at_once(log: AgingLog):
-    log.partitions = growing(log, retention=10 * KEEP)
-    log.add(5)
-    log.add(4)
-    assert spans(log) == [10, 8 * 10]
-    log.add(40, 1000)
-    log.add(2)
-    assert spans(log) == [10, 8 * 10, 10]
+def test_partitions_grow_by_steps_when_traffic_grows_and_shrink_at_once(aged_log: AgingLog):
+    aged_log.partitions = growing(aged_log, retention=10 * KEEP)
+    aged_log.add(5)
+    aged_log.add(4)
+    assert spans(aged_log) == [10, 8 * 10]
+    aged_log.add(40, 1000)
+    aged_log.add(2)
+    assert spans(aged_log) == [10, 8 * 10, 10]
 
 
-def test_one_large_transaction_gets_one_large_partition(log: AgingLog):
-    log.partitions = growing(log)
-    log.add(5_000)
-    assert len(spans(log)) <= 2
-    assert spans(log)[0] >= 5_000
+def test_one_large_transaction_gets_one_large_partition(aged_log: AgingLog):
+    aged_log.partitions = growing(aged_log)
+    aged_log.add(5_000)
+    assert len(spans(aged_log)) <= 2
+    assert spans(aged_log)[0] >= 5_000
 
 
-def test_no_partition_is_larger_than_without_a_retention(log: AgingLog):
-    log.partitions = growing(log)
+def test_no_partition_is_larger_than_without_a_retention(aged_log: AgingLog):
+    aged_log.partitions = growing(aged_log)
     for _ in range(3):
-        log.add(20_000)
-    assert max(spans(log)) <= 10_000
+        aged_log.add(20_000)
+    assert max(spans(aged_log)) <= 10_000
 
 
 class Shuffling(BackgroundThread):
@@ -119,13 +119,13 @@ class Sample:
     partitions: int
 
 
-def sampled(log: psycopg.Connection, at: float, written: int) -> Sample:
-    row = log.execute(SIZE).fetchone()
+def sampled(aged_log: psycopg.Connection, at: float, written: int) -> Sample:
+    row = aged_log.execute(SIZE).fetchone()
     assert row
     return Sample(at, written, *map(int, row))
 
 
-def write_and_drop(config: Config, source: psycopg.Connection, log: psycopg.Connection) -> list[Sample]:
+def write_and_drop(config: Config, source: psycopg.Connection, aged_log: psycopg.Connection) -> list[Sample]:
     """Ten retentions of writing, a run of retention after each batch."""
     found, written = [Sample(0, 0, 0, 0, 0)], 0
     begin, pace = time.monotonic(), threading.Event()
@@ -133,7 +133,7 @@ def write_and_drop(config: Config, source: psycopg.Connection, log: psycopg.Conn
         write(source)
         written += BATCH
         retention.run(config, lambda: False)
-        found.append(sampled(log, time.monotonic() - begin, written))
+        found.append(sampled(aged_log, time.monotonic() - begin, written))
         pace.wait(PACE)
     return found
 
@@ -148,14 +148,14 @@ def test_the_log_stays_bounded_over_many_retentions_of_writing(
     )
     with (
         psycopg.connect(source_dsn, autocommit=True) as source,
-        psycopg.connect(database_dsn, autocommit=True) as log,
+        psycopg.connect(database_dsn, autocommit=True) as aged_log,
         Shuffling(config),
     ):
         source.execute("create table t (id bigserial primary key, note text)")
         with Replicating(config):
-            eventually(lambda: sources.find(log, None))
-            found = write_and_drop(config, source, log)
-        found_retention = retention.read(config, log)
+            eventually(lambda: sources.find(aged_log, None))
+            found = write_and_drop(config, source, aged_log)
+        found_retention = retention.read(config, aged_log)
     assert found_retention is not None
     assert found_retention.dropped_below > found[-1].written / 2
     for now in found:

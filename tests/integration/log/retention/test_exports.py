@@ -19,7 +19,7 @@ TABLE = "public.sequin_events"
 
 
 @pytest.fixture
-def log(database_dsn: str) -> Iterator[AgingLog]:
+def aged_log(database_dsn: str) -> Iterator[AgingLog]:
     with aging_log(database_dsn) as made:
         yield made
 
@@ -36,34 +36,36 @@ def events(database_dsn: str) -> Iterator[dbapi.Connection]:
         yield connection
 
 
-def test_a_lake_begins_with_the_first_event_that_is_kept(log: AgingLog, book: Ledger, events: dbapi.Connection):
+def test_a_lake_begins_with_the_first_event_that_is_kept(aged_log: AgingLog, book: Ledger, events: dbapi.Connection):
     lake = book.add_lake("/nowhere/lake", TABLE)
     assert retention_check.begins_after(book, lake, events, TABLE) == 0
-    log.add(2 * PARTITION + 10, 1.1 * KEEP)
-    assert log.drop().partitions == 0, "a lake without a single export needs all there is"
-    log.connection.execute("delete from pipeline.lakes")
-    assert log.drop().partitions == 2
+    aged_log.add(2 * PARTITION + 10, 1.1 * KEEP)
+    assert aged_log.drop().partitions == 0, "a lake without a single export needs all there is"
+    aged_log.connection.execute("delete from pipeline.lakes")
+    assert aged_log.drop().partitions == 2
     lake = book.add_lake("/nowhere/lake", TABLE)
     assert retention_check.begins_after(book, lake, events, TABLE) == 2 * PARTITION
-    assert catalog.head(events, TABLE) == log.head
+    assert catalog.head(events, TABLE) == aged_log.head
 
 
-def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(log: AgingLog, book: Ledger, events: dbapi.Connection):
+def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(
+    aged_log: AgingLog, book: Ledger, events: dbapi.Connection
+):
     lake = book.add_lake("/nowhere/lake", TABLE)
-    log.add(2 * PARTITION + 10, 1.1 * KEEP)
+    aged_log.add(2 * PARTITION + 10, 1.1 * KEEP)
     export = book.begin(lake, 0, PARTITION // 2, None)
     ChangeFiles(book, lake).publish(export, [], {})
     book.commit(export)
-    log.connection.execute("update pipeline.lakes set released_at = clock_timestamp()")
-    assert log.drop().partitions == 2
+    aged_log.connection.execute("update pipeline.lakes set released_at = clock_timestamp()")
+    assert aged_log.drop().partitions == 2
     with pytest.raises(Dropped, match=r"^seq 51 to 200 of public.sequin_events were dropped .* begins with seq 201$"):
         retention_check.begins_after(book, lake, events, TABLE)
 
 
-def test_a_range_that_was_dropped_while_it_was_read_is_not_published(log: AgingLog, events: dbapi.Connection):
-    log.add(PARTITION + 10, 1.1 * KEEP)
+def test_a_range_that_was_dropped_while_it_was_read_is_not_published(aged_log: AgingLog, events: dbapi.Connection):
+    aged_log.add(PARTITION + 10, 1.1 * KEEP)
     retention_check.require(events, TABLE, 0)
-    log.drop()
+    aged_log.drop()
     with pytest.raises(Dropped, match="seq 1 to 100 "):
         retention_check.require(events, TABLE, 0)
     retention_check.require(events, TABLE, PARTITION)

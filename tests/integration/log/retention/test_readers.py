@@ -26,7 +26,7 @@ def database_cluster(any_cluster: Cluster) -> Cluster:
 
 
 @pytest.fixture
-def log(database_dsn: str) -> Iterator[AgingLog]:
+def aged_log(database_dsn: str) -> Iterator[AgingLog]:
     with aging_log(database_dsn) as made:
         made.add(3 * PARTITION + 10, OLD)
         yield made
@@ -65,48 +65,48 @@ def hold(reader: psycopg.Connection, isolation: str) -> None:
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
 def test_a_reader_that_holds_a_partition_delays_only_its_drop(
-    log: AgingLog, reader: psycopg.Connection, database_dsn: str, isolation: str
+    aged_log: AgingLog, reader: psycopg.Connection, database_dsn: str, isolation: str
 ):
     hold(reader, isolation)
-    assert log.drop().waiting
+    assert aged_log.drop().waiting
     for _ in range(2):
-        assert read_all(database_dsn) == log.head - PARTITION, "the partition is out of new readers' sight already"
+        assert read_all(database_dsn) == aged_log.head - PARTITION, "the partition is out of new readers' sight already"
         write_on(database_dsn)
-        log.head += 3 * PARTITION
-        assert log.drop().waiting
+        aged_log.head += 3 * PARTITION
+        assert aged_log.drop().waiting
     assert reader.execute("select count(*) from public.sequin_events where seq <= 310").fetchone() is not None
     reader.rollback()
-    assert log.drop().partitions == 3
-    assert log.kept() == (3 * PARTITION + 1, log.head - 3 * PARTITION)
+    assert aged_log.drop().partitions == 3
+    assert aged_log.kept() == (3 * PARTITION + 1, aged_log.head - 3 * PARTITION)
 
 
-def test_the_reader_is_named(log: AgingLog, reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch):
+def test_the_reader_is_named(aged_log: AgingLog, reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(retention, "MOMENTS", 0)
     hold(reader, "read committed")
-    log.drop()
-    held = log.retention_status().held_by
+    aged_log.drop()
+    held = aged_log.retention_status().held_by
     assert [each.kind for each in held] == ["session"]
     assert f"long report (pid {reader.info.backend_pid}, user " in held[0].name
     assert "has been reading since 20" in held[0].name
     reader.rollback()
-    assert log.drop().partitions == 3
-    assert log.retention_status().held_by == []
+    assert aged_log.drop().partitions == 3
+    assert aged_log.retention_status().held_by == []
 
 
 def test_a_reader_of_the_partition_itself_delays_only_its_drop(
-    log: AgingLog, reader: psycopg.Connection, database_dsn: str
+    aged_log: AgingLog, reader: psycopg.Connection, database_dsn: str
 ):
-    first = attached(log.connection, log.table)[0]
+    first = attached(aged_log.connection, aged_log.table)[0]
     reader.execute(f"select count(*) from {first}")
-    assert log.drop().waiting
+    assert aged_log.drop().waiting
     write_on(database_dsn)
     assert read_all(database_dsn) > 0
     reader.rollback()
-    assert log.drop().partitions == 3
+    assert aged_log.drop().partitions == 3
 
 
 def test_the_shuffler_does_not_wait_while_a_detachment_waits(
-    log: AgingLog, reader: psycopg.Connection, database_dsn: str, monkeypatch: pytest.MonkeyPatch
+    aged_log: AgingLog, reader: psycopg.Connection, database_dsn: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(drop_partition, "LOCK_TIMEOUT", (PATIENCE, PATIENCE))
     monkeypatch.setattr(drop_partition, "STATEMENT_SECONDS", 2 * PATIENCE)
@@ -115,13 +115,13 @@ def test_the_shuffler_does_not_wait_while_a_detachment_waits(
         "select from pg_stat_activity where application_name = 'pipeline retention' and wait_event_type = 'Lock'"
         " and datname = current_database()"
     )
-    dropping = threading.Thread(target=log.drop)
+    dropping = threading.Thread(target=aged_log.drop)
     dropping.start()
     try:
-        eventually(lambda: log.connection.execute(waits).fetchone() is not None)
+        eventually(lambda: aged_log.connection.execute(waits).fetchone() is not None)
         write_on(database_dsn)
         read_all(database_dsn)
-        assert log.connection.execute(waits).fetchone() is not None
+        assert aged_log.connection.execute(waits).fetchone() is not None
     finally:
         reader.rollback()
         dropping.join()
