@@ -94,7 +94,7 @@ test-python: ## Unit and integration tests on another Python, where there is one
 .test-python: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup tests/unit tests/integration $(ARGS)
 
-trace-path: $(VENV)/.dev ## The files that a row enters in a running server: ARGS="staged --change update", ARGS=--help
+trace-path: $(VENV)/.dev ## The files that a row enters in a running server: ARGS="staged --change update"
 	@$(BIN)/python -m tests.tracing $(ARGS)
 
 package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment and folder

@@ -30,7 +30,7 @@ def main() -> int:
                         cluster,
                         arguments.rounds,
                         arguments.change,
-                        is_first=arguments.first,
+                        before=arguments.before,
                         code=arguments.code,
                     )
             except BaseException:
@@ -48,7 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("make trace-path", description=__doc__)
     parser.add_argument("ways", nargs="*", choices=[[], *WAYS], metavar="way", help=f"{', '.join(WAYS)}; default: all")
     parser.add_argument("--change", choices=CHANGES, default="insert", help="of the ways staged and direct")
-    parser.add_argument("--first", action="store_true", help="the first change of a table, not a later one")
+    parser.add_argument("--before", type=int, default=1, help="changes that its table had already; 0: it is the first")
     parser.add_argument("--rounds", type=int, default=5, help="what not all of them enter is listed apart")
     parser.add_argument("--include", choices=WITH_ALL_BELOW, action="append", default=[], help="else left out")
     parser.add_argument("--leave-out", action="append", default=[], metavar="FILE[:FUNCTION]", help="and what it calls")
@@ -78,7 +78,7 @@ def report(
                 yield from (f"      {file}: {', '.join(names)}" for file, names in files.items())
     sometimes = {each.file for one in counted for each in one} - {each.file for each in found}
     if sometimes:
-        yield f"  only in some rounds: {', '.join(sorted(sometimes))}"
+        yield f"  only in some rounds: {len(sometimes)}, {', '.join(sorted(sometimes))}"
 
 
 def _size(paths: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ class Way:
 
 @dataclass
 class Scene:
-    """A traced server with its databases, and what is asked for: `change` of a table, the first one or a later one."""
+    """A traced server with its databases, and what is asked for: a `change` of a table after some `before`."""
 
     server: Serving
     tracer: Tracer
@@ -55,7 +55,7 @@ class Scene:
     folder: Path
     rounds: int
     change: str
-    is_first: bool
+    before: int
     tables: Sequence[str]
     """Their rows are older than the server's slot."""
 
@@ -81,20 +81,17 @@ class Scene:
 
 def _take_change(scene: Scene) -> Iterator[int]:
     """A row is inserted, updated or deleted, alone in its transaction."""
-    if not scene.is_first:
-        for number in range(2):
-            scene.commit(scene.tables[0], number)
-    for number in range(2, 2 + scene.rounds):
-        table = scene.tables[number % len(scene.tables) if scene.is_first else 0]
-        with _window(scene) as window:
+    for table in scene.tables:
+        for number in range(scene.before):
             scene.commit(table, number)
+        with _window(scene) as window:
+            scene.commit(table, scene.before)
         yield window
 
 
 def _take_existing_row(scene: Scene) -> Iterator[int]:
     """A row that the log has not is read from its table."""
-    for number in range(scene.rounds):
-        table = scene.tables[number % len(scene.tables)]
+    for table in scene.tables:
         after = scene.newest()
         with _window(scene) as window:
             answer = httpx.post(scene.server.url("/v1/backfills"), json={"table": f"public.{table}"}, timeout=60)
@@ -141,9 +138,9 @@ WAYS = {
 
 
 def trace(
-    way: Way, cluster: Cluster, rounds: int, change: str = "insert", *, is_first: bool = False, code: Path = ROOT
+    way: Way, cluster: Cluster, rounds: int, change: str = "insert", *, before: int = 1, code: Path = ROOT
 ) -> list[list[Entered]]:
-    """What was entered, round by round, by the processes of the way. `is_first`: by the first change of a table."""
+    """What was entered, round by round, by the processes of the way. `before`: changes that its table had already."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="trace-")))
         dsns = [stack.enter_context(cluster.database(name)) for name in ("source", "events")]
@@ -151,10 +148,10 @@ def trace(
         tables = [unique("traced") for _ in range(rounds)]
         for table in tables:
             source.execute(_TABLE.format(table).encode())
-            source.execute(f"insert into {table} select n, 'there' from generate_series(0, {rounds + 2}) n".encode())
+            source.execute(f"insert into {table} select n, 'there' from generate_series(0, {before}) n".encode())
         tracer = Tracer(folder, code)
         start = stack.enter_context(serving(folder, dsns[0], dsns[1], unique("slot")))
         server = start(code=code, variables=tracer.variables, **{"snapshot": "never", **way.settings})
-        windows = list(way.take(Scene(server, tracer, source, log, cluster, folder, rounds, change, is_first, tables)))
+        windows = list(way.take(Scene(server, tracer, source, log, cluster, folder, rounds, change, before, tables)))
         found = [each for each in tracer.entered() if each.process.startswith(way.processes)]
     return [[each for each in found if each.window == window] for window in windows]
