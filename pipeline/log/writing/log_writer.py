@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import uuid
 from collections import Counter
@@ -101,7 +102,9 @@ class LogWriter:
         """Use `open`."""
         self._connection, self._claim, self._settings = connection, claim, settings
         self._staged = StagedPath(connection, claim)
-        self._direct = DirectPath(connection, claim, settings.table, maker)
+        self.writes_directly = paths.writes_directly(claim.worker, settings.small)
+        """Whether the direct path is on, so that under load commits may lie further apart; constant."""
+        self._direct = DirectPath(connection, claim, settings.table, maker) if self.writes_directly else None
         self._partitioned = partitioned
         self._end: LogEnd | PathReason | None = None
         self._begun: int | None = None
@@ -111,8 +114,6 @@ class LogWriter:
         self._has_consumers = False
         self.position = claim.position
         """Everything before it is stored."""
-        self.writes_directly = paths.writes_directly(claim.worker, settings.small)
-        """Whether the direct path is on, so that under load commits may lie further apart; constant."""
         self.may_split = not self.writes_directly and partitioned is None
         """Whether a batch may end anywhere in a transaction, since everything is staged; constant."""
         self.changes: Counter[tuple[WritePath, PathReason | None]] = Counter()
@@ -179,7 +180,7 @@ class LogWriter:
         """Let one path take the batch; returns what is left of it, where the path declined that."""
         chosen = choose_path(batch, self._known(declined))
         if isinstance(chosen, LookFirst):
-            self._end = await self._direct.look()
+            self._end = await self._direct_path.look()
             return batch
         path, reason = chosen
         if path is WritePath.PARTITIONED:
@@ -192,7 +193,7 @@ class LogWriter:
         if self.writes_directly and time.monotonic() >= self._count_at:
             await self._count()
         if path is WritePath.DIRECT and isinstance(self._end, LogEnd):
-            written = await self._direct.write(batch, self._end, wakes_shuffler=self._has_consumers)
+            written = await self._direct_path.write(batch, self._end, wakes_shuffler=self._has_consumers)
             if isinstance(written, PathReason):
                 self._end, declined[path] = None, written
                 return batch
@@ -215,23 +216,28 @@ class LogWriter:
             declined[WritePath.PARTITIONED] = PathReason.ADOPTION
         return rest
 
+    @property
+    def _direct_path(self) -> DirectPath:
+        assert self._direct is not None  # noqa: S101  choose_path asks for it only where it is on
+        return self._direct
+
     def _known(self, declined: dict[WritePath, PathReason]) -> KnownState:
-        room = self._direct.room
+        direct = self._direct
         return KnownState(
             worker=self._claim.worker,
             small=self._settings.small,
             end=self._end,
             begun=self._begun,
-            has_failed=self._direct.has_failed,
-            room=room.upper,
-            ahead=room.ahead,
+            has_failed=direct is not None and direct.has_failed,
+            room=math.inf if direct is None else direct.room.upper,
+            ahead=math.inf if direct is None else direct.room.ahead,
             run=None if self._partitioned is None else self._partitioned.state,
             declined=declined,
         )
 
     def _stored(self, batch: Batch, path: WritePath, reason: PathReason | None, *, durable: bool) -> None:
         self._begun = batch.open_lsn if batch.open_lsn in (batch.last_lsn, self._begun) else None
-        if self.writes_directly:
+        if self._direct is not None:
             self.changes[path, reason] += len(batch.rows)
             if reason is PathReason.PARTITION:
                 self._direct.room.ask()

@@ -438,7 +438,7 @@ def test_a_table_that_is_changed_meanwhile_is_not_written(log: Staged, change: s
         await writer.append(batch(log, 1_000), durable=False)
         log.connection.execute(change.encode())
         await writer.append(batch(log, 1_100), durable=False)
-        writer._direct._failed_until = 0.0
+        writer._direct_path._failed_until = 0.0
         await writer.append(batch(log, 1_200), durable=False)
 
     try:
@@ -473,7 +473,7 @@ def test_what_was_prepared_while_there_was_a_rule_writes_once_it_is_gone(log: St
         log.connection.execute("create rule r as on insert to sequin_events do instead nothing")
         await writer.append(batch(log, 1_100, 3), durable=False)
         log.connection.execute("drop rule r on sequin_events")
-        writer._direct._failed_until = 0.0
+        writer._direct_path._failed_until = 0.0
         await asyncio.to_thread(log.shuffle)
         await writer.append(batch(log, 1_200, 3), durable=False)
 
