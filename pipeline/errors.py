@@ -1,61 +1,7 @@
 """Every error the server raises on purpose. The text is one plain line: the thing, what is wrong, the remedy.
 
-PipelineError                    exit 1
-├── ConfigError                  a setting or argument is wrong; exit 2
-│   ├── WrongArgument            a reader of the log gave an argument that is not possible
-│   ├── ConditionRefused         a condition on rows has a part that could do more than choose among them
-│   ├── TableRefused             a table that was named is not there, is not captured, or cannot be read
-│   └── FollowerRefused          a database, its name or its tables cannot be a follower as they are
-├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
-├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
-├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
-├── AddressInUse                 the HTTP port is already in use
-├── Unavailable                  a database does not answer, or the connection is lost; retried while the server runs
-│   ├── DatabaseSilent           a database is frozen, or cut off without a word; no request waits for it
-│   ├── ReadAgain                changes that were read have to be written in another way: the source sends them again
-│   └── Refused                  a database answers, and refuses a statement of ours; retried, as its cause may go
-├── StorageError                 the pipeline database rejected what the server needs to store
-│   └── Fenced                   another worker or shuffler has taken over; this one must write nothing more
-├── RetentionBusy                another session is dropping old events
-├── ConsumerError                a reader of the log cannot continue as it is
-│   ├── UnknownConsumer          there is no consumer of that name
-│   ├── WrongKind                a cursor was expected and the consumer has records, or the other way round
-│   ├── CursorHeld               another client reads that cursor
-│   ├── ConsumerChanged          it was reset, or another client reads it now; connect again
-│   └── CursorExpired            the log is no longer kept back to that position
-├── FollowerError                a follower cannot begin, change or go on, as it is
-│   ├── UnknownFollower          there is no follower of that name
-│   ├── Overtaken                another applier has moved its position; this one has written nothing
-│   │   └── TablesChanged        which of its tables follow the log has changed; read them again and go on
-│   ├── Released                 it was released: nothing more is applied to it
-│   ├── Locked                   somebody there uses a table that is to be truncated; retried soon
-│   ├── Differs                  it lacks a row that the log changes, or has one that the log adds
-│   └── NotFollowable            the log does not say what a row is, or a table has another form from there on
-├── BackfillError                a backfill cannot begin, or cannot change, as it is
-│   └── UnknownBackfill          there is no backfill with that id
-├── ExportFailed                 an export did not run, or not to its end; the next one continues where it ended
-│   ├── ExportBusy               another exporter is running for the same lake
-│   └── ExportStopped            it was asked to stop; exit 130
-└── ReplicationError             the source cannot be replicated from as it is
-    ├── SourceUnfit              wal_level, privileges or version of the source
-    ├── PublicationMissing       the publication does not exist and cannot be created
-    ├── SlotMissing              the named slot does not exist
-    ├── SlotExists               the slot to create already exists
-    ├── SlotInUse                another program reads the slot, and may release it; retried while the server runs
-    ├── SlotUnusable             the slot is not pgoutput, is two-phase, or of another database
-    ├── SourceChanged            our positions are not valid at this source; `pipeline sources adopt` begins a new epoch
-    │   ├── HistoryDiverged      another cluster, a fork of it, or a restored copy: what we staged is not in its history
-    │   ├── SlotTaken            the slot carries the mark of another pipeline database
-    │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
-    │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
-    ├── SessionError             a client's session at the source (pipeline/wires/pgdeltastream) cannot be streamed
-    │   ├── SessionUnknown       no session of that name was made here
-    │   ├── SessionHeld          another client streams it
-    │   ├── SessionRefused       no session can be made now: the limit, the source's room, or a transaction that is open
-    │   │   └── SessionsFull     no session makes room for another one yet; the text says until when
-    │   └── SessionGone          it has ended, or its slot no longer holds what is not acknowledged: begin another
-    ├── Undecodable               the source cannot send a transaction, which may be skipped; retried meanwhile
-    └── DecodeError              bytes that are not the protocol that we requested
+An error that has no `exit_code` of its own has that of its base. Which are retried while the server runs is said where
+roles are started again: `pipeline/server/roles.py:RETRIED`.
 """
 
 from __future__ import annotations

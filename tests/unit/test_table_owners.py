@@ -66,10 +66,7 @@ OWNERS = {
     ),
     "pipeline.snapshot_ranges": Owner(
         "pipeline/log/staging",
-        {
-            "pipeline/log/shuffling": "the shuffler looks once for what is staged and how far",
-            "pipeline/log/writing": "the shuffler looks once for what is staged and how far",
-        },
+        {},
     ),
     "pipeline.snapshot_tables": Owner(
         "pipeline/snapshots",
@@ -212,7 +209,6 @@ OWNERS = {
     "pipeline.reached_workers": Owner(
         "pipeline/log/staging",
         {
-            "pipeline/log/shuffling": "the shuffler moves no further than what is staged without a gap",
             "pipeline/log/writing": "the shuffler moves no further than what is staged without a gap",
             "pipeline/snapshots": "a worker asks up to where nothing is missing before it lets go of anything",
             "pipeline/capture": "a worker asks up to where nothing is missing before it lets go of anything",
@@ -297,7 +293,6 @@ OWNERS = {
     "pipeline.shuffle_progress": Owner(
         "pipeline/log",
         {
-            "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/consumers/queue": "a queue asks how far the log has come",
             "pipeline/snapshots": YIELDS,
             "pipeline/operate": REPORT,

@@ -33,12 +33,6 @@ THIN_SECONDS = 60.0
 _END_TIMEOUT = 0.5
 SAMPLES = 5
 """What the worker waits for is averaged over so many samples."""
-_MOVED_POSITION = """\
-select case when coalesce(max(s.commit_lsn), 0) >= max(p.commit_lsn) then max(p.position) end as moved
-from pipeline.reached_workers p left join pipeline.shuffle_progress s using (source_id)
-where p.source_id = %(source)s
-"""
-"""Everything before it is in the events tables; null while staged rows wait to be moved."""
 
 
 class Watched(Protocol):
@@ -195,7 +189,9 @@ class Sampler:
 
     async def _store_load(self, due: int) -> None:
         """`due`: WAL that was written before the last sample should be staged by now."""
-        row = await (await self._store.execute(_MOVED_POSITION, self._values)).fetchone()
+        row = await (
+            await self._store.execute(statement("log.staging.frontier", "moved_position"), self._values)
+        ).fetchone()
         moved = row[0] if row else None
         if moved is not None:
             self._moved = max(self._moved, moved)

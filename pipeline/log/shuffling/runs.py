@@ -34,6 +34,6 @@ class Staged:
 
 def look(connection: Connection, source: uuid.UUID) -> tuple[Staged | None, list[Segment]]:
     """The state of staging and log, None before the first staged row; and the segments with rows to move, in order."""
-    found = connection.execute(statement("log.shuffling", "look"), {"source": source}).fetchall()
+    found = connection.execute(statement("log.staging.frontier", "look"), {"source": source}).fetchall()
     pending = [Segment(*row[6:]) for row in found if row[6] is not None]
     return (Staged(*found[0][:6]) if found else None), pending

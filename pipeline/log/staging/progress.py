@@ -58,7 +58,9 @@ def begin(connection: Connection, source: uuid.UUID, epoch: int, position: int, 
 
 def log_reaches(connection: Connection, source: uuid.UUID, lsn: int) -> tuple[bool, tuple[int | None, int | None]]:
     """Whether the log has everything before `lsn`; and up to where it is staged and moved."""
-    row = connection.execute(statement("log.staging", "log_reaches"), {"source": source, "lsn": lsn}).fetchone()
+    row = connection.execute(
+        statement("log.staging.frontier", "log_reaches"), {"source": source, "lsn": lsn}
+    ).fetchone()
     return (row[0], (row[1], row[2])) if row else (False, (None, None))
 
 

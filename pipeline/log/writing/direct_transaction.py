@@ -158,9 +158,9 @@ def _packed(values: Mapping[str, Any], names: Sequence[str]) -> list[bytes]:
 
 _TEXTS: Mapping[str, tuple[Sequence[str], str]] = {
     "limit_at_head": ((), _LIMIT_AT_HEAD),
-    "begin_at_head": (_BEGIN, with_progress("log.writing", "begin_at_head")),
+    "begin_at_head": (_BEGIN, with_progress("log.staging.frontier", "begin_at_head")),
     "end_at_head": (_END, statement("log.writing", "end_at_head")),
-    "look_at_head": ((), statement("log.writing", "look_at_head")),
+    "look_at_head": ((), statement("log.staging.frontier", "look_at_head")),
     "wake_readers_at_head": ((), statement("log.writing", "wake_readers_at_head")),
     "wake_shuffler_at_head": ((), "select pg_notify(%(staged)s, '')"),
 }

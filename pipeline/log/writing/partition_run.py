@@ -84,7 +84,7 @@ async def begin(
             if reason != (None,):
                 return str(reason and reason[0])
             await connection.execute(statement("log.staging", "hold_watermark"), {"source": source})
-            cursor = await connection.execute(statement("log.writing", "begin_run"), values)
+            cursor = await connection.execute(statement("log.staging.frontier", "begin_run"), values)
             row = await cursor.fetchone()
     except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
         return None
@@ -95,7 +95,7 @@ async def begin_drained(
     connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable, clock: Callable[[], int]
 ) -> Run | str | None:
     """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
-    query, source = statement("log.writing", "is_drained"), {"source": claim.source}
+    query, source = statement("log.staging.frontier", "is_drained"), {"source": claim.source}
 
     async def look() -> Progress | None:
         found = await (await connection.execute(query, source)).fetchone()

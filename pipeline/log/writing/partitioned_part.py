@@ -169,7 +169,7 @@ class PartPath(PartitionedPath):
         values = literals(**runs.values_of(self._claim, self._table), not_before=0, highest=segment.first_seq)
 
         async def look() -> runs.Progress | None:
-            found = await segment.ask(statement(_PACKAGE, "is_drained") % values)
+            found = await segment.ask(statement("log.staging.frontier", "is_drained") % values)
             return runs.Progress(found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
 
         if not await runs.drained(look, STOPPING_LONGEST if self._turn.stopping() else None):
@@ -178,7 +178,7 @@ class PartPath(PartitionedPath):
         with suppress(psycopg.errors.LockNotAvailable):
             if await segment.ask(statement("log.staging", "adoptable") % values) == [(None,)]:
                 await segment.ask(statement("log.staging", "hold_watermark") % values)
-                found = await segment.ask(statement(_PACKAGE, "begin_run") % values)
+                found = await segment.ask(statement("log.staging.frontier", "begin_run") % values)
                 if found:
                     segment.run.number = int(found[0][0] or b"")
                     await segment.ask(statement(_PACKAGE, "end_run") % values)

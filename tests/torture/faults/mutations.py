@@ -31,7 +31,8 @@ CHOICE, CHOICES = "pipeline/log/staging/choose_path.py", "tests/unit/log/staging
 SHUFFLER, TRANSFER = "pipeline/log/shuffling/shuffler.py", "pipeline/log/shuffling/transfer.py"
 LARGE = "pipeline/log/shuffling/large_transactions.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/log/writing/sql", "pipeline/log/shuffling/sql"
-LOOK = f"{SHUFFLE_SQL}/look.sql"
+FRONTIER = "pipeline/log/staging/frontier/sql"
+LOOK, AGREES = f"{FRONTIER}/look.sql", "tests/integration/log/staging/test_frontier.py"
 SNAPSHOT, RANGE_WRITER = "pipeline/snapshots", "pipeline/log/staging/range_writer.py"
 RACES = "tests/integration/snapshots/test_races.py"
 JOINING = "tests/integration/snapshots/test_joining.py"
@@ -359,14 +360,44 @@ MUTATIONS = (
         test=CHOICES,
     ),
     Mutation(
+        "the shuffler does not see tables that wait",
+        (Edit(LOOK, "a.source_id = %(source)s and a.state = 'waiting'", "a.source_id = %(source)s and a.state = ''"),),
+        (),
+        test=AGREES,
+    ),
+    Mutation(
+        "the shuffler waits for ranges of another epoch",
+        (Edit(LOOK, " and r.epoch = w.epoch", ""),),
+        (),
+        test=AGREES,
+    ),
+    Mutation(
+        "a reached worker counts as unreached",
+        (
+            Edit(
+                f"{FRONTIER}/is_drained.sql",
+                "select r.worker from pipeline.reached_workers r where",
+                "select r.worker from pipeline.reached_workers r where r.worker = 0 and",
+            ),
+        ),
+        (),
+        test=AGREES,
+    ),
+    Mutation(
+        "a run begins though a letter is to be retried",
+        (Edit(f"{FRONTIER}/begin_run.sql", " and d.state = 'retrying'", " and d.state = ''"),),
+        (),
+        test=AGREES,
+    ),
+    Mutation(
         "what is written at once is not fenced",
-        (Edit("pipeline/log/writing/sql/begin_at_head.sql", " and generation = %(generation)s", ""),),
+        (Edit(f"{FRONTIER}/begin_at_head.sql", " and generation = %(generation)s", ""),),
         (),
         test=f"{AT_ONCE}::test_an_older_writer_can_write_nothing_at_once",
     ),
     Mutation(
         "the watermark is not compared",
-        (Edit("pipeline/log/writing/sql/begin_at_head.sql", " and s.commit_lsn = %(after)s", ""),),
+        (Edit(f"{FRONTIER}/begin_at_head.sql", " and s.commit_lsn = %(after)s", ""),),
         (),
         test=f"{AT_ONCE}::test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten",
     ),
@@ -380,7 +411,7 @@ MUTATIONS = (
         "seqs that somebody has taken are given again",
         (
             Edit(
-                "pipeline/log/writing/sql/begin_at_head.sql",
+                f"{FRONTIER}/begin_at_head.sql",
                 "\n        and coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0) = %(last_seq)s - %(rows)s",
                 "",
             ),
@@ -503,7 +534,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a run begins inside of a partition that is there",
-        (Edit(f"{ADOPTION}/sql/begin_run.sql", "i.inhparent = %(table)s::regclass", "i.inhparent = 0"),),
+        (Edit(f"{FRONTIER}/begin_run.sql", "i.inhparent = %(table)s::regclass", "i.inhparent = 0"),),
         (),
         test=f"{ADOPTED}::test_segments_become_partitions_with_all_that_a_row_says",
     ),
@@ -517,12 +548,12 @@ MUTATIONS = (
         "a batch is written at once while a table waits",
         (
             Edit(
-                "pipeline/log/writing/sql/look_at_head.sql",
+                f"{FRONTIER}/look_at_head.sql",
                 "select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'",
                 "select where false",
             ),
             Edit(
-                "pipeline/log/writing/sql/begin_at_head.sql",
+                f"{FRONTIER}/begin_at_head.sql",
                 "select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'",
                 "select where false",
             ),
@@ -534,8 +565,8 @@ MUTATIONS = (
     Mutation(
         "a run begins while something staged is not in the log",
         (
-            Edit(f"{ADOPTION}/sql/is_drained.sql", "g.last_lsn > s.commit_lsn", "false"),
-            Edit(f"{ADOPTION}/sql/begin_run.sql", "g.last_lsn > s.commit_lsn", "false"),
+            Edit(f"{FRONTIER}/is_drained.sql", "g.last_lsn > s.commit_lsn", "false"),
+            Edit(f"{FRONTIER}/begin_run.sql", "g.last_lsn > s.commit_lsn", "false"),
         ),
         (),
         test=f"{RUNS}::test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them",
