@@ -119,8 +119,10 @@ class Coordinator:
             if self._parts and self._parts[0].complete:
                 await self._take_over(claim, self._parts[1])
             else:
-                with suppress(ReadAgain):
+                try:
                     await self._stream(claim, start, running)
+                except ReadAgain as error:
+                    logger.info("%s", error, extra={"action": "replication.read_again"})
             start = 0
 
     async def _stream(self, claim: WorkerClaim, start: int, running: Callable[[], None]) -> None:

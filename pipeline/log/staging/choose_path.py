@@ -1,4 +1,4 @@
-"""Chooses the path that a batch takes into the log: the only place that decides it. Pure."""
+"""Chooses the path that a batch takes into the log, or tries next if one has declined it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WritePath(StrEnum):
     """A way into the log. The values are labels of metrics.
 
     `DIRECT`: one transaction writes events, progress and watermark. `STAGED`: rows are staged, and the shuffler moves
-    them. `PARTITIONED`: rows are staged as tables that the shuffler attaches as partitions.
+    them. `PARTITIONED`: rows are written to new tables, which the shuffler attaches as partitions.
     """
 
     DIRECT = "at_once"
@@ -38,8 +38,7 @@ class PathReason(StrEnum):
     to another one; `TABLE` the events table has what only the shuffler can serve; `CHANGED` the log was restored.
 
     By trying: `VALUES` a row has values that only the shuffler can fill in or write; `CHANGED` the watermark moved;
-    `FAILED` the database refused; `ADOPTION` what is left of a batch takes no partition, and, of the shuffler, it moves
-    the rows of tables that cannot become partitions.
+    `FAILED` the database refused. Of the shuffler: `ADOPTION` it moves the rows of tables that cannot be attached.
     """
 
     OFF = "off"
@@ -55,10 +54,15 @@ class PathReason(StrEnum):
     ADOPTION = "not_adopted"
 
 
-class LookFirst(Enum):
-    """The answer of `choose_path` where the log's end must be looked at before it can say more."""
+class FirstStep(Enum):
+    """What must be done before a path can be chosen.
 
-    LOOK_FIRST = "look first"
+    `LOOK`: read where the log's end is. `END_RUN`: store and end the run that is open, since the batch does not belong
+    to it.
+    """
+
+    LOOK = "look"
+    END_RUN = "end run"
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,13 @@ class RunState:
 class KnownState:
     """What a writer remembers when it chooses.
 
-    `worker`: its number; `small`: what the settings say of small batches, "at_once" or "staged". `end`: the log's end,
-    why nothing can be written there, or None where it has to be looked at. `begun`: the commit LSN of a transaction of
-    which a part is staged, and more is to come. `has_failed`: the direct path failed a moment ago. `room`: the first
-    seq that has no partition; `ahead`: the seq from which on the shuffler should make the next partition. `run`: what
-    the partitioned path has begun, None where the writer has no such path. `declined`: the paths that have declined
-    this batch, or what comes before it in the same one.
+    `worker`: its number; `small`: what the settings say of small batches, "at_once" or "staged". `end`: the log's
+    end, why nothing can be written there, or None where it has to be looked at. `begun`: the commit LSN of a
+    transaction of which a part is staged, and more is to come. `has_failed`: the direct path failed a moment ago.
+    `room`: the first seq behind the partition that is written to; `ahead`: the seq from which on the shuffler
+    should make the next partition. `run`: what the partitioned path has begun, None where the writer has no such
+    path. `declined`: the paths that have declined this batch, or what comes before it in the same one, and why the
+    direct path did.
     """
 
     worker: int
@@ -113,7 +118,7 @@ class KnownState:
     room: float = math.inf
     ahead: float = math.inf
     run: RunState | None = None
-    declined: Mapping[WritePath, PathReason] = field(default_factory=dict)
+    declined: Mapping[WritePath, PathReason | None] = field(default_factory=dict)
 
 
 def writes_directly(worker: int, small: str) -> bool:
@@ -121,21 +126,20 @@ def writes_directly(worker: int, small: str) -> bool:
     return worker == 0 and small != "staged"
 
 
-def choose_path(batch: Batch, known: KnownState) -> tuple[WritePath, PathReason | None] | LookFirst:
+def choose_path(batch: Batch, known: KnownState) -> tuple[WritePath, PathReason | None] | FirstStep:
     """Return the path that this batch takes, and why it is staged; None for the other paths.
 
     A batch belongs to the partitioned path while a segment or a run is open, or where one may begin; else to the direct
-    path if it is small and whole and nothing is staged before it. What does not belong to an open run is staged: the
-    writer ends the run first. The staged path takes any batch and never declines.
+    path if it is small and whole and nothing is staged before it. The staged path takes any batch and never declines.
     """
     if _belongs_to_run(batch, known):
         return WritePath.PARTITIONED, None
     if known.run is not None and known.run.is_begun:
-        return WritePath.STAGED, PathReason.STAGED
+        return FirstStep.END_RUN
     if reason := known.declined.get(WritePath.DIRECT) or _not_directly(batch, known):
         return WritePath.STAGED, reason
     if known.end is None:
-        return LookFirst.LOOK_FIRST
+        return FirstStep.LOOK
     if isinstance(known.end, PathReason):
         return WritePath.STAGED, known.end
     last_seq = known.end.seq + len(batch.rows)

@@ -1,4 +1,8 @@
-"""Writes the rows of a range that is read to a segment of its own."""
+"""Writes the rows of a range that is read to a segment of its own.
+
+The range gets its place in the log when the stream brings its marker:
+`pipeline/capture/replication/relation_registry.py:RelationRegistry.place_range`.
+"""
 
 from __future__ import annotations
 

@@ -95,9 +95,13 @@ class WorkerClaim:
 
 
 async def connect_staging(dsn: str) -> AsyncConnection[TupleRow]:
-    """Open the connection of a worker to staging. Raises Unavailable."""
+    """Open the connection of a worker to staging. Raises Unavailable.
+
+    psycopg prepares nothing on it by itself: after a rollback it would deallocate all that the session has prepared.
+    """
+    settings = session_settings.SERVER
     try:
-        return await connections.connect_async(dsn, name="pipeline staging", settings=session_settings.SERVER)
+        return await connections.connect_async(dsn, name="pipeline staging", settings=settings, prepare_threshold=None)
     except psycopg.OperationalError as error:
         raise connections.unavailable(dsn, "pipeline database", error) from error
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +23,7 @@ from pipeline.log.jumps import SourceClock
 from pipeline.log.partitions import LAST_SEQ, PARTITION_ROWS
 from pipeline.log.staging import choose_path as paths
 from pipeline.log.staging.batch import Batch
-from pipeline.log.staging.choose_path import KnownState, LogEnd, LookFirst, PathReason, WritePath, choose_path
+from pipeline.log.staging.choose_path import FirstStep, KnownState, LogEnd, PathReason, WritePath, choose_path
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import log_end
@@ -41,12 +41,18 @@ from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
+CLOSE_SECONDS = 5.0
+"""How long a writer that ends waits for a database that does not answer."""
 COUNT_EVERY = 1.0
 """Seconds between two moments at which it is stored how many changes took which path, and consumers are looked for."""
 BYTES_OF_CHANGE = 16
 """No change takes less of the WAL."""
 BETWEEN = 2 * PARTITION_ROWS
 """Seqs before each part of a catch-up, for what is moved before it, whose partitions are made ahead."""
+
+
+Declined = dict[WritePath, PathReason | None]
+"""The paths that have declined a batch."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ class LogWriter:
         self._partitioned = partitioned
         self._end: LogEnd | PathReason | None = None
         self._begun: int | None = None
-        self._durable = claim.position
+        self._durable = 0  # what an older session stored may not be on disk
         self._counted: Counter[tuple[WritePath, PathReason | None]] = Counter()
         self._count_at = 0.0
         self._has_consumers = False
@@ -146,7 +152,7 @@ class LogWriter:
 
     async def append(self, batch: Batch, *, durable: bool) -> WriteResult:
         """Store a batch, or hold it until a run is stored. With `durable`, what is stored is on disk on return."""
-        declined: dict[WritePath, PathReason] = {}
+        declined: Declined = {}
         rest: Batch | None = batch
         while rest is not None:
             rest = await self._append(rest, declined, durable=durable)
@@ -167,32 +173,37 @@ class LogWriter:
         return self._result()
 
     async def close(self) -> None:
-        """Discard what is not stored, and leave the connection idle, or closed where that fails. Raises nothing."""
-        with suppress(Exception):
-            if self._partitioned is not None:
-                await self._partitioned.abandon()
-            await roll_back(self._connection)
-        if self._connection.info.transaction_status != TransactionStatus.IDLE:
-            with suppress(Exception):
-                await self._connection.close()
+        """Discard what is not stored, and leave the connection idle, or closed where that fails within CLOSE_SECONDS.
 
-    async def _append(self, batch: Batch, declined: dict[WritePath, PathReason], *, durable: bool) -> Batch | None:
+        Raises nothing, so that the error before it is seen.
+        """
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                if self._partitioned is not None:
+                    await self._partitioned.abandon()
+                await roll_back(self._connection)
+        except (psycopg.Error, TimeoutError) as error:
+            logger.debug("not rolled back: %s", error, extra={"action": "replication.not_rolled_back"})
+        if self._connection.info.transaction_status != TransactionStatus.IDLE:
+            await self._connection.close()
+
+    async def _append(self, batch: Batch, declined: Declined, *, durable: bool) -> Batch | None:
         """Let one path take the batch; returns what is left of it, where the path declined that."""
         chosen = choose_path(batch, self._known(declined))
-        if isinstance(chosen, LookFirst):
+        if chosen is FirstStep.LOOK:
             self._end = await self._direct_path.look()
+            return batch
+        if chosen is FirstStep.END_RUN:
+            await self.settle(finish=True)
+            declined[WritePath.PARTITIONED] = None
             return batch
         path, reason = chosen
         if path is WritePath.PARTITIONED:
             return await self._take_into_run(batch, declined)
-        if self._partitioned is not None and self._partitioned.state.is_begun:
-            await self._partitioned.finish()
-            self._follow(self._partitioned)
-            declined[WritePath.PARTITIONED] = PathReason.ADOPTION
-            return batch
         if self.writes_directly and time.monotonic() >= self._count_at:
             await self._count()
-        if path is WritePath.DIRECT and isinstance(self._end, LogEnd):
+        if path is WritePath.DIRECT:
+            assert isinstance(self._end, LogEnd)  # noqa: S101  choose_path
             written = await self._direct_path.write(batch, self._end, wakes_shuffler=self._has_consumers)
             if isinstance(written, PathReason):
                 self._end, declined[path] = None, written
@@ -204,16 +215,17 @@ class LogWriter:
         self._stored(batch, path, reason, durable=durable or path is WritePath.DIRECT)
         return None
 
-    async def _take_into_run(self, batch: Batch, declined: dict[WritePath, PathReason]) -> Batch | None:
+    async def _take_into_run(self, batch: Batch, declined: Declined) -> Batch | None:
         assert self._partitioned is not None  # noqa: S101  choose_path
-        self._end = None
         was_begun = self._partitioned.state.is_begun
         rest = await self._partitioned.take(batch)
         if not was_begun and self._partitioned.state.is_begun:
             self._durable = self.position  # what begins a run commits synchronously
         self._follow(self._partitioned)
+        if rest is not batch:
+            self._end = None
         if rest is not None:
-            declined[WritePath.PARTITIONED] = PathReason.ADOPTION
+            declined[WritePath.PARTITIONED] = None
         return rest
 
     @property
@@ -221,7 +233,7 @@ class LogWriter:
         assert self._direct is not None  # noqa: S101  choose_path asks for it only where it is on
         return self._direct
 
-    def _known(self, declined: dict[WritePath, PathReason]) -> KnownState:
+    def _known(self, declined: Declined) -> KnownState:
         direct = self._direct
         return KnownState(
             worker=self._claim.worker,
@@ -271,6 +283,7 @@ class LogWriter:
             if self._connection.info.transaction_status == TransactionStatus.UNKNOWN:
                 raise
             logger.debug("not counted: %s", error, extra={"action": "replication.not_counted"})
+            self._has_consumers = True  # in doubt the shuffler is woken
             return
         self._counted = self.changes.copy()
         self._has_consumers = found[0][0]
@@ -290,7 +303,7 @@ def reserve_part_seqs(
 
     `spans`: bytes of WAL from where worker 0 is to where each part begins; nobody knows the numbers of rows before they
     are read. None also for a part whose seqs a jump of the log, which takes the source's clock, might give to other
-    events. Nobody else is kept from these seqs: whether they are free, and come next, is asked when a part is stored.
+    events. These seqs are not locked: whether they are free, and come next, is checked when a part is stored.
     """
     if settings.sizes is None or settings.clock is None:
         return [None for _ in spans]

@@ -25,7 +25,7 @@ LOCK_TIMEOUT = "set local lock_timeout = '1s'"
 
 
 @dataclass
-class Run:
+class PartitionRun:
     """`next_seq`: of its next row; `events`: of the log when it began. `goes_on`: none of it was moved.
 
     `number`: 0 as long as it is not begun; the names of its tables end with `tag`.
@@ -68,7 +68,7 @@ def values_of(claim: WorkerClaim, table: EventsTable) -> dict[str, Any]:
 
 async def begin(
     connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable, highest: int
-) -> Run | str | None:
+) -> PartitionRun | str | None:
     """Begin one, and make durable all that is staged; None while something staged is not in the log,
     or where its first seq would be above `highest`.
 
@@ -88,12 +88,12 @@ async def begin(
             row = await cursor.fetchone()
     except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
         return None
-    return None if row is None else Run(source, claim.generation, row[0], row[1], row[2], row[3])
+    return None if row is None else PartitionRun(source, claim.generation, row[0], row[1], row[2], row[3])
 
 
 async def begin_drained(
     connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable, clock: Callable[[], int]
-) -> Run | str | None:
+) -> PartitionRun | str | None:
     """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
     query, source = statement("log.staging.frontier", "is_drained"), {"source": claim.source}
 
@@ -124,7 +124,7 @@ async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float
     return False
 
 
-async def end(connection: AsyncConnection[TupleRow], run: Run, not_before: int = 0) -> None:
+async def end(connection: AsyncConnection[TupleRow], run: PartitionRun, not_before: int = 0) -> None:
     """End it: others may hand out seqs again once all of it is in the log."""
     values = {"source": run.source, "generation": run.generation, "not_before": not_before}
     await connection.execute(statement("log.writing", "end_run"), values)

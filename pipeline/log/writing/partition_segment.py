@@ -18,7 +18,7 @@ from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
-from pipeline.log.writing.partition_run import Run
+from pipeline.log.writing.partition_run import PartitionRun
 from pipeline.postgres.open_copy import Answer, OpenCopy
 from pipeline.postgres.queries import literals, statement
 
@@ -66,10 +66,12 @@ class _Filled:
         return replace(self, tables=[replace(table) for table in self.tables], relations=set(self.relations))
 
 
-class Segment:
+class PartitionSegment:
     """Filled on the connection of the worker, which belongs to it until `commit` or `abandon`."""
 
-    def __init__(self, connection: AsyncConnection[TupleRow], table: EventsTable, run: Run, largest: int) -> None:
+    def __init__(
+        self, connection: AsyncConnection[TupleRow], table: EventsTable, run: PartitionRun, largest: int
+    ) -> None:
         """`largest`: rows of a table; of later ones more, where it is set to more."""
         self._connection = connection
         self._copy = OpenCopy(connection)

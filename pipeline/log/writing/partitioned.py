@@ -22,8 +22,8 @@ from pipeline.log.staging.choose_path import RunState
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.partition_run import Run
-from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.partition_run import PartitionRun
+from pipeline.log.writing.partition_segment import PartitionSegment
 from pipeline.log.writing.segment_sizes import SegmentSizes
 from pipeline.postgres import connections
 
@@ -43,8 +43,8 @@ class PartitionedPath(ABC):
     ) -> None:
         self._connection, self._claim = connection, claim
         self._table, self._maker, self._sizes = table, maker, sizes
-        self._run: Run | None = None
-        self._segment: Segment | None = None
+        self._run: PartitionRun | None = None
+        self._segment: PartitionSegment | None = None
         self._taken_at, self._last_lsn = 0.0, 0
         self.stored = claim.position
         """Everything before it is stored, durably, as far as this path has stored it."""
@@ -90,25 +90,25 @@ class PartitionedPath(ABC):
         """Return what of the batch is declined."""
 
     @abstractmethod
-    async def _comes_next(self, segment: Segment) -> bool:
+    async def _comes_next(self, segment: PartitionSegment) -> bool:
         """Whether a segment that is about to be stored, and has its indexes, has the next seqs; else it is moved."""
 
     @abstractmethod
-    def _stored(self, segment: Segment, *, attaches: bool) -> None:
+    def _stored(self, segment: PartitionSegment, *, attaches: bool) -> None:
         """A segment is stored."""
 
     @abstractmethod
     async def _stage(self, until: int) -> None:
         """What is not stored will be read again: up to this LSN, or more, it is to be staged then."""
 
-    async def _open(self, run: Run, largest: int) -> Segment:
+    async def _open(self, run: PartitionRun, largest: int) -> PartitionSegment:
         """Begin the next segment of the run, with tables of so many rows."""
-        segment = Segment(self._connection, self._table, run, largest)
+        segment = PartitionSegment(self._connection, self._table, run, largest)
         await segment.begin()
         self._segment = segment
         return segment
 
-    async def _store(self, segment: Segment) -> None:
+    async def _store(self, segment: PartitionSegment) -> None:
         """Commit what it has, which ends with a transaction of the source. Raises Fenced."""
         if not segment.rows:
             await self.abandon()
@@ -128,7 +128,7 @@ class PartitionedPath(ABC):
         told = {"rows": segment.rows, "run": run.number, "worker": run.worker, "attaches": attaches}
         logger.debug("a segment is filled", extra={"action": "adoption.filled", **told})
 
-    async def _store_before(self, segment: Segment, lsn: int) -> None:
+    async def _store_before(self, segment: PartitionSegment, lsn: int) -> None:
         """The change that comes next, of the transaction `lsn`, is for the shuffler only: store what is whole."""
         begun = segment.is_inside
         await segment.back()

@@ -1,4 +1,4 @@
-"""Which batches of a worker become partitions of the events table, and where segments of them begin and end."""
+"""The partitioned path of worker 0: where segments of a backlog begin and end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.log.writing import partition_run as runs
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.partition_run import Run
-from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.partition_run import PartitionRun
+from pipeline.log.writing.partition_segment import PartitionSegment
 from pipeline.log.writing.partitioned import PartitionedPath
 from pipeline.log.writing.segment_sizes import SETTLE_AFTER, SegmentSizes
 from pipeline.postgres.open_copy import OpenCopy
@@ -100,7 +100,7 @@ class BacklogPath(PartitionedPath):
             events = events[len(part.rows) :]
         return None
 
-    async def _take_before(self, run: Run, batch: Batch, events: list[bytes]) -> Batch:
+    async def _take_before(self, run: PartitionRun, batch: Batch, events: list[bytes]) -> Batch:
         """Take the whole transactions of these events, behind which one is for the shuffler only, and end the segment.
 
         Returns the rest.
@@ -114,7 +114,7 @@ class BacklogPath(PartitionedPath):
             await self._store_before(self._segment, rest.first_lsn)
         return rest
 
-    async def _add(self, run: Run, part: Batch, events: list[bytes]) -> bool:
+    async def _add(self, run: PartitionRun, part: Batch, events: list[bytes]) -> bool:
         """Add a part of a batch; False when the run has come to its end before it."""
         if not run.goes_on:
             return False
@@ -124,10 +124,10 @@ class BacklogPath(PartitionedPath):
             await self._store(segment)
         return True
 
-    async def _comes_next(self, segment: Segment) -> bool:
+    async def _comes_next(self, segment: PartitionSegment) -> bool:
         return True  # nobody else hands out seqs during its run
 
-    def _stored(self, segment: Segment, *, attaches: bool) -> None:
+    def _stored(self, segment: PartitionSegment, *, attaches: bool) -> None:
         """The run ends with what was not worth a partition."""
         segment.run.goes_on = segment.run.goes_on and attaches
         self._pause = 0.0 if attaches else self._sizes.pause(self._pause)
@@ -142,7 +142,7 @@ class BacklogPath(PartitionedPath):
         self._run, self._not_before = None, max(self._not_before or 0, not_before)
         await runs.end(self._connection, ended, not_before)
 
-    async def _run_of(self, batch: Batch) -> tuple[Run, list[bytes]] | None:
+    async def _run_of(self, batch: Batch) -> tuple[PartitionRun, list[bytes]] | None:
         """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""
         if (segment := self._segment) is not None:
             return segment.run, await self._events(batch, segment.next_seq, segment.session)
@@ -151,13 +151,13 @@ class BacklogPath(PartitionedPath):
             return await self._begin(batch, session)
         return run, await self._events(batch, run.next_seq, session)
 
-    async def _begin(self, batch: Batch, session: OpenCopy) -> tuple[Run, list[bytes]] | None:
+    async def _begin(self, batch: Batch, session: OpenCopy) -> tuple[PartitionRun, list[bytes]] | None:
         """Begin a run with this batch; None where none may begin."""
         events = await self._events(batch, 0, session)
         if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
             return None
         found = await runs.begin_drained(self._connection, self._claim, self._table, self._clock)
-        if not isinstance(found, Run):
+        if not isinstance(found, PartitionRun):
             self._pause = self._sizes.pause(self._pause)
             self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
             return None

@@ -25,8 +25,8 @@ from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import partition_run as runs
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.partition_run import Run
-from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.partition_run import PartitionRun
+from pipeline.log.writing.partition_segment import PartitionSegment
 from pipeline.log.writing.partitioned import PartitionedPath
 from pipeline.log.writing.segment_sizes import FEWEST, SETTLE_AFTER, SegmentSizes
 from pipeline.postgres.open_copy import OpenCopy
@@ -98,7 +98,7 @@ class PartPath(PartitionedPath):
             async with self._refusing():
                 await self._finish(segment)
 
-    async def _finish(self, segment: Segment) -> None:
+    async def _finish(self, segment: PartitionSegment) -> None:
         await segment.back()
         while segment.rows and not await self._is_reached(segment):
             if self._turn.stopping():
@@ -125,7 +125,7 @@ class PartPath(PartitionedPath):
             await self._store(segment)
         return None
 
-    async def _begin(self) -> Run:
+    async def _begin(self) -> PartitionRun:
         """What its segments belong to; no run of the log's yet."""
         claim = self._claim
         values = {**runs.values_of(claim, self._table), "first_seq": self._turn.first_seq}
@@ -133,12 +133,12 @@ class PartPath(PartitionedPath):
             statement(_PACKAGE, "begin_part") % literals(**values)
         )
         seq, of_log, rows = (int(number or b"") for number in (first_seq, epoch, events))
-        run = self._run = Run(claim.source, claim.generation, 0, seq, of_log, rows, worker=claim.worker)
+        run = self._run = PartitionRun(claim.source, claim.generation, 0, seq, of_log, rows, worker=claim.worker)
         told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
         logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
         return run
 
-    async def _take_before(self, segment: Segment, batch: Batch, events: list[bytes]) -> Batch:
+    async def _take_before(self, segment: PartitionSegment, batch: Batch, events: list[bytes]) -> Batch:
         """A row is for the shuffler only: take the whole transactions before it, and store them; returns the rest.
 
         Where it is not the part's turn yet, all of the part is read again, and staged.
@@ -157,14 +157,14 @@ class PartPath(PartitionedPath):
         await self._store_before(segment, rest.first_lsn)
         return rest
 
-    def _stored(self, segment: Segment, *, attaches: bool) -> None:
+    def _stored(self, segment: PartitionSegment, *, attaches: bool) -> None:
         self._left = not attaches
 
     async def _stage(self, until: int) -> None:
         """All of the part."""
         await self._turn.give_up()
 
-    async def _comes_next(self, segment: Segment) -> bool:
+    async def _comes_next(self, segment: PartitionSegment) -> bool:
         """Once all before it is in the log; then a run begins with it, and ends with it, and locks the watermark."""
         values = literals(**runs.values_of(self._claim, self._table), not_before=0, highest=segment.first_seq)
 
@@ -186,6 +186,6 @@ class PartPath(PartitionedPath):
         await segment.ask("rollback to savepoint next")
         return False
 
-    async def _is_reached(self, segment: Segment) -> bool:
+    async def _is_reached(self, segment: PartitionSegment) -> bool:
         values = literals(source=self._claim.source, worker=self._claim.worker)
         return bool(await segment.ask(statement(_PACKAGE, "is_reached") % values))

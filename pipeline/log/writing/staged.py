@@ -1,4 +1,7 @@
-"""The staged path: a batch is copied into a segment of `wal_events`, with its progress in the same transaction."""
+"""The staged path: a batch is copied into a segment of `wal_events`, with its progress in the same transaction.
+
+The shuffler, `pipeline/log/shuffling/shuffler.py`, moves these rows into the events tables.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pipeline.log.writing import log_writer
 from pipeline.log.writing import partition_run as runs
 from pipeline.log.writing import partitioned_part as part
 from pipeline.log.writing.log_writer import LogWriter, WritingSettings
-from pipeline.log.writing.partition_segment import Segment
+from pipeline.log.writing.partition_segment import PartitionSegment
 from pipeline.log.writing.partitioned_part import PartPath, PartTurn
 from tests.fixtures.adopting import SIZES, batch, begun
 from tests.fixtures.postgres import Cluster
@@ -165,7 +165,7 @@ def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(log: Stag
 def test_a_part_that_waits_for_its_turn_has_its_indexes_by_then(log: Staged):
     """What comes after them goes on in another table, with indexes of its own."""
 
-    async def indexed(segment: Segment) -> None:
+    async def indexed(segment: PartitionSegment) -> None:
         async with asyncio.timeout(PATIENCE):
             while True:
                 if not segment.open_rows:

@@ -14,6 +14,7 @@ from pipeline.log.staging import progress, rows
 from pipeline.log.writing import partition_run as run
 from pipeline.log.writing import partitioned_backlog
 from pipeline.log.writing.log_writer import LogWriter, WriteResult
+from pipeline.log.writing.segment_sizes import SegmentSizes
 from pipeline.postgres import connections
 from tests.fixtures.adopting import adopt, batch, begun, events, places, reader, seen, step, waiting, ways, writing
 from tests.fixtures.shuffling import move, shuffle
@@ -285,3 +286,25 @@ def test_nothing_is_written_at_once_while_a_segment_waits(log: Staged):
     writing(log, does, lambda: behind, small="at_once")
     log.shuffle()
     assert events(log) == [(500, 0), *places((1_000, 10)), (2_000, 0)]
+
+
+def test_a_run_that_cannot_begin_costs_the_session_nothing_that_it_has_prepared(
+    log: Staged, monkeypatch: pytest.MonkeyPatch
+):
+    """psycopg deallocates all of it after a rollback if it has prepared a statement by itself: one that came often."""
+    monkeypatch.setattr(run, "LOCK_TIMEOUT", "set local lock_timeout = '10ms'")
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.5)
+    monkeypatch.setattr(run, "DRAIN_STEP", 0.001)
+    monkeypatch.setattr(SegmentSizes, "pause", lambda *_: 0.0)
+    log.commit(insert("orders", id="2"))
+
+    async def does(writer: LogWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)  # it has asked often whether the log is drained
+        await asyncio.to_thread(log.shuffle)
+        with psycopg.connect(log.dsn) as holder:
+            holder.execute("select from pipeline.shuffle_progress for update")
+            await writer.append(batch(log, 1_100), durable=False)
+
+    writing(log, does)
+    log.shuffle()
+    assert events(log) == [(200, 0), (1_000, 0), (1_100, 0)]

@@ -10,9 +10,9 @@ from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.choose_path import (
     MOST_BYTES,
     MOST_ROWS,
+    FirstStep,
     KnownState,
     LogEnd,
-    LookFirst,
     PathReason,
     RunState,
     WritePath,
@@ -20,7 +20,7 @@ from pipeline.log.staging.choose_path import (
 )
 
 END = LogEnd(epoch=0, after=90, routes=1, oid=16_384, seq=1_000)
-LOOK = LookFirst.LOOK_FIRST
+LOOK, END_RUN = FirstStep.LOOK, FirstStep.END_RUN
 DIRECT = WritePath.DIRECT, None
 PARTITIONED = WritePath.PARTITIONED, None
 BACKLOG, RUN = RunState(may_begin=True), RunState(is_begun=True)
@@ -101,14 +101,14 @@ ROWS = [
     ("a segment is open", SMALL, known(WORKER, run=FILLING), PARTITIONED),
     ("a segment, and a batch without rows", EMPTY_END, known(WORKER, run=FILLING), PARTITIONED),
     ("a segment, and a range", RANGE, known(WORKER, run=FILLING), PARTITIONED),
-    ("a run, and a range", RANGE, known(WORKER, run=RUN), staged(PathReason.STAGED)),
-    ("a run that has ended", SMALL, known(WORKER, run=replace(RUN, goes_on=False)), staged(PathReason.STAGED)),
-    ("a run, and the source is near", SMALL, known(WORKER, run=replace(RUN, is_near=True)), staged(PathReason.STAGED)),
+    ("a run, and a range", RANGE, known(WORKER, run=RUN), END_RUN),
+    ("a run that has ended", SMALL, known(WORKER, run=replace(RUN, goes_on=False)), END_RUN),
+    ("a run, and the source is near", SMALL, known(WORKER, run=replace(RUN, is_near=True)), END_RUN),
     (
         "a segment, and the source is near",
         SMALL,
         known(WORKER, run=replace(FILLING, is_near=True)),
-        staged(PathReason.STAGED),
+        END_RUN,
     ),
     ("inside of a transaction", SMALL, known(WORKER, run=replace(FILLING, is_inside=True, is_near=True)), PARTITIONED),
 ]
@@ -123,4 +123,4 @@ def test_every_path_and_every_reason_is_in_the_table() -> None:
     found = [row[3] for row in ROWS]
     assert {each[0] for each in found if isinstance(each, tuple)} == set(WritePath)
     assert {each[1] for each in found if isinstance(each, tuple)} == {*PathReason, None} - {PathReason.ADOPTION}
-    assert LOOK in found
+    assert {LOOK, END_RUN} <= {each for each in found if isinstance(each, FirstStep)}
