@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +50,10 @@ FOUND = [
     ("public.plain", "11", "not in the log", []),
     ("public.plain", "301", "not in the source", []),
 ]
+WAITS_FOR_ROLES = """
+select from pg_stat_activity
+where datname = current_database() and application_name = 'pipeline verify' and query like '%pipeline.roles%'
+"""
 
 
 def differences(text: str) -> list[tuple[str, str, str, list[str]]]:
@@ -93,7 +96,7 @@ def test_planted_differences_are_found_and_nothing_else(
             with stopped(server.process.pid):  # it cannot restart the role, until this ends
                 os.kill(server.child_pid("shuffle"), signal.SIGKILL)
                 asked = beside.submit(command, "verify", "--content", "--json")
-                time.sleep(1)
+                eventually(lambda: log.execute(WAITS_FOR_ROLES).rowcount == 1)
             code, text = asked.result()
         assert (code, differences(text)) == (1, [("public.out", "4", "differs", ["n"])])
         for edit, change in EDITS.items():
