@@ -37,7 +37,7 @@ class StagedRows:
         columns: Sequence[str],
         before: Sequence[str],
     ) -> None:
-        """`there`: as `describe_table` has the table once its rows are replaced. `columns`: those that are copied; all
+        """`there`: as `describe_tables` has the table once its rows are replaced. `columns`: those that are copied; all
         others are its own. `before`: what the table calls them until then, as far as it has them; so the staged rows
         begin, and the caller gives them the form of the copy.
         """

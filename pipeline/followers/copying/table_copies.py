@@ -9,10 +9,9 @@ from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import dict_row
 
 from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused
-from pipeline.followers.applying import truncates
+from pipeline.followers.applying import followed_tables, truncates
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, refusals
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
@@ -175,9 +174,8 @@ def _next(tables: SimpleQueue[TableName]) -> list[TableName]:
 
 def described(follower: Connection, table: TableName) -> dict[str, Any]:
     """What the follower's table is. Raises FollowerError where there is none."""
-    values = {"schema": table.table_schema, "name": table.table_name}
-    with follower.cursor(row_factory=dict_row) as cursor:
-        there = cursor.execute(statement("followers.applying", "describe_table"), values).fetchone()
+    name = table.table_schema, table.table_name
+    there = followed_tables.describe(follower, [name]).get(name)
     if there is None:
         raise FollowerError(f"the follower has no table {_name(table)}: make it there, or leave it out")
     return there

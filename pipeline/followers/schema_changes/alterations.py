@@ -14,6 +14,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from pipeline.errors import SchemaStopped
+from pipeline.followers.applying import followed_tables
 from pipeline.followers.schema_changes import refused_statements
 from pipeline.followers.schema_changes.difference import ColumnForm, Difference
 from pipeline.postgres.connections import Connection
@@ -197,8 +198,7 @@ class Alterations:
 
 
 def _columns(follower: Connection, called: tuple[str, str]) -> dict[str, dict[str, Any]]:
-    with follower.cursor(row_factory=dict_row) as cursor:
-        there = cursor.execute(statement("followers.applying", "describe_table"), _named(called)).fetchone()
+    there = followed_tables.describe(follower, [called]).get(called)
     return {column["name"]: column for column in there["columns"]} if there else {}
 
 

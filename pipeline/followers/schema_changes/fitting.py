@@ -62,7 +62,7 @@ class Fitting:
         return self.moves_columns or bool(self._change.added) or self._divided.lacks(self._partitions)
 
     def applied(self, there: Mapping[str, Any]) -> dict[str, Any]:
-        """What `describe_table` will say of the table, of which it says this now."""
+        """What `describe_tables` will say of the table, of which it says this now."""
         change, dropped_key = self._change, set[str]()
         if change.key is not None and sorted(change.old_key) not in self._sorted_keys:
             dropped_key = set(change.old_key)

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from psycopg.rows import dict_row
-
-from pipeline.followers.applying import table_versions
+from pipeline.followers.applying import followed_tables, table_versions
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place, TableVersion
 from pipeline.followers.registry import TableName
@@ -61,11 +59,12 @@ def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[
     Of one that had no event before that, none may fit.
     """
     listed = {table.table_oid: table for table in tables}
+    described = followed_tables.describe(
+        follower, [(table.table_schema, table.table_name) for table in listed.values()]
+    )
     for oid, versions in table_versions.all_versions(log, of.source, listed).items():
         name = listed[oid].table_schema, listed[oid].table_name
-        values = {"schema": name[0], "name": name[1]}
-        with follower.cursor(row_factory=dict_row) as cursor:
-            there = cursor.execute(statement("followers.applying", "describe_table"), values).fetchone()
+        there = described.get(name)
         columns = {column["name"]: column["type_name"] for column in there["columns"]} if there else {}
         fit = [each for each in versions if (each.table_schema, each.table_name) == name and _fits(each, columns)]
         same = [each for each in fit if _types(follower, each).items() <= columns.items()]

@@ -1,10 +1,12 @@
--- A table of the follower: what it is, its columns, and the unique indexes by which a row can be found.
+-- Tables of the follower, by schema and name: what each is, its columns, and the unique indexes by which a row can be
+-- found. One that does not exist has no row.
 with class as (
-    select c.oid, c.relkind from pg_catalog.pg_class c
-    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = %(schema)s and c.relname = %(name)s and c.relkind in ('r', 'p')
+    select c.oid, c.relkind, n.nspname, c.relname
+    from (select distinct schema, name from unnest(%(schemas)s::name[], %(names)s::name[]) w (schema, name)) wanted
+    join pg_catalog.pg_namespace n on n.nspname = wanted.schema
+    join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = wanted.name and c.relkind in ('r', 'p')
 )
-select class.relkind = 'p' as partitioned,
+select class.nspname::text as schema, class.relname::text as name, class.relkind = 'p' as partitioned,
     (
         select jsonb_build_array(n.nspname, r.relname) from pg_catalog.pg_class r
         join pg_catalog.pg_namespace n on n.oid = r.relnamespace
