@@ -248,8 +248,12 @@ def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dic
 
 
 def _reached(versions: Sequence[TableVersion], position: Position, formed: Place | None = None) -> int:
-    """Which of them the table has at the position, or was formed to have; the first where it has none yet."""
-    reached = _upto(position, formed)
+    """Which of them the table was formed to have, or else has at the position; the first where it has none yet.
+
+    A position may be past the place of a version of which no event has come yet: what a look at the catalog has found,
+    or a range of rows that comes into the log later than what was committed after it.
+    """
+    reached = formed or _upto(position, None)
     return max(0, sum(version.place <= reached for version in versions) - 1)
 
 

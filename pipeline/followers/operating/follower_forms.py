@@ -80,11 +80,14 @@ def compare(log: Connection, follower: Connection, found: Follower, table: Follo
 def _newest(
     found: dict[int, list[TableVersion]], here: Position, table: FollowerTable, formed: Formed
 ) -> TableVersion | None:
-    """The newest form in an event that the follower is past; None if the table was given a form that comes later."""
+    """The form that the follower's table has to have: the one that it was given, or else the newest that it is past.
+
+    None if it was given one that comes later.
+    """
     versions = found.get(table.table_oid, [])
     place, known = formed.within(versions)
     upto = Place(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
-    reached = [each for each in versions if each.place <= upto]
+    reached = [each for each in versions if each.place <= (place or upto)]
     return reached[-1] if reached and known and (place is None or place <= upto) else None
 
 

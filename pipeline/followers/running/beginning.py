@@ -76,9 +76,12 @@ def begin(log: Connection, follower: Connection, found: Follower) -> None:
         copies.begin(follower, begins, found.id, oids)
     else:
         with follower.transaction():
-            if position.begin(follower, begins) and found.copy == "log":
-                # Its tables have the form that they have by now, whatever they were when the log began.
-                reached_versions.begin(log, follower, begins, found.table_states)
+            if position.begin(follower, begins):
+                if found.copy == "log":
+                    # Its tables have the form that they have by now, whatever they were when the log began.
+                    reached_versions.begin(log, follower, begins, found.table_states)
+                else:
+                    reached_versions.begin_there(follower, begins, found.table_states)
     rewritten.begin(log, follower, found, begins)
 
 

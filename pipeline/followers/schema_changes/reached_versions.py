@@ -72,6 +72,13 @@ def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[
             store(follower, of, oid, name, (same or fit)[-1].place)
 
 
+def begin_there(follower: Connection, of: Position, tables: Iterable[TableName]) -> None:
+    """Tables have the form that the source's have at the position."""
+    place = Place(of.source_epoch, of.commit_lsn or 0, table_versions.LAST)
+    for table in tables:
+        store(follower, of, table.table_oid, (table.table_schema, table.table_name), place)
+
+
 def _fits(version: TableVersion, columns: Mapping[str, str]) -> bool:
     return all(column["name"] in columns for column in version.columns)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -382,6 +383,36 @@ def test_schemas_that_exchange_names(stage: Stage, cluster: Cluster):
                 f"insert into {blue}.t values (2, 'was green'); insert into {green}.t values (2, 'was blue')",
             )
             made.tables = [f"{blue}.t", f"{green}.t"]
+            made.become_equal()
+
+
+@pytest.mark.parametrize("options", [{"copy": "source", "truncate": True}, {"copy": "none"}], ids=["copied", "there"])
+def test_a_name_that_the_position_is_past_is_given_at_the_next_event(
+    stage: Stage, cluster: Cluster, options: dict[str, Any]
+):
+    """The look at the catalog has found it, so no event of the table comes at its place in the log."""
+    schema = unique("s")
+    make = [f"create schema {schema}", f"create table {schema}.t (id int primary key, a text)"]
+    stage.run(*make)
+    publish_new_tables(stage.config)
+    row = f"insert into {schema}.t values (1, 'a')"
+    stage.run(row)
+    stage.arrive()
+    with copying(stage, cluster, *make, row, tables=[], patterns=(f"{schema}*.t",), **options) as made:
+        query = "select oid::bigint as oid from pg_class where oid = %s::regclass"
+        [(number,)] = stage.source.execute(query, [f"{schema}.t"]).fetchall()
+        registry.add_tables(stage.log, made.found.id, [TableName(number, schema, "t")])
+        with made.running():
+            eventually(lambda: made.is_followed("t"))
+        stage.run(f"alter schema {schema} rename to {schema}_b")
+        with made.running():
+            known = "select 1 as found from pipeline.relations where relation_schema = %s"
+            eventually(lambda: stage.look(known, f"{schema}_b"))
+            head = stage.arrive()
+            eventually(lambda: made.found.seq >= head)
+        with made.running():
+            stage.run(f"update {schema}_b.t set a = 'b'")
+            made.tables = [f"{schema}_b.t"]
             made.become_equal()
 
 

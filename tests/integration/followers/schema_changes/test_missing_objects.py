@@ -32,8 +32,8 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def statement_for(changed: Changed, table: str) -> str:
     """The statement that is named for a table once that has stopped."""
-    found = changed.made.table(table)
-    assert found.state == "stopped", found
+    found = next((each for each in changed.made.found.table_states if each.table_name == table), None)
+    assert found is not None and found.state == "stopped", found
     said = re.fullmatch(r"run there: `(.*)`; it is tried again by itself", found.remedy or "", re.DOTALL)
     assert said is not None, found
     return said[1]
