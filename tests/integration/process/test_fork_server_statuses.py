@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import json, os, signal, sys, time
 from functools import partial
@@ -97,9 +99,10 @@ def test_a_fork_server_that_does_not_answer_is_not_asked_again():
     assert ended("freeze") == ["no process for stay: the fork server does not answer", [0]]
 
 
-def test_nothing_is_said_when_all_end_at_once():
+@pytest.mark.parametrize("times", [3, pytest.param(30, marks=pytest.mark.long)])
+def test_nothing_is_said_when_all_end_at_once(times: int):
     """Of a server that is killed, roles end while the fork server does."""
-    for _ in range(10):
+    for _ in range(times):
         command = [sys.executable, "-c", PROGRAM, *["stay here"] * 20]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
