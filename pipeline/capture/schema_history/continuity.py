@@ -42,7 +42,7 @@ def first_version(version: TableVersion, since: tuple[int, int]) -> TableVersion
 def altered_before(version: TableVersion, read: Fingerprint | None) -> list[Rewrite]:
     """Columns of a first version whose composite types were altered between the change and the reading."""
     found = [each for each in version.columns if (now := _column_print(read, each)) and not now.attributes_settled]
-    return [_rewrite("attributes", found, read)] if found else []
+    return [_rewrite("attributes", found, read, (0, 0))] if found else []
 
 
 def next_version(
@@ -75,7 +75,7 @@ def next_version(
             columns.append(_new_names(column, since))
         else:
             columns.append(_continued(old, column, since))
-    return replace(version, columns=tuple(columns)), [_rewrite(kind, found[kind], read) for kind in found]
+    return replace(version, columns=tuple(columns)), [_rewrite(kind, found[kind], read, since) for kind in found]
 
 
 def _rewritten(
@@ -108,12 +108,12 @@ def _rewritten_unplaced(
     old: Column, read_before: Fingerprint | None, column: Column, read: Fingerprint | None
 ) -> Kind | None:
     """For a column that may or may not be the earlier one of that name, and may have been added for that one."""
-    now = _column_print(read, column)
-    if read is None or now is None:
+    if read is None:
         return None
     if not _same_type(old, column):
         return "type"
-    if read_before is None:
+    now = _column_print(read, column)
+    if read_before is None or now is None:
         return None
     return "default" if now.missing else "values" if _may_be_another_file(read_before, read) else None
 
@@ -136,11 +136,14 @@ def prints_alike(old: Column, column: Column) -> bool:
     return _same_type(old, column) and (len(texts) == 1 or texts <= _TEXTS)
 
 
-def _rewrite(kind: Kind, columns: list[Column], read: Fingerprint | None) -> Rewrite:
+def _rewrite(kind: Kind, columns: list[Column], read: Fingerprint | None, since: tuple[int, int]) -> Rewrite:
+    """`since`: tells rewrites apart of columns whose numbers are not certain."""
     prints = [found for column in columns if (found := _column_print(read, column))]
     versions = [found.version for found in prints]
     if kind in OF_TYPES:
         versions = [hashlib.sha256(str(found.attributes).encode()).hexdigest() for found in prints]
+    if len(prints) < len(columns):
+        versions.append(f"from {since[0]} {since[1]}")
     return Rewrite(kind, tuple(column.name for column in columns), " ".join(versions))
 
 

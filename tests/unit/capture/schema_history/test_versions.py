@@ -108,6 +108,14 @@ def test_a_new_column_is_a_rewrite_when_rows_had_its_default() -> None:
     assert following(added, then, plain) == (names, [])
 
 
+def test_another_type_of_a_column_without_its_number_is_a_rewrite() -> None:
+    before = first_version(form(column("id", 1, 23), column("a", None)), THEN)
+    now = replace(read(), columns={1: read().columns[1]})
+    altered = form(column("id", 1, 23), column("a", None, 23))
+    assert next_version(before, now, altered, now, NOW)[1] == [Rewrite("type", ("a",), "from 2000 3")]
+    assert next_version(before, now, before, now, NOW)[1] == []
+
+
 def test_a_default_of_a_column_is_a_rewrite_once_its_number_is_known() -> None:
     of_first = replace(read(), columns={1: read().columns[1]})
     in_doubt, found = next_version(BEFORE, read(), form(column("id", 1, 23), column("c", None)), of_first, NOW)
