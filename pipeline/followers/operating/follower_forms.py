@@ -82,12 +82,14 @@ def _newest(
 ) -> TableVersion | None:
     """The form that the follower's table has to have: the one that it was given, or else the newest that it is past.
 
-    None if it was given one that comes later.
+    Of a table without any form when it was given its own, the first one that it is past. None if it was given one that
+    comes later.
     """
     versions = found.get(table.table_oid, [])
     place, known = formed.within(versions)
     upto = Place(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
-    reached = [each for each in versions if each.place <= (place or upto)]
+    past = [each for each in versions if each.place <= upto]
+    reached = [each for each in past if place is None or each.place <= place] or past[:1]
     return reached[-1] if reached and known and (place is None or place <= upto) else None
 
 
