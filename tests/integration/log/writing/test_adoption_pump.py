@@ -61,7 +61,7 @@ def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monke
         running = asyncio.create_task(pump.run())
         async with asyncio.timeout(PATIENCE):
             while True:
-                if waiting(log):
+                if idle.position == 1_001:
                     break
                 await asyncio.sleep(0.01)
         running.cancel()
