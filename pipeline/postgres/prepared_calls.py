@@ -1,8 +1,8 @@
-"""Transactions of prepared statements, all sent in one message: libpq's pipeline mode."""
+"""Prepared statements of a session, and transactions of them that are sent in one message (libpq's pipeline mode)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import AsyncConnection, Error, OperationalError, generators, pq
@@ -33,24 +33,60 @@ class Call:
 Step = Prepare | Call
 
 
+class PreparedStatements:
+    """Statements that one session has prepared, so that each is parsed and planned once."""
+
+    def __init__(self, connection: AsyncConnection[TupleRow], suffix: str, first: str | None = None) -> None:
+        """`suffix` ends all names, so that two writers of one session never share one.
+
+        `first`: the statement that each transaction here begins with, to limit how long it waits for a lock.
+        """
+        self._connection, self._suffix, self._first = connection, suffix, first
+        self._names: set[str] = set()
+
+    def name(self, statement: str) -> str:
+        """Return the name under which a statement is prepared."""
+        return f"{statement}_{self._suffix}"
+
+    def call(self, statement: str, parameters: Sequence[bytes | None] = ()) -> Call:
+        """Return the call of a statement with these parameters, in binary form."""
+        return Call(self.name(statement).encode(), parameters)
+
+    async def prepare(self, texts: Mapping[str, str]) -> None:
+        """Prepare the statements that are not prepared yet, in this order, each in its own transaction.
+
+        Raises the first error; a statement that failed is tried again by the next call.
+        """
+        missing = {statement: text for statement, text in texts.items() if statement not in self._names}
+        transactions = [self._steps(*each) for each in missing.items()]
+        errors = await _try_each(self._connection, transactions) if missing else []
+        self._names.update(each for each, error in zip(missing, errors, strict=True) if error is None)
+        _raise_first(errors)
+
+    def _steps(self, statement: str, text: str) -> list[Step]:
+        before = [] if self._first in (None, statement) else [self.call(self._first)]
+        return [*before, Prepare(self.name(statement).encode(), text.encode())]
+
+
 async def run(connection: AsyncConnection[TupleRow], *transactions: Sequence[Step]) -> None:
     """Run each of these as a transaction of its own, which begins with its first step and commits behind its last.
 
     Raises the first error: what it came in is rolled back, and what comes behind that is run all the same. The
     connection must be outside of a transaction.
     """
-    raise_first(await try_each(connection, *transactions))
+    _raise_first(await _try_each(connection, transactions))
 
 
-async def try_each(connection: AsyncConnection[TupleRow], *transactions: Sequence[Step]) -> list[Error | None]:
-    """As `run`; returns for each of the transactions the error that has ended it, or None."""
+async def _try_each(
+    connection: AsyncConnection[TupleRow], transactions: Sequence[Sequence[Step]]
+) -> list[Error | None]:
+    """Run them as `run` does; return for each of the transactions the error that has ended it, or None."""
     async with connection.lock:
         failed = await connection.wait(_run(connection.pgconn, transactions))
     return [None if result is None else error_from_result(result) for result in failed]
 
 
-def raise_first(errors: Iterable[Error | None]) -> None:
-    """Raise the first of these, if there is one."""
+def _raise_first(errors: Sequence[Error | None]) -> None:
     for error in errors:
         if error is not None:
             raise error

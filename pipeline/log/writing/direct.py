@@ -23,8 +23,7 @@ from pipeline.log.writing import log_end
 from pipeline.log.writing.direct_transaction import DirectTransaction
 from pipeline.log.writing.event_maker import EventMaker
 from pipeline.log.writing.log_end import LOCK_TIMEOUT, PartitionRoom
-from pipeline.postgres.open_copy import Answer, OpenCopy
-from pipeline.postgres.pipelined_copy import roll_back
+from pipeline.postgres.pipelined_copy import Answer, OpenCopy, roll_back
 from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.log.writing.log_end import LOCK_TIMEOUT, LOCK_TIMEOUT_MS
 from pipeline.postgres import prepared_calls
-from pipeline.postgres.pipelined_copy import HEADER, TRAILER, copy_within, roll_back
-from pipeline.postgres.prepared_calls import Call, Prepare, Step
+from pipeline.postgres.pipelined_copy import copy_within, roll_back
+from pipeline.postgres.prepared_calls import PreparedStatements
 from pipeline.postgres.queries import literals, statement
 
 MOST_INSERTED = 16
@@ -49,7 +49,7 @@ class DirectTransaction:
     def __init__(self, connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable) -> None:
         self._connection = connection
         self._table = table
-        self._of = claim.generation
+        self._statements = PreparedStatements(connection, str(claim.generation), first="limit_at_head")
         self._who = {
             **literals(
                 source=claim.source,
@@ -65,19 +65,13 @@ class DirectTransaction:
             "table": table.identifier.as_string(connection),
             "columns": _COLUMNS,
         }
-        self._prepared: set[str] = set()
-        self.look = f"execute look_at_head_{self._of}"
+        self._texts = {name: self._text(name) for name in _TEXTS}
+        self.look = f"execute {self._statements.name('look_at_head')}"
         """Asks for the end of the log."""
 
     async def prepare(self) -> None:
         """Prepare what is not yet; a statement that has to wait for a lock is tried again the next time."""
-        missing = [name for name in _TEXTS if name not in self._prepared]
-        if not missing:
-            return
-        steps = [self._preparing(self._name(name), self._text(name)) for name in missing]
-        errors = await prepared_calls.try_each(self._connection, *steps)
-        self._prepared.update(name for name, error in zip(missing, errors, strict=True) if error is None)
-        prepared_calls.raise_first(errors)
+        await self._statements.prepare(self._texts)
 
     async def write(self, values: Mapping[str, Any], events: Sequence[bytes], *, wakes_shuffler: bool) -> bool:
         """Write these events, with progress and watermark of `values`; False when those are not as planned with.
@@ -90,12 +84,16 @@ class DirectTransaction:
 
     async def _insert(self, values: Mapping[str, Any], events: Sequence[bytes], *, wakes_shuffler: bool) -> bool:
         fields = [field for event in events for field in event_rows.fields(event)]
-        insert = Call(await self._prepare_insert(len(events)), [*_packed(values, _BEGIN), *fields])
-        write = [Call(self._name("limit_at_head")), insert, Call(self._name("end_at_head"), _packed(values, _END))]
+        name, call = f"insert_at_head_{len(events)}", self._statements.call
+        if name not in self._texts:
+            self._texts[name] = self._insert_text(len(events))
+            await self.prepare()
+        insert = call(name, [*_packed(values, _BEGIN), *fields])
+        write = [call("limit_at_head"), insert, call("end_at_head", _packed(values, _END))]
         last_seq = values["last_seq"]
-        wake = [Call(self._name("wake_readers_at_head"), [self._payload(last_seq), str(last_seq).encode()])]
+        wake = [call("wake_readers_at_head", [self._payload(last_seq), str(last_seq).encode()])]
         if wakes_shuffler:  # it makes items
-            wake.append(Call(self._name("wake_shuffler_at_head")))
+            wake.append(call("wake_shuffler_at_head"))
         try:
             await prepared_calls.run(self._connection, write, wake)
         except psycopg.errors.DivisionByZero:  # insert_at_head
@@ -106,13 +104,13 @@ class DirectTransaction:
         begin, end = (", ".join([str(values[name]) for name in names]) for names in (_BEGIN, _END))
         payload = sql.Literal(self._payload(values["last_seq"]).decode()).as_string()
         wake = f"; notify {segments.STAGED_CHANNEL}" if wakes_shuffler else ""
+        name = self._statements.name
         statements = (
-            f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute begin_at_head_{self._of}({begin})"
+            f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute {name('begin_at_head')}({begin})"
             f"; copy {self._who['table']} ({_COLUMNS}) from stdin (format binary)"
-            f"; execute end_at_head_{self._of}({end}); COMMIT; notify {log.CHANNEL}, {payload}{wake}"
+            f"; execute {name('end_at_head')}({end}); COMMIT; notify {log.CHANNEL}, {payload}{wake}"
         )
-        data = b"".join((HEADER, *events, TRAILER))
-        if await copy_within(self._connection, statements, data) is None:
+        if await copy_within(self._connection, statements, events) is None:
             await roll_back(self._connection)
             return False
         return True
@@ -120,36 +118,22 @@ class DirectTransaction:
     def _payload(self, last_seq: int) -> bytes:
         return log.notification(self._table, last_seq)[1].encode()
 
-    def _name(self, statement_name: str) -> bytes:
-        return f"{statement_name}_{self._of}".encode()
-
     def _text(self, name: str) -> str:
         given, text = _TEXTS[name]
         numbers = {each: f"${number}::bigint" for number, each in enumerate(given, 1)}
         return text % {**self._who, **numbers, "then": "select 1 from stored"}
 
-    async def _prepare_insert(self, events: int) -> bytes:
-        name = f"insert_at_head_{self._of}_{events}"
-        if name not in self._prepared:
-            types, first = list(event_rows.COLUMNS.values()), len(_BEGIN) + 1
-            width = len(types)
-            given = [
-                ", ".join([f"${first + row * width + place}::{type_}" for place, type_ in enumerate(types)])
-                for row in range(events)
-            ]
-            numbers = {each: f"${number}::bigint" for number, each in enumerate(_BEGIN, 1)}
-            values = {**self._who, **numbers, "events": ", ".join(f"({row})" for row in given), "count": events}
-            then = statement("log.writing", "insert_at_head") % values
-            text = _TEXTS["begin_at_head"][1] % {**values, "then": then}
-            await prepared_calls.run(self._connection, self._preparing(name.encode(), text))
-            self._prepared.add(name)
-        return name.encode()
-
-    def _preparing(self, name: bytes, text: str) -> list[Step]:
-        """A transaction, which waits no longer for a lock than others here."""
-        limit = self._name("limit_at_head")
-        before = [Call(limit)] if name != limit else []
-        return [*before, Prepare(name, text.encode())]
+    def _insert_text(self, events: int) -> str:
+        types, first = list(event_rows.COLUMNS.values()), len(_BEGIN) + 1
+        width = len(types)
+        given = [
+            ", ".join([f"${first + row * width + place}::{type_}" for place, type_ in enumerate(types)])
+            for row in range(events)
+        ]
+        numbers = {each: f"${number}::bigint" for number, each in enumerate(_BEGIN, 1)}
+        values = {**self._who, **numbers, "events": ", ".join(f"({row})" for row in given), "count": events}
+        then = statement("log.writing", "insert_at_head") % values
+        return _TEXTS["begin_at_head"][1] % {**values, "then": then}
 
 
 def _packed(values: Mapping[str, Any], names: Sequence[str]) -> list[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from pipeline.log.writing import event_rows
-from pipeline.postgres.open_copy import OpenCopy
+from pipeline.postgres.pipelined_copy import OpenCopy
 from pipeline.postgres.queries import literals, statement
 
 _TEXT = 25

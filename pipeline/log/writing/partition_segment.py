@@ -19,7 +19,7 @@ from pipeline.log.staging.progress import with_progress
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
 from pipeline.log.writing.partition_run import PartitionRun
-from pipeline.postgres.open_copy import Answer, OpenCopy
+from pipeline.postgres.pipelined_copy import Answer, OpenCopy
 from pipeline.postgres.queries import literals, statement
 
 _COLUMNS = ", ".join(event_rows.COLUMNS)

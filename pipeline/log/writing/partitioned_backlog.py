@@ -22,7 +22,7 @@ from pipeline.log.writing.partition_run import PartitionRun
 from pipeline.log.writing.partition_segment import PartitionSegment
 from pipeline.log.writing.partitioned import PartitionedPath
 from pipeline.log.writing.segment_sizes import SETTLE_AFTER, SegmentSizes
-from pipeline.postgres.open_copy import OpenCopy
+from pipeline.postgres.pipelined_copy import OpenCopy
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,8 @@ from pipeline.log.staging import rows, segments
 from pipeline.log.staging.batch import Batch
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.staging.worker_claim import WorkerClaim
-from pipeline.postgres.pipelined_copy import HEADER, TRAILER, copy_within
+from pipeline.postgres.pipelined_copy import copy_within
+from pipeline.postgres.prepared_calls import PreparedStatements
 from pipeline.postgres.queries import literals, statement
 
 _COLUMNS = ", ".join(rows.COLUMNS)
@@ -46,7 +47,7 @@ class StagedPath:
     def __init__(self, connection: AsyncConnection[TupleRow], claim: WorkerClaim) -> None:
         self._connection = connection
         self._claim = claim
-        self._store_batch = f"store_batch_{claim.worker}_{claim.generation}"
+        self._statements = PreparedStatements(connection, f"{claim.worker}_{claim.generation}")
         self._segment: int | None = None
         self._next_ordinal = 0
 
@@ -54,7 +55,7 @@ class StagedPath:
         """Prepare `store_batch` in this session, so that it is parsed and planned once."""
         numbers = {name: f"${number}" for number, name in enumerate(_BATCH_VALUES, 1)}
         text = with_progress("log.writing", "store_batch") % {**literals(**self._claim.who), **numbers}
-        await self._connection.execute(f"prepare {self._store_batch} as {text}".encode())
+        await self._statements.prepare({"store_batch": text})
 
     async def write(self, batch: Batch, *, durable: bool) -> None:
         """Stage a batch in one transaction. With `durable`, it and all before it are on disk when this returns.
@@ -105,7 +106,7 @@ class StagedPath:
         # Ordinals have no gaps in a segment, though batches between may have taken another path.
         follows = self._segment is None or batch.first_ordinal == self._next_ordinal
         staged = batch.rows if follows else rows.renumbered(batch.rows, self._next_ordinal)
-        state = await copy_within(self._connection, statements, b"".join((HEADER, *staged, TRAILER)))
+        state = await copy_within(self._connection, statements, staged)
         if state is None:
             raise self._claim.fenced()
         first = batch.first_ordinal if follows else self._next_ordinal
@@ -147,7 +148,7 @@ class StagedPath:
             batch.first_ordinal,
         )
         literals = ["null" if value is None else str(value) for value in values]
-        return f"execute {self._store_batch}({', '.join(literals)})"
+        return f"execute {self._statements.name('store_batch')}({', '.join(literals)})"
 
     async def _take_segment(self) -> int:
         cursor = await self._connection.execute(statement("log.staging", "take_segment"), self._claim.who)

@@ -23,7 +23,7 @@ from pipeline.log.writing import direct, direct_transaction, log_end
 from pipeline.log.writing.direct_transaction import MOST_INSERTED, DirectTransaction
 from pipeline.log.writing.event_maker import EventMaker
 from pipeline.log.writing.log_writer import LogWriter, WritingSettings
-from pipeline.postgres.open_copy import OpenCopy
+from pipeline.postgres.pipelined_copy import OpenCopy
 from pipeline.postgres.queries import statement
 from tests.fixtures.shuffling import move, move_until
 from tests.fixtures.staged import Staged
