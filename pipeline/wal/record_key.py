@@ -1,6 +1,7 @@
-"""record_pk: the text of a row's key, made here; pipeline/log/sql/key_of_record.sql is its copy in SQL.
+"""record_pk: the text of a row's key. The same rule stands in SQL, in pipeline/log/sql/key_of_record.sql, and in Spark.
 
-tuples.py writes the key of one short column itself, in the same way.
+Spark's is KEY_OF_RECORD in spark/pyspark_sequin_events/selection.py. tuples.py writes the key of one short column
+itself. tests/fidelity/types/test_keys.py compares all of them over all types.
 """
 
 from __future__ import annotations

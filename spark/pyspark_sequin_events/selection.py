@@ -27,19 +27,19 @@ _VERSIONS = """
         lead(r.from_lsn) over w as until_lsn, lead(r.from_idx) over w as until_idx
     from pipeline.relations r
     window w as (partition by r.source_id, r.epoch, r.table_oid order by r.from_lsn, r.from_idx, r.id)"""
-_OLD_KEY = """
-    select case when octet_length(whole.key) > 2000
-            then 'sha256:' || encode(sha256(convert_to(whole.key, 'UTF8')), 'hex') else whole.key end as record_pk,
+KEY_OF_RECORD = """
+    select (case when octet_length(whole.key) > 2000
+            then 'sha256:' || encode(sha256(convert_to(whole.key, 'UTF8')), 'hex') else whole.key end) collate "C"
+            as record_pk,
         whole.record
     from (
         select case when count(*) = 1 then min(part.plain) else '[' || string_agg(part.json, ',' order by n) || ']' end
                 as key,
             jsonb_object_agg(name, as_json) as record
-        from unnest(case when e.changes ?| f.key_columns then f.key_columns end) with ordinality key (name, n)
-        cross join lateral (select e.record || e.changes as old) was
-        cross join lateral (select was.old -> name as as_json, was.old ->> name as as_text) written
+        from unnest({names}) with ordinality key (name, n)
+        cross join lateral (select {record} -> name as as_json, {record} ->> name as as_text) written
         cross join lateral (
-            select (c ->> 'base_type_oid')::bigint as oid from jsonb_array_elements(f.columns) c
+            select (c ->> 'base_type_oid')::bigint as oid from jsonb_array_elements({columns}) c
             where c ->> 'name' = name limit 1
         ) type
         cross join lateral (
@@ -54,8 +54,18 @@ _OLD_KEY = """
                     when type.oid = 3802 then as_json::text
                     else as_text end as plain
         ) part
-    ) whole
-    where whole.key <> e.record_pk"""
+    ) whole"""
+"""SQL for the record_pk of a row of `record` (jsonb), as the server's own pipeline/log/sql/key_of_record.sql makes it.
+
+This package is installed without the server, so it has its own text; one test compares the two over all types.
+"""
+_OLD_KEY = """select made.record_pk, made.record from ({}) made where made.record_pk <> e.record_pk""".format(
+    KEY_OF_RECORD.format(
+        record="(e.record || e.changes)",
+        names="case when e.changes ?| f.key_columns then f.key_columns end",
+        columns="f.columns",
+    )
+)
 KEY_CHANGE_ORDER = "seq, part"
 """The delete comes before the insert, which has the same seq."""
 

@@ -1,4 +1,4 @@
-"""The text of a key as the worker writes it and as the fold makes it again from jsonb: the same for every type."""
+"""The text of a key, made by the worker, by the SQL of the server, and by the SQL of the reader for Spark."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from pipeline.capture.schema_history import catalog_table
 from pipeline.consumers.queue.items import key_of_record
 from pipeline.wal.encoding import INT4, JSON, RowEncoder
 from pipeline.wal.record_key import LONGEST_KEY
+from pyspark_sequin_events.selection import KEY_OF_RECORD
 from tests.fidelity.types import cases, tables
 from tests.fidelity.types.cases import Case
 from tests.fixtures.stage import Stage
 
 pytestmark = pytest.mark.xdist_group("fidelity")  # for --dist loadgroup: one server of each version
 
-QUERY = f"select record_pk from ({key_of_record('%(record)s::jsonb', '%(names)s::text[]', '%(columns)s::jsonb')}) made"
+_GIVEN = {"record": "%(record)s::jsonb", "names": "%(names)s::text[]", "columns": "%(columns)s::jsonb"}
+QUERY = f"""
+    select server.record_pk, spark.record_pk, server.record = spark.record
+    from ({key_of_record(**_GIVEN)}) server cross join ({KEY_OF_RECORD.format(**_GIVEN)}) spark
+"""
 KEYS = (("k",), ("n", "k"))
 
 
@@ -45,8 +50,8 @@ def base_type(stage: Stage, case: Case) -> int:
 OID = "select %s::regtype::oid::bigint"
 
 
-def both(stage: Stage, type_oid: int, text: bytes, key: Sequence[str]) -> tuple[str, str]:
-    """What the worker writes, and what the fold does."""
+def keys_of(stage: Stage, type_oid: int, text: bytes, key: Sequence[str]) -> tuple[str, str, str]:
+    """Return the key that the worker writes, the one of the server's SQL, and the one of Spark's reader."""
     columns = [("n", INT4), ("k", type_oid)]
     names = [name for name, _ in columns]
     encoded = RowEncoder(columns, [names.index(name) for name in key]).encode([b"7", text])
@@ -55,12 +60,13 @@ def both(stage: Stage, type_oid: int, text: bytes, key: Sequence[str]) -> tuple[
         "names": list(key),
         "columns": Jsonb([{"name": name, "base_type_oid": oid} for name, oid in columns]),
     }
-    made = stage.log.execute(QUERY.encode(), values).fetchall()[0][0]
-    return encoded.record_pk.decode(), made
+    ((server, spark, is_same_record),) = stage.log.execute(QUERY.encode(), values).fetchall()
+    assert is_same_record
+    return encoded.record_pk.decode(), server, spark
 
 
 @pytest.mark.parametrize("title", cases.GROUPS)
-def test_the_fold_makes_the_key_that_the_worker_wrote(stage: Stage, title: str) -> None:
+def test_all_three_make_the_same_key_of_each_type(stage: Stage, title: str) -> None:
     compared = 0
     for case in tables.columns(stage.source, title).values():
         type_oid = base_type(stage, case)
@@ -68,14 +74,14 @@ def test_the_fold_makes_the_key_that_the_worker_wrote(stage: Stage, title: str) 
             continue
         for text in printed(stage, case):
             for key in KEYS:
-                written, made = both(stage, type_oid, text, key)
-                assert made == written, (case.type, text, key)
+                worker, server, spark = keys_of(stage, type_oid, text, key)
+                assert worker == server == spark, (case.type, text, key)
                 compared += 1
     assert compared
 
 
 @pytest.mark.parametrize("text", ["x" * LONGEST_KEY, "x" * (LONGEST_KEY + 1), "é" * (LONGEST_KEY // 2 + 1)])
-def test_a_long_key_is_its_digest_in_both(stage: Stage, text: str) -> None:
-    written, made = both(stage, 25, text.encode(), ("k",))
+def test_a_long_key_is_its_digest_in_all_three(stage: Stage, text: str) -> None:
+    worker, server, spark = keys_of(stage, 25, text.encode(), ("k",))
     size = len(text.encode())
-    assert made == written == (text if size <= LONGEST_KEY else f"sha256:{sha256(text.encode()).hexdigest()}")
+    assert worker == server == spark == (text if size <= LONGEST_KEY else f"sha256:{sha256(text.encode()).hexdigest()}")
