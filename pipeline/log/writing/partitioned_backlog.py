@@ -94,9 +94,9 @@ class BacklogPath(PartitionedPath):
         run, events = begun
         if batch.places_range or len(events) < len(batch.rows):
             return await self._take_before(run, batch, events)
-        for part in batch_parts.split(batch):
+        for number, part in enumerate(batch_parts.split(batch)):
             if not await self._add(run, part, events[: len(part.rows)]):
-                return part
+                return part if number else batch
             events = events[len(part.rows) :]
         return None
 
