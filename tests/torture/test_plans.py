@@ -11,7 +11,7 @@ import pytest
 
 from tests.torture import record
 from tests.torture.faults.faults import KINDS
-from tests.torture.faults.mutations import MUTATIONS, ROOT, Mutation
+from tests.torture.faults.mutations import MUTATIONS, ROOT, Edit, Mutation
 from tests.torture.followers.mutations import MUTATIONS as OF_FOLLOWERS
 from tests.torture.oracle.model import change_of
 from tests.torture.partitions.mutations import MUTATIONS as OF_PARTITIONS
@@ -78,9 +78,20 @@ def test_the_model_knows_nothing_of_the_product(module: str):
 
 @pytest.mark.parametrize("mutation", [*MUTATIONS, *OF_FOLLOWERS, *OF_PARTITIONS], ids=lambda mutation: mutation.name)
 def test_what_a_mutation_replaces_is_in_the_product_once(mutation: Mutation):
-    assert {edit.old: (ROOT / edit.file).read_text("utf-8").count(edit.old) for edit in mutation.edits} == {
-        edit.old: 1 for edit in mutation.edits
-    }
+    for edit in mutation.edits:
+        path, begin, end = edit.find(ROOT)
+        assert path.read_text("utf-8").count(edit.old, begin, end) == 1, (edit.place, edit.old)
+
+
+def test_a_mutation_is_found_by_the_names_of_its_code():
+    path, begin, end = Edit("log_writer:LogWriter.append", "", "").find(ROOT)
+    text = path.read_text("utf-8")[begin:end]
+    assert text.startswith("    async def append(self, batch: Batch")
+    assert text.endswith("return self._result()\n")
+    assert "async def advance" not in text
+    for wrong in ("no_such_module", "__init__", "log_writer:NoSuchClass", "log_writer:LogWriter.no_such_method"):
+        with pytest.raises(ValueError, match=wrong):
+            Edit(wrong, "", "").find(ROOT)
 
 
 def test_a_seed_is_one_plan():

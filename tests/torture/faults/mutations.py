@@ -6,6 +6,7 @@ python -m tests.torture.faults.mutations [--only NAME] [--all] [--random]
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import re
 import shutil
@@ -25,20 +26,14 @@ ROOT = Path(__file__).parents[3]
 COPIED = ("pipeline", "alembic", "spark", "tests", "pyproject.toml")
 TEST = "tests/torture/test_fault_points.py::test_the_log_equals_what_was_committed_when"
 RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
-PUMP, CONFIRM_RULE = "pipeline/capture/replication/staging_pump.py", "pipeline/capture/replication/confirm_rule.py"
-CLAIM, WRITER = "pipeline/log/staging/worker_claim.py", "pipeline/log/writing/log_writer.py"
-CHOICE, CHOICES = "pipeline/log/staging/choose_path.py", "tests/unit/log/staging/test_choose_path.py"
-SHUFFLER, TRANSFER = "pipeline/log/shuffling/shuffler.py", "pipeline/log/shuffling/transfer.py"
-LARGE = "pipeline/log/shuffling/large_transactions.py"
+CHOICES = "tests/unit/log/staging/test_choose_path.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/log/writing/sql", "pipeline/log/shuffling/sql"
 FRONTIER = "pipeline/log/staging/frontier/sql"
 LOOK, AGREES = f"{FRONTIER}/look.sql", "tests/integration/log/staging/test_frontier.py"
-SNAPSHOT, RANGE_WRITER = "pipeline/snapshots", "pipeline/log/staging/range_writer.py"
+SNAPSHOT = "pipeline/snapshots"
 RACES = "tests/integration/snapshots/test_races.py"
 JOINING = "tests/integration/snapshots/test_joining.py"
 READING = ("--old",)
-HEAD, HEAD_WRITER = "pipeline/log/writing/log_end.py", "pipeline/log/writing/direct.py"
-HEAD_TRANSACTION = "pipeline/log/writing/direct_transaction.py"
 AT_ONCE = "tests/integration/log/writing/test_direct_path.py"
 ADOPTION, ADOPTED = "pipeline/log/writing", "tests/integration/log/writing/test_adopted_segments.py"
 RUNS = "tests/integration/log/writing/test_adoption_runs.py"
@@ -49,14 +44,39 @@ MIGRATION = "alembic/versions/0031_adoption.py"
 SESSIONS = "pipeline/wires/pgdeltastream/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
 
+_NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 @dataclass(frozen=True)
 class Edit:
-    """Exactly this text of a file becomes that."""
+    """Text `old`, which stands exactly once at a place of the product, becomes `new`.
 
-    file: str
+    `place`: a file of the repository, or code by its names, "module", "module:Class" or "module:Class.method", which
+    stays valid if the module moves to another folder of `pipeline/`.
+    """
+
+    place: str
     old: str
     new: str
+
+    def find(self, folder: Path) -> tuple[Path, int, int]:
+        """Return the file, and from where to where in it the place is. Raises ValueError if there is no such place."""
+        if "/" in self.place:
+            return folder / self.place, 0, len((folder / self.place).read_text("utf-8"))
+        module, _, names = self.place.partition(":")
+        paths = list((folder / "pipeline").rglob(f"{module}.py"))
+        if len(paths) != 1:
+            raise ValueError(f"{self.place}: pipeline/ has {len(paths)} modules named {module}, not one")
+        text = paths[0].read_text("utf-8")
+        node: ast.AST = ast.parse(text)
+        for name in filter(None, names.split(".")):
+            found = [each for each in ast.iter_child_nodes(node) if getattr(each, "name", None) == name]
+            if not found:
+                raise ValueError(f"{self.place}: {paths[0].name} has no {name} there")
+            node = found[0]
+        lines = text.splitlines(keepends=True)
+        first, last = (node.lineno, node.end_lineno) if isinstance(node, _NAMED) else (1, len(lines))
+        return paths[0], sum(map(len, lines[: first - 1])), sum(map(len, lines[:last]))
 
 
 @dataclass(frozen=True)
@@ -80,7 +100,7 @@ MUTATIONS = (
         "confirm before the staging commit",
         (
             Edit(
-                PUMP,
+                "staging_pump:StagingPump._stage",
                 "        stored = await self._writer.append(batch, durable=durable)\n"
                 "        self._follow(stored)\n"
                 "        if durable and stored.is_durable:\n            self._feedback.confirm(stored.position)\n",
@@ -93,22 +113,24 @@ MUTATIONS = (
     Mutation(
         "watermark outside the transaction",
         (
-            Edit(TRANSFER, "        if upto > self.after:\n            self._set_watermark(upto)\n", ""),
-            Edit(TRANSFER, "def _set_watermark(", "def set_watermark("),
             Edit(
-                TRANSFER,
+                "transfer:Transfer.finish", "        if upto > self.after:\n            self._set_watermark(upto)\n", ""
+            ),
+            Edit(
+                "transfer:Transfer._set_watermark",
                 '        self._batch.add_prepared("advance_watermark", query, values)\n',
                 "        self._batch.eager = True\n"
                 '        self._batch.add_prepared("advance_watermark", query, values)\n',
             ),
+            Edit("transfer:Transfer._set_watermark", "def _set_watermark(", "def set_watermark("),
             Edit(
-                SHUFFLER,
+                "shuffler:Shuffler._move_batched",
                 "            self._move_all(run, transfer, transfer)\n",
                 "            self._move_all(run, transfer, transfer)\n"
                 "        if run.upto > run.after:\n            transfer.set_watermark(run.upto)\n",
             ),
             Edit(
-                LARGE,
+                "large_transactions:LargeTransactionMover.move",
                 "        return self._transfers.committed(*done)\n",
                 "        done[0].set_watermark(commit_lsn)\n        return self._transfers.committed(*done)\n",
             ),
@@ -117,7 +139,13 @@ MUTATIONS = (
     ),
     Mutation(
         "half-staged rows not removed at restart",
-        (Edit(CLAIM, "                await _drop_half_staged(connection, who, row[2])\n", ""),),
+        (
+            Edit(
+                "worker_claim:WorkerClaim.take",
+                "                await _drop_half_staged(connection, who, row[2])\n",
+                "",
+            ),
+        ),
         (points.HALF_STAGED,),
     ),
     Mutation(
@@ -138,12 +166,12 @@ MUTATIONS = (
         "keepalive confirmed while a transaction is open",
         (
             Edit(
-                CONFIRM_RULE,
+                "confirm_rule:ConfirmRule.keepalive",
                 "        if not self._open:\n            self.pass_to(wal_end)\n            self.require_more()\n",
                 "        self.pass_to(wal_end)\n        self.require_more()\n",
             ),
             Edit(
-                CONFIRM_RULE,
+                "confirm_rule:ConfirmRule._target",
                 "self.position if self._open or self._whole or self.held else",
                 "self.position if self._whole or self.held else",
             ),
@@ -154,7 +182,7 @@ MUTATIONS = (
         "a position confirmed before it is stored",
         (
             Edit(
-                PUMP,
+                "staging_pump:StagingPump._store",
                 "        stored = await self._writer.advance(position)\n"
                 "        self._follow(stored)\n"
                 "        self._feedback.confirm(stored.position)\n",
@@ -166,7 +194,13 @@ MUTATIONS = (
     ),
     Mutation(
         "a shuffler that commits asynchronously",
-        (Edit(SHUFFLER, 'sql.SQL("listen {}")', 'sql.SQL("set synchronous_commit = off; listen {}")'),),
+        (
+            Edit(
+                "shuffler:Shuffler.__init__",
+                'sql.SQL("listen {}")',
+                'sql.SQL("set synchronous_commit = off; listen {}")',
+            ),
+        ),
         (points.SHUFFLED,),
     ),
     Mutation(
@@ -192,7 +226,7 @@ MUTATIONS = (
         "names not begun anew at a rewrite",
         (
             Edit(
-                "pipeline/capture/schema_history/continuity.py",
+                "continuity:next_version",
                 'if old is None or (kind and kind != "renamed") or moved',
                 "if old is None or moved",
             ),
@@ -241,7 +275,7 @@ MUTATIONS = (
     ),
     Mutation(
         "unresolved TOAST of a moved row not read again",
-        (Edit(f"{SNAPSHOT}/unresolved.py", ".fetchall() if None not in row[0]]", ".fetchall() if not row[0]]"),),
+        (Edit("unresolved:keys", ".fetchall() if None not in row[0]]", ".fetchall() if not row[0]]"),),
         (),
         READING,
         f"{RACES}::test_a_row_that_moves_to_where_reading_has_been_is_read_by_its_key",
@@ -250,14 +284,14 @@ MUTATIONS = (
         "progress of a range stored before its rows",
         (
             Edit(
-                RANGE_WRITER,
+                "range_writer:RangeWriter.add",
                 "        with self._connection.cursor() as cursor, cursor.copy(copy) as target:\n"
                 '            target.write(b"".join((HEADER, *staged, TRAILER)))\n',
                 '        late = copy, b"".join((HEADER, *staged, TRAILER))\n'
                 '        self.late = [*getattr(self, "late", ()), late]\n',
             ),
             Edit(
-                RANGE_WRITER,
+                "range_writer:RangeWriter.__exit__",
                 '            self._connection.execute("rollback")\n',
                 '            self._connection.execute("rollback")\n'
                 '            for copy, data in getattr(self, "late", ()):\n'
@@ -290,12 +324,12 @@ MUTATIONS = (
         "the table of a range is in doubt where its marker is",
         (
             Edit(
-                "pipeline/capture/replication/relation_registry.py",
+                "relation_registry:RelationRegistry.place_range",
                 "        if read.fingerprint is not None:\n",
                 "        if not read.fingerprint:\n",
             ),
             Edit(
-                "pipeline/capture/replication/relation_registry.py",
+                "relation_registry:RelationRegistry.place_range",
                 "read = replace(read, fingerprint=read.fingerprint.settle())",
                 "read = replace(read, fingerprint=None)",
             ),
@@ -313,7 +347,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a batch is written at once while a segment waits",
-        (Edit(HEAD, "    if has_staged:\n        return PathReason.STAGED\n", ""),),
+        (Edit("log_end:look", "    if has_staged:\n        return PathReason.STAGED\n", ""),),
         (),
         test=f"{AT_ONCE}::test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it",
     ),
@@ -321,7 +355,7 @@ MUTATIONS = (
         "a batch is written at once before rows that were read",
         (
             Edit(
-                WRITER,
+                "log_writer:LogWriter._append",
                 "            self._end = None  # what",
                 "            self._end = self._end if not batch.rows else None  # what",
             ),
@@ -331,13 +365,19 @@ MUTATIONS = (
     ),
     Mutation(
         "the log's end is remembered after a staged batch",
-        (Edit(WRITER, "            self._end = None  # what", "            # what"),),
+        (Edit("log_writer:LogWriter._append", "            self._end = None  # what", "            # what"),),
         (),
         test=f"{AT_ONCE}::test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it",
     ),
     Mutation(
         "a partition takes the rest of a staged transaction",
-        (Edit(CHOICE, "    if known.begun is not None or not batch.rows or", "    if not batch.rows or"),),
+        (
+            Edit(
+                "choose_path:_belongs_to_run",
+                "    if known.begun is not None or not batch.rows or",
+                "    if not batch.rows or",
+            ),
+        ),
         (),
         test=CHOICES,
     ),
@@ -345,7 +385,7 @@ MUTATIONS = (
         "a batch is written directly while a run is open",
         (
             Edit(
-                CHOICE,
+                "choose_path:choose_path",
                 "    if known.run is not None and known.run.is_begun:",
                 "    if known.run is None and not known:",
             ),
@@ -355,7 +395,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the writer of a part takes the direct path",
-        (Edit(CHOICE, 'return worker == 0 and small != "staged"', 'return small != "staged"'),),
+        (Edit("choose_path:writes_directly", 'return worker == 0 and small != "staged"', 'return small != "staged"'),),
         (),
         test=CHOICES,
     ),
@@ -435,7 +475,7 @@ MUTATIONS = (
         "progress is committed before the rows",
         (
             Edit(
-                HEAD_TRANSACTION,
+                "direct_transaction:DirectTransaction._copy",
                 'f"; copy {self._who',
                 'f"; COMMIT; BEGIN; copy {self._who',
             ),
@@ -444,7 +484,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an error behind a commit counts as one before it",
-        (Edit(HEAD_WRITER, "if batch is not None and await self._is_written(batch):", "if False:"),),
+        (Edit("direct:DirectPath._failed", "if batch is not None and await self._is_written(batch):", "if False:"),),
         (),
         test=f"{AT_ONCE}::test_an_error_behind_its_commit_is_not_taken_for_one_before_it",
     ),
@@ -452,7 +492,7 @@ MUTATIONS = (
         "tables become partitions before the watermark moves",
         (
             Edit(
-                "pipeline/log/shuffling/attaching.py",
+                "attaching:Attacher._attach",
                 "            if self._unfit() is not None:\n",
                 '            self._connection.execute("commit")\n            self._connection.execute("begin")\n'
                 "            if self._unfit() is not None:\n",
@@ -489,7 +529,7 @@ MUTATIONS = (
         "a part is stored before its turn",
         (
             Edit(
-                f"{ADOPTION}/partitioned_part.py",
+                "partitioned_part:PartPath.settle",
                 "        async with self._refusing():\n            if await self._is_reached(segment):\n",
                 "        async with self._refusing():\n            if segment:\n",
             ),
@@ -499,17 +539,15 @@ MUTATIONS = (
     ),
     Mutation(
         "parts of a catch-up have ranges that overlap",
-        (Edit(f"{ADOPTION}/log_writer.py", "BETWEEN * number + span // BYTES_OF_CHANGE", "span // 2**20"),),
+        (Edit("log_writer:reserve_part_seqs", "BETWEEN * number + span // BYTES_OF_CHANGE", "span // 2**20"),),
         (),
         test=f"{PARTS}::test_no_part_can_reach_the_seqs_of_the_next_one",
     ),
     Mutation(
         "a part is attached though its seqs are not the next ones",
         (
-            Edit(f"{ADOPTION}/partitioned_part.py", "highest=segment.first_seq", "highest=2**62"),
-            Edit(
-                "pipeline/log/shuffling/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"
-            ),
+            Edit("partitioned_part:PartPath._comes_next", "highest=segment.first_seq", "highest=2**62"),
+            Edit("attaching:Attacher._overtaken", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),
         ),
         (),
         test=f"{PARTS}::test_what_is_not_next_any_more_is_moved",
@@ -528,7 +566,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a session does not ask whether the log was restored",
-        (Edit(SHUFFLER, "if not self._is_continued:", "if self._stopping():"),),
+        (Edit("shuffler:Shuffler._require_continued", "if not self._is_continued:", "if self._stopping():"),),
         (),
         test=f"{JUMPS}::test_a_copied_database_jumps",
     ),
@@ -573,11 +611,7 @@ MUTATIONS = (
     ),
     Mutation(
         "tables are attached below a seq that was handed out",
-        (
-            Edit(
-                "pipeline/log/shuffling/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"
-            ),
-        ),
+        (Edit("attaching:Attacher._overtaken", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),),
         (),
         test=f"{ADOPTED}::test_tables_whose_seqs_were_handed_out_are_moved",
     ),
@@ -595,7 +629,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what waits is attached though there are routes",
-        (Edit("pipeline/log/shuffling/attaching.py", "if self._transfers.has_routes:", "if False:"),),
+        (Edit("attaching:Attacher._reason", "if self._transfers.has_routes:", "if False:"),),
         (),
         test=f"{ROUTED}::test_what_waits_when_routes_change_goes_by_the_new_ones",
     ),
@@ -644,7 +678,7 @@ MUTATIONS = (
         "the snapshot of another session is read",
         (
             Edit(
-                f"{SESSIONS}/snapshot.py",
+                "snapshot:Snapshots.get",
                 "            return self._exported.get(slot)\n",
                 "            return next(reversed(self._exported.values()), None)\n",
             ),
@@ -669,15 +703,15 @@ def copy(folder: Path) -> None:
 def apply(folder: Path, mutation: Mutation) -> None:
     """Raises ValueError when the text to replace is not there exactly once."""
     for edit in mutation.edits:
-        path = folder / edit.file
-        text = path.read_text()
-        if (found := text.count(edit.old)) != 1:
+        path, begin, end = edit.find(folder)
+        text = path.read_text("utf-8")
+        if (found := text.count(edit.old, begin, end)) != 1:
             raise ValueError(
-                f"mutation {mutation.name!r}: {edit.file} has this text {found} times, not once: {edit.old}"
+                f"mutation {mutation.name!r}: {edit.place} has this text {found} times, not once: {edit.old}"
             )
-        path.write_text(text.replace(edit.old, edit.new))
+        path.write_text(text[:begin] + text[begin:end].replace(edit.old, edit.new) + text[end:], "utf-8")
         if path.suffix == ".py":  # what does not even compile says nothing of the tests
-            compile(path.read_text(), edit.file, "exec")
+            compile(path.read_text("utf-8"), str(path), "exec")
 
 
 def directed(folder: Path, mutation: Mutation, *, every: bool) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.torture.faults.mutations import Edit, Mutation, apply, copy, directed
 
-ROOM, SQL = "pipeline/followers/applying", "pipeline/followers/applying/sql"
+SQL = "pipeline/followers/applying/sql"
 TESTS = "tests/integration/followers"
 APPLYING, MODEL = f"{TESTS}/applying/test_applying.py", f"{TESTS}/applying/test_model.py"
 
@@ -26,8 +26,8 @@ MUTATIONS = (
     _mutation(
         "position outside of the transaction",
         f"{APPLYING}::test_nothing_stays_of_a_transaction_whose_session_is_killed",
-        Edit(f"{ROOM}/applier.py", "import contextmanager\n", "import contextmanager, nullcontext\n"),
-        Edit(f"{ROOM}/applier.py", "        with self._follower.transaction():\n", "        with nullcontext():\n"),
+        Edit("applier", "import contextmanager\n", "import contextmanager, nullcontext\n"),
+        Edit("applier:Applier._apply", "        with self._follower.transaction():\n", "        with nullcontext():\n"),
     ),
     _mutation(
         "no compare-and-set",
@@ -49,12 +49,12 @@ MUTATIONS = (
         "inserts before deletes",
         MODEL,
         Edit(
-            f"{ROOM}/sets.py",
+            "sets:_Writing.run",
             '        if self._given.has("delete"):\n            self._change("delete", statements.delete)\n',
             "",
         ),
         Edit(
-            f"{ROOM}/sets.py",
+            "sets:_Writing.run",
             "        if self._moves:\n            self._put()\n",
             "        if self._moves:\n            self._put()\n"
             '        if self._given.has("delete"):\n            self._change("delete", statements.delete)\n',
@@ -64,7 +64,7 @@ MUTATIONS = (
         "no fallback on a unique violation",
         MODEL,
         Edit(
-            f"{ROOM}/sets.py",
+            "sets:write_given",
             "        if not given.statements.table.key:\n            raise",
             "        if True:\n            raise",
         ),
@@ -73,7 +73,7 @@ MUTATIONS = (
         "a key change not split",
         MODEL,
         Edit(
-            f"{ROOM}/rendering.py",
+            "rendering:left_pk",
             '    if not table.key:\n        return sql.SQL("null::text")\n',
             '    if table:\n        return sql.SQL("null::text")\n',
         ),
@@ -81,13 +81,15 @@ MUTATIONS = (
     _mutation(
         "own columns lost by the fallback",
         f"{APPLYING}::test_columns_of_its_own_stay_with_their_rows",
-        Edit(f"{ROOM}/sets.py", "(bool(self._statements.table.own) or not given.are_whole", "(not given.are_whole"),
+        Edit(
+            "sets:_Writing.__init__", "(bool(self._statements.table.own) or not given.are_whole", "(not given.are_whole"
+        ),
     ),
     _mutation(
         "a copy that starts at the head instead of before S",
         f"{TESTS}/copying/test_copying.py::test_what_is_written_to_a_copied_table_while_the_next_one_waits_is_applied",
         Edit(
-            "pipeline/followers/running/beginning.py",
+            "beginning:copy",
             " if table not in refused], stop.wait)\n",
             " if table not in refused], stop.wait)\n"
             '        [(seq,)] = log.execute("select coalesce(max(seq), 0) from public.sequin_events").fetchall()\n'
@@ -97,13 +99,13 @@ MUTATIONS = (
     _mutation(
         "a change before complete_seq that stops the follower",
         f"{APPLYING}::test_while_a_table_is_filled_nothing_is_missing",
-        Edit(f"{ROOM}/rendering.py", " or e.seq <= {})", " or false and e.seq <= {})"),
+        Edit("rendering:lenient", " or e.seq <= {})", " or false and e.seq <= {})"),
     ),
     _mutation(
         "synchronous_commit off",
         "tests/integration/postgres/test_session_settings.py::test_what_we_commit_is_durable",
         Edit(
-            "pipeline/postgres/session_settings.py",
+            "session_settings",
             "pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=) 'off'",
             "false",
         ),
@@ -121,7 +123,7 @@ MUTATIONS = (
         "a missing row passed over",
         f"{APPLYING}::test_a_missing_row_stops_it_before_that_transaction",
         Edit(
-            f"{ROOM}/sets.py",
+            "sets:_Writing._change",
             "        if (seq := self._given.send(query, operation)) is not None:\n",
             "        if (seq := self._given.send(query, operation)) is not None and not query:\n",
         ),

@@ -24,7 +24,7 @@ MUTATIONS = (
     _mutation(
         "rows of a partition that joins are not read",
         f"{LOOKS}::test_rows_that_move_from_the_default_partition_come_back",
-        Edit(f"{ROOM}/partition_changes.py", 'each.what == "attached"]', 'each.what == ""]'),
+        Edit("partition_changes:begin", 'each.what == "attached"]', 'each.what == ""]'),
     ),
     _mutation(
         "one that left is not missed",
@@ -73,12 +73,12 @@ MUTATIONS = (
     _mutation(
         "bounds of a partition do not limit what is compared",
         f"{LOOKS}::test_only_keys_within_the_bounds_of_the_partition_are_compared",
-        Edit(f"{ROOM}/partition_changes.py", "within = None if None in bounds else bounds", "within = None"),
+        Edit("partition_changes:compare", "within = None if None in bounds else bounds", "within = None"),
     ),
     _mutation(
         "a truncate of a partition is not looked for",
         f"{LOOKS}::test_a_truncate_of_a_partition_makes_the_table_incomplete",
-        Edit(f"{ROOM}/register.py", "        self._partition_truncates.look()\n", ""),
+        Edit("register:Register.update", "        self._partition_truncates.look()\n", ""),
     ),
     _mutation(
         "a truncate of one partition is one of the table",
@@ -104,7 +104,7 @@ MUTATIONS = (
         "a follower keeps a partition that left",
         f"{FOLLOWERS}/test_looked_partitions.py::test_a_partition_that_leaves",
         Edit(
-            "pipeline/followers/schema_changes/looked_partitions.py",
+            "looked_partitions:LookedPartitions._divide",
             "            divided.detach_gone(there, theirs)\n",
             "            pass\n",
         ),
