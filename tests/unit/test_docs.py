@@ -19,6 +19,7 @@ from tests.fixtures import process_diagram
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/*.md")])
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+INVARIANTS = (ROOT / "docs" / "internals" / "invariants.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 DELIVERY = (ROOT / "docs" / "delivery.md").read_text()
 FACTS = (ROOT / "docs" / "postgres-facts.md").read_text()
@@ -66,7 +67,7 @@ def exists(place: str) -> bool:
 
 
 def test_every_place_that_docs_name_exists() -> None:
-    named = places(ARCHITECTURE, DELIVERY, CONTRIBUTING, FACTS, CHECKLIST)
+    named = places(ARCHITECTURE, INVARIANTS, DELIVERY, CONTRIBUTING, FACTS, CHECKLIST)
     assert len(named) > 100
     assert [place for place in named if not exists(place)] == []
 
@@ -78,7 +79,7 @@ def test_each_line_of_a_checklist_names_its_test() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted({n for n in backticked(ARCHITECTURE) if re.fullmatch(r"(pipeline|public)\.\w+", n)})
+    "name", sorted({n for n in backticked(ARCHITECTURE + INVARIANTS) if re.fullmatch(r"(pipeline|public)\.\w+", n)})
 )
 def test_every_table_and_view_named_in_architecture_is_migrated(name: str) -> None:
     assert f"CREATE TABLE {name} (" in SCHEMA or f"CREATE VIEW {name} AS" in SCHEMA
