@@ -11,8 +11,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.log.shuffling import waiting
-from pipeline.log.shuffling.transfer import Place
-from pipeline.log.shuffling.transfers import Transfers
+from pipeline.log.shuffling.transfer import Place, Transfers
 from pipeline.log.shuffling.waiting import Waiting, WaitingRun
 from pipeline.log.staging.choose_path import PathReason, WritePath
 from pipeline.log.table import EventsTable

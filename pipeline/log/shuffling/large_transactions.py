@@ -8,10 +8,8 @@ from itertools import takewhile
 
 import psycopg
 
-from pipeline.log.shuffling.runs import Staged
-from pipeline.log.shuffling.transfer import Place, Transfer
-from pipeline.log.shuffling.transfers import Transfers
-from pipeline.log.staging.segments import Segment
+from pipeline.log.shuffling.transfer import Place, Transfer, Transfers
+from pipeline.log.staging.segments import Segment, StagingState
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
@@ -26,14 +24,14 @@ class LargeTransactionMover:
     """Moves a transaction ahead of its end. If that does not come in time all is rolled back, and the transaction is
     moved only once it is staged whole.
 
-    `look`: as pipeline.log.shuffling.runs.look. `stopping` is called while segments are awaited.
+    `look`: as pipeline.log.staging.segments.look. `stopping` is called while segments are awaited.
     """
 
     def __init__(
         self,
         connection: Connection,
         transfers: Transfers,
-        look: Callable[[], tuple[Staged | None, list[Segment]]],
+        look: Callable[[], tuple[StagingState | None, list[Segment]]],
         stopping: Callable[[], bool],
     ) -> None:
         self._connection = connection
@@ -42,7 +40,7 @@ class LargeTransactionMover:
         self._stopping = stopping
         self._given_up = 0
 
-    def move(self, now: Staged, pending: Sequence[Segment]) -> int:
+    def move(self, now: StagingState, pending: Sequence[Segment]) -> int:
         """Start moving the open transaction, if it is a large one, and follow it to its end.
 
         Returns the number of events added; -1 when there is no such transaction, or its end did not come in time.
@@ -64,7 +62,7 @@ class LargeTransactionMover:
             return -1
         return self._transfers.committed(*done)
 
-    def _move(self, now: Staged, commit_lsn: int) -> tuple[Transfer, int] | None:
+    def _move(self, now: StagingState, commit_lsn: int) -> tuple[Transfer, int] | None:
         """The committed transfer and the number of segments that it drained; None when it was rolled back."""
         with self._connection.transaction():
             transfer = self._transfers.begin(Place(now.epoch, now.watermark))
@@ -74,7 +72,7 @@ class LargeTransactionMover:
             transfer.finish(commit_lsn, drained)
         return None if drained is None else (transfer, len(drained))
 
-    def _follow(self, transfer: Transfer, begun: Staged, commit_lsn: int) -> list[int] | None:
+    def _follow(self, transfer: Transfer, begun: StagingState, commit_lsn: int) -> list[int] | None:
         """Move segments of the open transaction as they fill. Returns those to drain, or None to roll back."""
         seen: set[int] = set()
         deadline = time.monotonic() + AHEAD_TIMEOUT

@@ -21,13 +21,11 @@ from pipeline.log.shuffling.last_changes import LastChanges
 from pipeline.log.shuffling.placed_ranges import PlacedRun
 from pipeline.log.shuffling.plan import Run, next_run
 from pipeline.log.shuffling.poison import BisectingTransfer, OnPoison, Poison, Stopped
-from pipeline.log.shuffling.runs import Staged, look
 from pipeline.log.shuffling.targets import Targets
-from pipeline.log.shuffling.transfer import Place, SeqTaken, Transfer, WatermarkMoved, wake_readers
-from pipeline.log.shuffling.transfers import Transfers
+from pipeline.log.shuffling.transfer import Place, SeqTaken, Transfer, Transfers, WatermarkMoved, wake_readers
 from pipeline.log.shuffling.waiting import WaitingRun
 from pipeline.log.staging import segments
-from pipeline.log.staging.segments import Segment
+from pipeline.log.staging.segments import Segment, StagingState
 from pipeline.log.table import EventsTable
 from pipeline.postgres import batched_transaction, connections
 from pipeline.postgres.batched_transaction import Prepared
@@ -131,7 +129,7 @@ class Shuffler:
             jumps.require_continued(self._connection, [each.table for each in self._targets], self._source_clock)
             self._is_continued = True
 
-    def _step(self, staged: Staged, pending: list[Segment]) -> int:
+    def _step(self, staged: StagingState, pending: list[Segment]) -> int:
         if self.poison is not None and self._is_still_poison(self.poison, staged):
             return -1
         run = next_run(pending, staged.watermark, staged.whole) or self._next_range(staged)
@@ -147,7 +145,7 @@ class Shuffler:
             self._empty()
         return moved
 
-    def _adopt(self, staged: Staged) -> int:
+    def _adopt(self, staged: StagingState) -> int:
         """Attach the tables that come next, or move their rows."""
         done = self._attacher.step(staged.epoch, staged.watermark)
         if isinstance(done, int):
@@ -159,7 +157,7 @@ class Shuffler:
     def _retry_dead_letters(self) -> bool:
         return retrying.retry(self._connection, self._source, self._targets)
 
-    def _next_range(self, staged: Staged) -> Run | None:
+    def _next_range(self, staged: StagingState) -> Run | None:
         """Rows that were read from a table, once everything before their place is in the log."""
         place = staged.next_range
         if place is None or place > staged.complete or (staged.next_adopted or place) < place:
@@ -191,8 +189,8 @@ class Shuffler:
             wake_readers(self._connection, self._source)
         return self._opened
 
-    def _look(self) -> tuple[Staged | None, list[Segment]]:
-        return look(self._connection, self._source)
+    def _look(self) -> tuple[StagingState | None, list[Segment]]:
+        return segments.look(self._connection, self._source)
 
     def _move(self, run: Run, epoch: int, prepared: Prepared | None = None) -> int:
         place = Place(epoch, run.after)
@@ -246,7 +244,7 @@ class Shuffler:
             waiting.moved(self._connection, self._source, run.tables)
         transfer.finish(run.upto, run.drained)
 
-    def _is_still_poison(self, known: Poison, staged: Staged) -> bool:
+    def _is_still_poison(self, known: Poison, staged: StagingState) -> bool:
         """Whether the change still cannot be written. It is tried alone, at most every PROBE_EVERY."""
         if staged.watermark >= known.commit_lsn:
             self.poison = None

@@ -48,6 +48,28 @@ class Segment:
         return sql.SQL("only {}").format(table(self.id))
 
 
+@dataclass(frozen=True)
+class StagingState:
+    """How far a source is staged and moved: up to `watermark` all is moved, up to `complete` all is staged.
+
+    `generation` changes with each worker. `next_range`: the next place at which rows that were read from a table come;
+    `next_adopted`: the next transaction of a table that is to become a partition.
+    """
+
+    epoch: int
+    watermark: int
+    complete: int
+    generation: str
+    next_range: int | None = None
+    next_adopted: int | None = None
+
+    @property
+    def whole(self) -> int:
+        """The last transaction that can be moved before the next range of a table, or table to be adopted, is."""
+        places = [place - 1 for place in (self.next_range, self.next_adopted) if place is not None]
+        return min([self.complete, *places])
+
+
 def table(segment_id: int) -> sql.Identifier:
     """The child table of a segment."""
     return sql.Identifier("pipeline", f"wal_events_{segment_id:05d}")
@@ -64,6 +86,13 @@ def create(segment_id: int) -> sql.Composed:
         " with (autovacuum_enabled = off, toast.autovacuum_enabled = off);"
         " alter table {table} replica identity full; end $$"
     ).format(table=table(segment_id))
+
+
+def look(connection: Connection, source: uuid.UUID) -> tuple[StagingState | None, list[Segment]]:
+    """Return the state, None before the first staged row, and the segments with rows to move: of one moment."""
+    found = connection.execute(statement("log.staging.frontier", "look"), {"source": source}).fetchall()
+    segments = [Segment(*row[6:]) for row in found if row[6] is not None]
+    return (StagingState(*found[0][:6]) if found else None), segments
 
 
 def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:

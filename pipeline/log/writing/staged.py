@@ -48,6 +48,7 @@ class StagedPath:
         self._connection = connection
         self._claim = claim
         self._statements = PreparedStatements(connection, f"{claim.worker}_{claim.generation}")
+        self._store_batch = self._statements.name("store_batch")
         self._segment: int | None = None
         self._next_ordinal = 0
 
@@ -148,7 +149,7 @@ class StagedPath:
             batch.first_ordinal,
         )
         literals = ["null" if value is None else str(value) for value in values]
-        return f"execute {self._statements.name('store_batch')}({', '.join(literals)})"
+        return f"execute {self._store_batch}({', '.join(literals)})"
 
     async def _take_segment(self) -> int:
         cursor = await self._connection.execute(statement("log.staging", "take_segment"), self._claim.who)
