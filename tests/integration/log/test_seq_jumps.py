@@ -82,8 +82,7 @@ def test_the_first_start_stores_where_the_log_is_and_no_later_session_jumps(stag
 
 
 def test_a_copied_database_jumps(staged_log: Staged, cluster: Cluster):
-    staged_log.connection.close()
-    staged_log.shufflers.close()
+    staged_log.disconnect()
     since = now()
     with cluster.database("copied", staged_log.dsn.rpartition("dbname=")[2].split()[0]) as copied:
         staged_log.reconnect()

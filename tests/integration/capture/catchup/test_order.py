@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.capture.catchup import plan_reader, store
+from pipeline.log.staging.segments import FULL_AT
 from pipeline.log.staging.worker_claim import connect_staging
 from tests.fixtures.shuffling import move
-from tests.fixtures.staged import SEGMENT_ROWS, Staged, Table, insert
+from tests.fixtures.staged import Staged, Table, insert
 
 END = 250
 """Of worker 0's part: two transactions, at 100 and 200."""
@@ -28,22 +29,21 @@ def staged(database_dsn: str) -> Iterator[Staged]:
 
 def split(stage: Staged) -> None:
     """What comes next is of worker 1, in full segments."""
-    run = stage.connection.execute
-    stage._segment, stage._lsn = None, END
-    for number in range(5):
-        stage.commit(*(insert("item", id=f"{number + 2}.{row}") for row in range(SEGMENT_ROWS)))
-    values = {"source": stage.source, "end": END, "last": stage.lsn}
-    run("update pipeline.segments set worker = 1 where first_lsn > %(end)s", values)
-    run(
+    values = {"source": stage.source, "end": END}
+    stage.connection.execute(
         "insert into pipeline.replication_progress (source_id, worker, epoch, position, commit_lsn, generation)"
-        " values (%(source)s, 1, 0, %(last)s, %(last)s, 7)",
+        " values (%(source)s, 1, 0, %(end)s, 0, 7)",
         values,
     )
-    run("update pipeline.replication_progress set position = 101, commit_lsn = 100 where worker = 0")
-    run(
+    stage.connection.execute(
         "insert into pipeline.catchup_parts (source_id, worker, epoch, from_lsn) values (%(source)s, 1, 0, %(end)s)",
         values,
     )
+    stage.connection.execute("update pipeline.replication_progress set position = 101 where worker = 0")
+    stage._lsn = END
+    stage.work_as(1)
+    for number in range(5):
+        stage.commit(*(insert("item", id=f"{number + 2}.{row}") for row in range(FULL_AT)))
 
 
 def log(stage: Staged) -> list[str]:
@@ -83,7 +83,7 @@ def test_a_later_part_waits_for_what_is_missing_before_it(staged: Staged):
     staged.shuffle()
     moved = log(staged)
     assert moved[:3] == ["0", "1", "2.0"]
-    assert len(moved) == 2 + 5 * SEGMENT_ROWS
+    assert len(moved) == 2 + 5 * FULL_AT
     assert moved == sorted(moved, key=lambda name: [int(number) for number in name.split(".")])
 
 
@@ -115,6 +115,6 @@ def test_a_plan_that_nobody_can_finish_leaves_what_has_no_gap_before_it(staged: 
     asyncio.run(abandon())
     staged.shuffle()
     assert plan_reader.read(staged.connection, staged.source) == []
-    assert len(log(staged)) == (2 + 5 * SEGMENT_ROWS if whole else 1)
+    assert len(log(staged)) == (2 + 5 * FULL_AT if whole else 1)
     left = staged.connection.execute("select worker, position from pipeline.replication_progress").fetchall()
     assert left == [(0, staged.lsn if whole else 101)]

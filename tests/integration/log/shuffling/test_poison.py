@@ -272,7 +272,7 @@ def test_a_table_of_a_route_that_swallows_its_share_and_values_that_are_filled_i
     assert [row[0] for row in events(staged)] == ["1", "2", "3"]
     staged.connection.execute(make.format("sequin_events").encode())
     staged.commit(update("t", id=2))
-    segment = f"pipeline.wal_events_{staged._segment:05d}"
+    segment = f"pipeline.wal_events_{staged.segment:05d}"
     staged.connection.execute(f"update {segment} set unchanged_columns = '[\"v\"]' where action = 'update'")
     move(shuffler)
     assert shuffler.poison and "27000" in str(shuffler.poison)
@@ -295,7 +295,7 @@ def test_a_letter_whose_event_is_swallowed_stays_parked(staged: Staged):
 
 def test_what_jsonb_refuses_is_parked_and_its_text_stays_out_of_the_cause(staged: Staged):
     staged.commit(*good(1), insert("t", id=2, v="x"))
-    segment = f"pipeline.wal_events_{staged._segment:05d}"
+    segment = f"pipeline.wal_events_{staged.segment:05d}"
     staged.connection.execute(f"update {segment} set record = %s where commit_idx = 1", [TOO_DEEP])
     shuffled(staged)
     assert events(staged) == [("1", None), (None, {"parked": 1})]
