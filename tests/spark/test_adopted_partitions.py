@@ -18,8 +18,8 @@ from tests.spark.test_events_tables import export
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 
-def in_log(log: Staged) -> list[tuple[int, str]]:
-    return log.connection.execute("select seq, record_pk from sequin_events order by seq").fetchall()
+def in_log(staged: Staged) -> list[tuple[int, str]]:
+    return staged.connection.execute("select seq, record_pk from sequin_events order by seq").fetchall()
 
 
 def test_an_export_and_the_data_source_have_every_event_once(
@@ -27,21 +27,29 @@ def test_an_export_and_the_data_source_have_every_event_once(
 ) -> None:
     lake = tmp_path / "lake"
     spark.dataSource.register(DefaultSource)
-    with staging_of(cluster, Table("orders")) as log:
-        log.moved(insert("orders", id="first"))
+    with staging_of(cluster, Table("orders")) as staged:
+        staged.moved(insert("orders", id="first"))
         for first in (1_000, 1_000_000):
-            adopt(log, batch(log, first, 300), batch(log, first + 1_000, 250), batch(log, first + 2_000, 20))
-            log.shuffle()
-            log._lsn = first + 10_000
-            log.moved(insert("orders", id=f"behind {first}"))
-            export(spark, log.dsn, lake, str(DEFAULT))
-            files = ds.dataset(lake / "changes/public.orders", partitioning="hive").to_table(["seq", "record_pk"])
-            assert sorted(zip(*(files[name].to_pylist() for name in ("seq", "record_pk")), strict=True)) == in_log(log)
-            source = spark.read.format("sequin_events").option("dsn", log.dsn).option("rowsPerPartition", "100").load()
-            assert sorted((row.seq, row.record_pk) for row in source.select("seq", "record_pk").collect()) == in_log(
-                log
+            adopt(
+                staged, batch(staged, first, 300), batch(staged, first + 1_000, 250), batch(staged, first + 2_000, 20)
             )
-        assert len(in_log(log)) == 2 * 571 + 1
-        adopted = log.connection.execute("select sum(changes)::int from pipeline.ways where way = 'adopt'").fetchone()
+            staged.shuffle()
+            staged._lsn = first + 10_000
+            staged.moved(insert("orders", id=f"behind {first}"))
+            export(spark, staged.dsn, lake, str(DEFAULT))
+            files = ds.dataset(lake / "changes/public.orders", partitioning="hive").to_table(["seq", "record_pk"])
+            assert sorted(zip(*(files[name].to_pylist() for name in ("seq", "record_pk")), strict=True)) == in_log(
+                staged
+            )
+            source = (
+                spark.read.format("sequin_events").option("dsn", staged.dsn).option("rowsPerPartition", "100").load()
+            )
+            assert sorted((row.seq, row.record_pk) for row in source.select("seq", "record_pk").collect()) == in_log(
+                staged
+            )
+        assert len(in_log(staged)) == 2 * 571 + 1
+        adopted = staged.connection.execute(
+            "select sum(changes)::int from pipeline.ways where way = 'adopt'"
+        ).fetchone()
         assert adopted is not None
         assert adopted[0] >= 2 * 550

@@ -12,12 +12,12 @@ from tests.fixtures.staged import Staged, Table, insert, staging_of
 
 @pytest.fixture(scope="module")
 def made(cluster: Cluster) -> Iterator[Staged]:
-    with staging_of(cluster, Table("orders")) as log:
-        yield log
+    with staging_of(cluster, Table("orders")) as staged:
+        yield staged
 
 
 @pytest.fixture
-def log(made: Staged) -> Staged:
+def staged(made: Staged) -> Staged:
     """One transaction is in the log, which a shuffler has opened."""
     made.reset()
     made.moved(insert("orders", id="1"))

@@ -46,7 +46,7 @@ NEXT = "select * from public.sequin_events where seq > $1 order by seq limit 100
     scope="module",
     params=[FEW, *[pytest.param(n, marks=[pytest.mark.long, pytest.mark.timeout(900)]) for n in (MANY, VERY_MANY)]],
 )
-def log(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Staged]:
+def staged(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Staged]:
     """Two runs, with rows that were moved before, between and behind them; of very many partitions most are made at
     once: each by itself would take minutes.
     """
@@ -102,18 +102,18 @@ class Fixed(SegmentSizes):
         return ROWS
 
 
-def fill(log: Staged, first_lsn: int, segments: int) -> None:
+def fill(staged: Staged, first_lsn: int, segments: int) -> None:
     async def does(writer: LogWriter) -> None:
         for number in range(segments):
-            await writer.append(batch(log, first_lsn + 1_000 * number, ROWS), durable=False)
+            await writer.append(batch(staged, first_lsn + 1_000 * number, ROWS), durable=False)
         await writer.settle(finish=True)
 
-    writing(log, does, sizes=Fixed(256 * ROWS))
-    log.shuffle()
+    writing(staged, does, sizes=Fixed(256 * ROWS))
+    staged.shuffle()
 
 
-def count(log: Staged) -> int:
-    row = log.connection.execute("select count(*) from sequin_events").fetchone()
+def count(staged: Staged) -> int:
+    row = staged.connection.execute("select count(*) from sequin_events").fetchone()
     assert row is not None
     return int(row[0])
 
@@ -139,34 +139,34 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-def test_reading_on_and_the_history_of_a_row_sort_nothing_and_scan_no_table(log: Staged, mode: str):
-    attached = partitions.attached(log.connection, DEFAULT)
+def test_reading_on_and_the_history_of_a_row_sort_nothing_and_scan_no_table(staged: Staged, mode: str):
+    attached = partitions.attached(staged.connection, DEFAULT)
     adopted = [two for one, two in pairwise(attached) if one.upper - one.lower == two.upper - two.lower == ROWS]
     for each in adopted[:: max(1, len(adopted) // 4)]:
-        found = ran(log.dsn, mode, NEXT, "bigint", each.lower - 5)
+        found = ran(staged.dsn, mode, NEXT, "bigint", each.lower - 5)
         scans = [node for node in found if "Relation Name" in node and node["Actual Rows"]]
         assert ({node["Node Type"] for node in scans}, len(scans)) == ({"Index Scan"}, 2)
         assert not [node for node in found if "Sort" in node["Node Type"]]
-    oid = log.connection.execute("select source_table_oid from sequin_events limit 1").fetchone()
+    oid = staged.connection.execute("select source_table_oid from sequin_events limit 1").fetchone()
     assert oid is not None
-    found = ran(log.dsn, mode, HISTORY, "uuid, bigint, text", log.source, oid[0], "1")
+    found = ran(staged.dsn, mode, HISTORY, "uuid, bigint, text", staged.source, oid[0], "1")
     assert found[0]["Actual Rows"] == 3
     assert not [node for node in found if "Sort" in node["Node Type"]]
     assert max(node.get("Rows Removed by Filter", 0) for node in found) <= 20, "those of a page are read as they are"
 
 
-def test_everything_is_read_once_and_in_order_over_the_gaps(log: Staged):
+def test_everything_is_read_once_and_in_order_over_the_gaps(staged: Staged):
     """By pages, as over HTTP, gRPC and by consumers; as Spark's parts; and as an export plans it."""
     after, found = 0, 0
-    while not (page := shapes.JSON.read(log.connection, PageRequest(after, 10_000, 10**8))).at_head or page.entries:
+    while not (page := shapes.JSON.read(staged.connection, PageRequest(after, 10_000, 10**8))).at_head or page.entries:
         seqs = [entry.seq for entry in page.entries]
         assert all(one < two for one, two in pairwise([after, *seqs]))
         found, after = found + len(seqs), page.upto
-    assert found == count(log)
-    with closing(dbapi.connect(log.dsn, autocommit=True)) as connection:
+    assert found == count(staged)
+    with closing(dbapi.connect(staged.dsn, autocommit=True)) as connection:
         head = catalog.head(connection, str(DEFAULT))
         parts = list(catalog.ranges(connection, str(DEFAULT), (0, head), 5_000, 10_000))
-        planned = plan.parts(connection, log.dsn, str(DEFAULT), 0, head)
+        planned = plan.parts(connection, staged.dsn, str(DEFAULT), 0, head)
     assert parts[0][0] == 0
     assert parts[-1][1] == head
     assert all(one[1] == two[0] for one, two in pairwise(parts))
@@ -174,22 +174,22 @@ def test_everything_is_read_once_and_in_order_over_the_gaps(log: Staged):
     assert sum(part.rows for part in planned) == found
 
 
-def test_verify_finds_nothing(log: Staged):
+def test_verify_finds_nothing(staged: Staged):
     """Also while a table waits."""
-    adopt(log, batch(log, 55_000_000, 200))
+    adopt(staged, batch(staged, 55_000_000, 200))
     for shuffles in (False, True):
         if shuffles:
-            log.shuffle()
-        checked = verify.run(settings.load(database_dsn=log.dsn), 1, 5_000, lambda *_: None)
+            staged.shuffle()
+        checked = verify.run(settings.load(database_dsn=staged.dsn), 1, 5_000, lambda *_: None)
         assert {check.name: check.faults for check in checked.checks if check.broken} == {}
-        assert checked.rows == count(log)
+        assert checked.rows == count(staged)
 
 
 @pytest.mark.long
-def test_a_dump_is_restored(log: Staged, cluster: Cluster, tmp_path: Path):
+def test_a_dump_is_restored(staged: Staged, cluster: Cluster, tmp_path: Path):
     assert cluster.server is not None
     tools, dump = cluster.server.bin_dir, tmp_path / "dump"
-    subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, log.dsn], check=True, capture_output=True)
+    subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, staged.dsn], check=True, capture_output=True)
     state = """
         select array(select (seq, commit_lsn, commit_idx, record)::text from sequin_events order by seq),
             array(select indexdef from pg_indexes where schemaname in ('public', 'pipeline') order by 1),
@@ -198,29 +198,29 @@ def test_a_dump_is_restored(log: Staged, cluster: Cluster, tmp_path: Path):
         subprocess.run([tools / "pg_restore", "-d", restored, dump], check=True, capture_output=True)
         with psycopg.connect(restored) as connection:
             again = connection.execute(state).fetchone()
-    assert again == log.connection.execute(state).fetchone()
+    assert again == staged.connection.execute(state).fetchone()
 
 
-def test_retention_drops_them(log: Staged):
+def test_retention_drops_them(staged: Staged):
     """The last test of these: little is left."""
-    there = partitions.attached(log.connection, DEFAULT)
-    found = log.connection.execute("select min(seq) from sequin_events where commit_lsn >= 50000000").fetchone()
+    there = partitions.attached(staged.connection, DEFAULT)
+    found = staged.connection.execute("select min(seq) from sequin_events where commit_lsn >= 50000000").fetchone()
     assert found is not None
     keep = min(found[0], there[min(DROPPED, len(there) - 1)].lower)
     old = "update sequin_events set inserted_at = now() - interval '1 day' where seq < %s"
-    log.connection.execute(old, [keep])
-    config = settings.load(database_dsn=log.dsn, retention="1h", export_schedule="off")
-    young = log.connection.execute("select count(*) from sequin_events where seq >= %s", [keep]).fetchone()
+    staged.connection.execute(old, [keep])
+    config = settings.load(database_dsn=staged.dsn, retention="1h", export_schedule="off")
+    young = staged.connection.execute("select count(*) from sequin_events where seq >= %s", [keep]).fetchone()
     before = len(there)
     while (dropped := retention.run(config, lambda: False)).partitions:
         assert not dropped.waiting
-    left = partitions.attached(log.connection, DEFAULT)
+    left = partitions.attached(staged.connection, DEFAULT)
     assert young is not None
     assert before - len(left) >= FEW
-    assert (count(log),) == young
-    adopt(log, batch(log, 60_000_000, 200))
-    log.shuffle()
-    assert count(log) == young[0] + 200
+    assert (count(staged),) == young
+    adopt(staged, batch(staged, 60_000_000, 200))
+    staged.shuffle()
+    assert count(staged) == young[0] + 200
 
 
 @pytest.mark.long
@@ -231,21 +231,21 @@ def test_a_snapshot_of_a_standby_has_a_prefix_of_the_log(server_directory: Path)
     run(standby.dsn("postgres"), "alter system set hot_standby_feedback = on")  # or vacuum may end old snapshots
     run(standby.dsn("postgres"), "select pg_reload_conf()")
     old: list[psycopg.Connection[Any]] = []
-    with closing(Staged(primary.dsn("postgres"), (Table("orders"),))) as log:
-        log.moved(insert("orders", id="1"))
+    with closing(Staged(primary.dsn("postgres"), (Table("orders"),))) as staged:
+        staged.moved(insert("orders", id="1"))
 
         async def does(writer: LogWriter) -> None:
             for lsn in (1_000, 2_000, 3_000):
-                await writer.append(batch(log, lsn, 10), durable=False)
-                replayed(log, standby)
+                await writer.append(batch(staged, lsn, 10), durable=False)
+                replayed(staged, standby)
                 old.append(psycopg.connect(standby.dsn("postgres")))
                 old[-1].isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 old[-1].execute("select pg_current_snapshot()")
             await writer.settle(finish=True)
 
-        writing(log, does)
-        log.shuffle()
-        replayed(log, standby)
+        writing(staged, does)
+        staged.shuffle()
+        replayed(staged, standby)
         query = "select commit_lsn from sequin_events order by seq"
         seen = [connection.execute(query).fetchall() for connection in old]
         assert seen == [
@@ -255,8 +255,8 @@ def test_a_snapshot_of_a_standby_has_a_prefix_of_the_log(server_directory: Path)
             connection.close()
 
 
-def replayed(log: Staged, standby: Server) -> None:
-    position = log.connection.execute("select pg_current_wal_lsn()").fetchone()
+def replayed(staged: Staged, standby: Server) -> None:
+    position = staged.connection.execute("select pg_current_wal_lsn()").fetchone()
     with psycopg.connect(standby.dsn("postgres"), autocommit=True) as connection:
         query = "select pg_last_wal_replay_lsn() >= %s"
         eventually(lambda: connection.execute(query, position).fetchone() == (True,))

@@ -46,12 +46,12 @@ PLAN = """
 
 @pytest.fixture(scope="module")
 def made(cluster: Cluster) -> Iterator[Staged]:
-    with staging_of(cluster, Table("orders")) as log:
-        yield log
+    with staging_of(cluster, Table("orders")) as staged:
+        yield staged
 
 
 @pytest.fixture
-def log(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
+def staged(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
     """One transaction is in the log, and another worker is to read from BEGINS to ENDS."""
     monkeypatch.setattr(part, "LOOK_EVERY", 0.01)
     # Of a shuffler that has no turn for a while nobody thinks that it does nothing, or that it is at work for long.
@@ -74,10 +74,10 @@ class Parts:
     second: LogWriter
     part: PartPath
 
-    def __init__(self, log: Staged) -> None:
-        self.log = log
+    def __init__(self, staged: Staged) -> None:
+        self.log = staged
         self.stopping, self.given_up, self.behind = False, 0, 10**9
-        self.shuffler: Shuffler = log.shuffler()
+        self.shuffler: Shuffler = staged.shuffler()
 
     async def open(self, one: AsyncConnection[TupleRow], two: AsyncConnection[TupleRow]) -> Parts:
         row = self.log.connection.execute("select first_seq from pipeline.catchup_parts").fetchone()
@@ -107,16 +107,16 @@ class Parts:
         await doing
 
 
-def in_parts(log: Staged, does: Callable[[Parts], Awaitable[None]]) -> None:
+def in_parts(staged: Staged, does: Callable[[Parts], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with await connect_staging(log.dsn) as one, await connect_staging(log.dsn) as two:
-            await does(await Parts(log).open(one, two))
+        async with await connect_staging(staged.dsn) as one, await connect_staging(staged.dsn) as two:
+            await does(await Parts(staged).open(one, two))
 
     asyncio.run(run())
 
 
-def reader(log: Staged) -> psycopg.Connection[Any]:
-    connection = psycopg.connect(log.dsn)
+def reader(staged: Staged) -> psycopg.Connection[Any]:
+    connection = psycopg.connect(staged.dsn)
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.execute("select pg_current_snapshot()")
     return connection
@@ -126,43 +126,43 @@ def places(*transactions: tuple[int, int]) -> list[tuple[int, int]]:
     return [(lsn, idx) for lsn, count in transactions for idx in range(count)]
 
 
-def ways(log: Staged) -> dict[str, int]:
-    return dict(log.connection.execute(WAYS).fetchall())
+def ways(staged: Staged) -> dict[str, int]:
+    return dict(staged.connection.execute(WAYS).fetchall())
 
 
-def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(log: Staged):
+def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(staged: Staged):
     """Also for a snapshot of a moment at which a later part had rows, and an earlier one not all of its own."""
     old = []
 
     async def does(parts: Parts) -> None:
-        await parts.second.append(batch(log, 60_000, 250), durable=False)
-        await parts.second.append(begun(log, 61_000, 100), durable=False)
-        await parts.first.append(batch(log, 1_000, 10), durable=False)
-        await parts.second.append(batch(log, 61_000, 100, first=100), durable=False)
-        old.append(reader(log))
-        await parts.first.append(batch(log, 2_000, 10), durable=False)
+        await parts.second.append(batch(staged, 60_000, 250), durable=False)
+        await parts.second.append(begun(staged, 61_000, 100), durable=False)
+        await parts.first.append(batch(staged, 1_000, 10), durable=False)
+        await parts.second.append(batch(staged, 61_000, 100, first=100), durable=False)
+        old.append(reader(staged))
+        await parts.first.append(batch(staged, 2_000, 10), durable=False)
         parts.part._taken_at = 0.0
         await parts.second.settle()
         assert parts.part.holds
-        assert len(log.connection.execute(WAITING).fetchall()) == 2
+        assert len(staged.connection.execute(WAITING).fetchall()) == 2
         await parts.end_first()
-        old.append(reader(log))
+        old.append(reader(staged))
         await parts.shuffling(parts.second.settle(finish=True))
-        await parts.second.append(batch(log, 62_000, 30), durable=False)
+        await parts.second.append(batch(staged, 62_000, 30), durable=False)
         await parts.shuffling(parts.second.settle(finish=True))
         assert (parts.second.position, parts.given_up) == (62_001, 0)
 
-    in_parts(log, does)
-    log.shuffle()
+    in_parts(staged, does)
+    staged.shuffle()
     whole = places((1_000, 10), (2_000, 10), (60_000, 250), (61_000, 200), (62_000, 30))
-    assert log.connection.execute(EVENTS).fetchall() == whole
+    assert staged.connection.execute(EVENTS).fetchall() == whole
     assert [connection.execute(EVENTS).fetchall() for connection in old] == [whole[:10], whole[:20]]
-    assert ways(log) == {"adopt": 500}
+    assert ways(staged) == {"adopt": 500}
     for connection in old:
         connection.close()
 
 
-def test_a_part_that_waits_for_its_turn_has_its_indexes_by_then(log: Staged):
+def test_a_part_that_waits_for_its_turn_has_its_indexes_by_then(staged: Staged):
     """What comes after them goes on in another table, with indexes of its own."""
 
     async def indexed(segment: PartitionSegment) -> None:
@@ -173,29 +173,29 @@ def test_a_part_that_waits_for_its_turn_has_its_indexes_by_then(log: Staged):
                 await asyncio.sleep(0.01)
 
     async def does(parts: Parts) -> None:
-        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        await parts.second.append(batch(staged, 60_000, 20), durable=False)
         segment = parts.part._segment
         assert segment is not None
         assert segment.open_rows == 20
         parts.part._taken_at = 0.0
         await parts.second.settle()
         assert segment.open_rows == 0
-        await parts.second.append(batch(log, 61_000, 30), durable=False)
+        await parts.second.append(batch(staged, 61_000, 30), durable=False)
         ending = asyncio.ensure_future(parts.second.settle(finish=True))
         await indexed(segment)
         assert not ending.done()
         await parts.end_first()
         await parts.shuffling(ending)
 
-    in_parts(log, does)
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 20), (61_000, 30))
-    assert ways(log) == {"adopt": 50}
+    in_parts(staged, does)
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == places((60_000, 20), (61_000, 30))
+    assert ways(staged) == {"adopt": 50}
 
 
-def test_what_is_no_partition_of_its_own_has_no_indexes(log: Staged):
+def test_what_is_no_partition_of_its_own_has_no_indexes(staged: Staged):
     async def does(parts: Parts) -> None:
-        await parts.second.append(batch(log, 60_000, 2), durable=False)
+        await parts.second.append(batch(staged, 60_000, 2), durable=False)
         segment = parts.part._segment
         assert segment is not None
         parts.part._taken_at = 0.0
@@ -204,29 +204,29 @@ def test_what_is_no_partition_of_its_own_has_no_indexes(log: Staged):
         await parts.end_first()
         await parts.shuffling(parts.second.settle(finish=True))
 
-    in_parts(log, does)
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 2))
-    assert ways(log) == {"move": 2}
+    in_parts(staged, does)
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == places((60_000, 2))
+    assert ways(staged) == {"move": 2}
 
 
-def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(log: Staged):
+def test_each_segment_of_a_part_is_stored_once_it_is_its_turn(staged: Staged):
     async def does(parts: Parts) -> None:
         await parts.end_first()
         for lsn in (60_000, 61_000, 62_000):
-            await parts.shuffling(parts.second.append(batch(log, lsn, 12), durable=False))
+            await parts.shuffling(parts.second.append(batch(staged, lsn, 12), durable=False))
             assert (parts.part.holds, parts.second.position) == (False, lsn + 1)
 
-    in_parts(log, does)
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 12), (61_000, 12), (62_000, 12))
-    assert ways(log) == {"adopt": 36}
+    in_parts(staged, does)
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == places((60_000, 12), (61_000, 12), (62_000, 12))
+    assert ways(staged) == {"adopt": 36}
 
 
-def test_no_part_can_reach_the_seqs_of_the_next_one(log: Staged):
+def test_no_part_can_reach_the_seqs_of_the_next_one(staged: Staged):
     """However small its changes are, and though what is moved before the next one gets seqs behind it."""
     begins = [0, 0, 5 * 10**9, 5 * 10**9 + 160]
-    seqs = log_writer.reserve_part_seqs(log.connection, log.source, SETTINGS, begins)
+    seqs = log_writer.reserve_part_seqs(staged.connection, staged.source, SETTINGS, begins)
     for (one, seq), (other, following) in pairwise(zip(begins, seqs, strict=True)):
         assert seq is not None
         assert following is not None
@@ -234,13 +234,13 @@ def test_no_part_can_reach_the_seqs_of_the_next_one(log: Staged):
 
 
 @pytest.mark.parametrize("taken", ["seq", "partition", "nothing"])
-def test_what_is_not_next_any_more_is_moved(log: Staged, taken: str, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_not_next_any_more_is_moved(staged: Staged, taken: str, monkeypatch: pytest.MonkeyPatch):
     """Somebody has handed out seqs beyond those of the part, or made a partition there, or nothing is being moved."""
     monkeypatch.setattr(runs, "DRAIN_STALLED", 0.1)
 
     async def does(parts: Parts) -> None:
-        await parts.second.append(batch(log, 60_000, 20), durable=False)
-        await parts.first.append(batch(log, 1_000, 10), durable=False)
+        await parts.second.append(batch(staged, 60_000, 20), durable=False)
+        await parts.first.append(batch(staged, 1_000, 10), durable=False)
         await parts.end_first()
         if taken == "nothing":
             await parts.second.settle(finish=True)
@@ -248,110 +248,112 @@ def test_what_is_not_next_any_more_is_moved(log: Staged, taken: str, monkeypatch
         await asyncio.to_thread(move, parts.shuffler)
         far = parts.part._turn.first_seq + 50_000_000
         if taken == "seq":
-            log.connection.execute("select setval('sequin_events_seq_seq', %s)", [far])
+            staged.connection.execute("select setval('sequin_events_seq_seq', %s)", [far])
         else:
-            log.connection.execute("create table pipeline.far (like sequin_events including all)")
+            staged.connection.execute("create table pipeline.far (like sequin_events including all)")
             attach = f"alter table sequin_events attach partition pipeline.far for values from ({far}) to ({far + 1})"
-            log.connection.execute(attach.encode())
+            staged.connection.execute(attach.encode())
         await parts.shuffling(parts.second.settle(finish=True))
 
-    in_parts(log, does)
+    in_parts(staged, does)
     if taken == "partition":
-        log.connection.execute("alter table sequin_events detach partition pipeline.far; drop table pipeline.far")
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == places((1_000, 10), (60_000, 20))
-    assert ways(log) == {"adopt": 10, "move": 20}
+        staged.connection.execute("alter table sequin_events detach partition pipeline.far; drop table pipeline.far")
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == places((1_000, 10), (60_000, 20))
+    assert ways(staged) == {"adopt": 10, "move": 20}
 
 
-def test_the_first_part_of_all_may_be_moved(log: Staged, monkeypatch: pytest.MonkeyPatch):
+def test_the_first_part_of_all_may_be_moved(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """No run was there before."""
     monkeypatch.setattr(runs, "DRAIN_STALLED", 0.1)
 
     async def does(parts: Parts) -> None:
         parts.behind = 0
-        await parts.second.append(batch(log, 60_000, 20), durable=False)
-        await parts.first.append(batch(log, 1_000, 1), durable=True)
+        await parts.second.append(batch(staged, 60_000, 20), durable=False)
+        await parts.first.append(batch(staged, 1_000, 1), durable=True)
         await parts.end_first()
         await parts.second.settle(finish=True)
 
-    in_parts(log, does)
-    assert log.connection.execute("select from pipeline.adoptions").rowcount == 0
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == places((1_000, 1), (60_000, 20))
-    assert ways(log) == {"move": 20}
+    in_parts(staged, does)
+    assert staged.connection.execute("select from pipeline.adoptions").rowcount == 0
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == places((1_000, 1), (60_000, 20))
+    assert ways(staged) == {"move": 20}
 
 
-def test_a_part_with_what_only_the_shuffler_can_write_is_read_again_before_its_turn(log: Staged):
+def test_a_part_with_what_only_the_shuffler_can_write_is_read_again_before_its_turn(staged: Staged):
     annotated = (None, None, None, b"{}", None, None)
 
     async def does(parts: Parts) -> None:
-        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        await parts.second.append(batch(staged, 60_000, 20), durable=False)
         with pytest.raises(ReadAgain):
-            await parts.second.append(batch(log, 61_000, 1, rest=annotated), durable=False)
+            await parts.second.append(batch(staged, 61_000, 1, rest=annotated), durable=False)
         assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 1)
-        again = await WorkerClaim.take(parts.second._connection, log.source, 1)
+        again = await WorkerClaim.take(parts.second._connection, staged.source, 1)
         staging = await LogWriter.open(parts.second._connection, again, SETTINGS)
-        for each in (batch(log, 60_000, 20), batch(log, 61_000, 1, rest=annotated)):
+        for each in (batch(staged, 60_000, 20), batch(staged, 61_000, 1, rest=annotated)):
             await staging.append(each, durable=False)
         await parts.end_first()
 
-    in_parts(log, does)
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 20), (61_000, 1))
-    assert ways(log) == {}
+    in_parts(staged, does)
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == places((60_000, 20), (61_000, 1))
+    assert ways(staged) == {}
 
 
-def test_when_it_is_its_turn_what_comes_before_such_a_row_is_kept(log: Staged):
+def test_when_it_is_its_turn_what_comes_before_such_a_row_is_kept(staged: Staged):
     annotated = (None, None, None, b"{}", None, None)
 
     async def does(parts: Parts) -> None:
-        await parts.second.append(batch(log, 60_000, 8), durable=False)
+        await parts.second.append(batch(staged, 60_000, 8), durable=False)
         await parts.end_first()
-        await parts.shuffling(parts.second.append(batch(log, 61_000, 1, rest=annotated), durable=False))
+        await parts.shuffling(parts.second.append(batch(staged, 61_000, 1, rest=annotated), durable=False))
         assert (parts.second.position, parts.given_up) == (61_001, 0)
 
-    in_parts(log, does)
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == places((60_000, 8), (61_000, 1))
-    assert ways(log) == {"adopt": 8}
+    in_parts(staged, does)
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == places((60_000, 8), (61_000, 1))
+    assert ways(staged) == {"adopt": 8}
 
 
-def test_who_is_to_stop_before_the_turn_of_his_part_leaves_nothing(log: Staged):
+def test_who_is_to_stop_before_the_turn_of_his_part_leaves_nothing(staged: Staged):
     tables = r"select count(*) from pg_class where relname ~ '^sequin_events_\d{12}_'"
 
     async def does(parts: Parts) -> None:
-        before = log.connection.execute(tables).fetchone()
-        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        before = staged.connection.execute(tables).fetchone()
+        await parts.second.append(batch(staged, 60_000, 20), durable=False)
         parts.stopping = True
         with pytest.raises(ReadAgain):
             await parts.second.settle(finish=True)
         assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 0)
-        assert log.connection.execute(tables).fetchone() == before
+        assert staged.connection.execute(tables).fetchone() == before
 
-    in_parts(log, does)
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == []
+    in_parts(staged, does)
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == []
 
 
-def test_an_older_worker_of_the_part_can_store_nothing(log: Staged):
+def test_an_older_worker_of_the_part_can_store_nothing(staged: Staged):
     async def does(parts: Parts) -> None:
-        await parts.second.append(batch(log, 60_000, 20), durable=False)
+        await parts.second.append(batch(staged, 60_000, 20), durable=False)
         await parts.end_first()
-        log.connection.execute("update pipeline.replication_progress set generation = generation + 1 where worker = 1")
+        staged.connection.execute(
+            "update pipeline.replication_progress set generation = generation + 1 where worker = 1"
+        )
         with pytest.raises(Fenced):
             await parts.shuffling(parts.second.settle(finish=True))
 
-    in_parts(log, does)
-    log.shuffle()
-    assert log.connection.execute(EVENTS).fetchall() == []
+    in_parts(staged, does)
+    staged.shuffle()
+    assert staged.connection.execute(EVENTS).fetchall() == []
 
 
-def test_what_the_server_refuses_is_read_again_and_staged(log: Staged):
+def test_what_the_server_refuses_is_read_again_and_staged(staged: Staged):
     async def does(parts: Parts) -> None:
         with pytest.raises(ReadAgain):
-            await parts.second.append(batch(log, 60_000, 1, record='{"id": "\\u0000"}'), durable=False)
+            await parts.second.append(batch(staged, 60_000, 1, record='{"id": "\\u0000"}'), durable=False)
             await parts.end_first()
             await parts.shuffling(parts.second.settle(finish=True))
         assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 1)
 
-    in_parts(log, does)
+    in_parts(staged, does)

@@ -24,17 +24,17 @@ STAGING = """
     select pid from pg_stat_activity where application_name = 'pipeline staging' and datname = current_database()"""
 
 
-def test_segments_become_partitions_with_all_that_a_row_says(log: Staged):
-    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 4), batch(log, 3_000, 7))
-    assert [each[2] for each in waiting(log)] == [True, True]
-    assert events(log) == []
-    log.shuffle()
-    assert events(log) == places((1_000, 10), (2_000, 4), (3_000, 7))
-    assert waiting(log) == []
-    assert ways(log) == {"adopt": 21}
-    attached = partitions.attached(log.connection, DEFAULT)
+def test_segments_become_partitions_with_all_that_a_row_says(staged: Staged):
+    adopt(staged, batch(staged, 1_000, 10), batch(staged, 2_000, 4), batch(staged, 3_000, 7))
+    assert [each[2] for each in waiting(staged)] == [True, True]
+    assert events(staged) == []
+    staged.shuffle()
+    assert events(staged) == places((1_000, 10), (2_000, 4), (3_000, 7))
+    assert waiting(staged) == []
+    assert ways(staged) == {"adopt": 21}
+    attached = partitions.attached(staged.connection, DEFAULT)
     assert len(attached) == 3
-    state = log.connection.execute(
+    state = staged.connection.execute(
         "select s.commit_lsn, s.last_seq, s.events, t.last_seq, t.events, p.commit_lsn, p.position, p.changes,"
         " pg_sequence_last_value('sequin_events_seq_seq'), s.committed_at = p.committed_at"
         " from pipeline.shuffle_progress s, pipeline.events_tables t, pipeline.replication_progress p"
@@ -43,62 +43,64 @@ def test_segments_become_partitions_with_all_that_a_row_says(log: Staged):
     assert state == (3_000, last, 22, last, 22, 3_000, 3_001, 22, last, True)
 
 
-def test_what_waits_of_a_run_is_attached_in_one_transaction(log: Staged):
+def test_what_waits_of_a_run_is_attached_in_one_transaction(staged: Staged):
     names = "select array_agg(table_name::regclass::oid) from pipeline.adopted_tables where state = 'waiting'"
     attached = "select count(*), count(distinct xmin::text) from pg_inherits where inhrelid = any(%s)"
-    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 250), batch(log, 3_000, 10))
-    tables = log.connection.execute(names).fetchone()
+    adopt(staged, batch(staged, 1_000, 10), batch(staged, 2_000, 250), batch(staged, 3_000, 10))
+    tables = staged.connection.execute(names).fetchone()
     assert tables is not None
-    log.shuffle()
-    assert log.connection.execute(attached, tables).fetchone() == (3, 1)
-    assert events(log) == places((1_000, 10), (2_000, 250), (3_000, 10))
-    assert ways(log) == {"adopt": 270}
+    staged.shuffle()
+    assert staged.connection.execute(attached, tables).fetchone() == (3, 1)
+    assert events(staged) == places((1_000, 10), (2_000, 250), (3_000, 10))
+    assert ways(staged) == {"adopt": 270}
 
 
-def test_the_planner_knows_by_what_events_are_found_in_a_segment(log: Staged):
+def test_the_planner_knows_by_what_events_are_found_in_a_segment(staged: Staged):
     """Of the other columns autovacuum may tell it, once the segment is a partition."""
     known = "select attname from pg_stats where tablename = split_part(%s, '.', 2) order by 1"
-    adopt(log, batch(log, 1_000, 10))
-    row = log.connection.execute(
+    adopt(staged, batch(staged, 1_000, 10))
+    row = staged.connection.execute(
         "select table_name, reltuples from pipeline.adopted_tables join pg_class c on c.oid = table_name::regclass"
     ).fetchone()
     assert row is not None
     name, count = row
     assert count == 10
-    found = [column for (column,) in log.connection.execute(known, [name.replace('"', "")])]
+    found = [column for (column,) in staged.connection.execute(known, [name.replace('"', "")])]
     assert found == ["action", "record_pk", "seq", "source_database_id", "source_table_oid"]
-    log.shuffle()
+    staged.shuffle()
     options = "select reloptions from pg_class where oid = %s::regclass"
-    assert log.connection.execute(options, [name]).fetchone() == (None,), "of autovacuum, which was off"
+    assert staged.connection.execute(options, [name]).fetchone() == (None,), "of autovacuum, which was off"
 
 
-def test_they_are_the_same_events_that_the_shuffler_makes(log: Staged):
+def test_they_are_the_same_events_that_the_shuffler_makes(staged: Staged):
     columns = (
         "commit_lsn % 10000, commit_idx, xid, action, record, changes, exact, unchanged_columns, metadata,"
         " source_epoch,"
         " transaction_annotations, source_table_oid, source_table_schema, source_table_name, source_database_id"
     )
     texts = (b'{"id": "0"}', b'{"js": "{\\"a\\":  1}"}', None, None, None, None)
-    one = batch(log, 11_000, 10, rest=texts, record='{"id": "1", "js": {"a": 1}}')
-    adopt(log, one)
-    log.shuffle()
+    one = batch(staged, 11_000, 10, rest=texts, record='{"id": "1", "js": {"a": 1}}')
+    adopt(staged, one)
+    staged.shuffle()
 
-    async def staged(writer: LogWriter) -> None:
-        await writer.append(batch(log, 21_000, 10, rest=texts, record='{"id": "1", "js": {"a": 1}}'), durable=True)
+    async def stage_it(writer: LogWriter) -> None:
+        await writer.append(batch(staged, 21_000, 10, rest=texts, record='{"id": "1", "js": {"a": 1}}'), durable=True)
 
-    writing(log, staged, lambda: 0)
-    log.shuffle()
-    found = log.connection.execute(f"select {columns} from sequin_events where seq > 1 order by seq").fetchall()
+    writing(staged, stage_it, lambda: 0)
+    staged.shuffle()
+    found = staged.connection.execute(f"select {columns} from sequin_events where seq > 1 order by seq").fetchall()
     assert len(found) == 20
     assert found[:10] == found[10:]
     assert found[0][6] == {"js": '{"a":  1}'}
-    assert ways(log) == {"adopt": 10}
+    assert ways(staged) == {"adopt": 10}
 
 
-def test_attaching_builds_no_index_and_scans_no_table(log: Staged):
-    adopt(log, batch(log, 1_000, 10))
-    eventually(lambda: log.connection.execute(STAGING).rowcount == 0)  # its scans are counted at its end, if not before
-    name = log.connection.execute("select table_name from pipeline.adopted_tables").fetchone()
+def test_attaching_builds_no_index_and_scans_no_table(staged: Staged):
+    adopt(staged, batch(staged, 1_000, 10))
+    eventually(
+        lambda: staged.connection.execute(STAGING).rowcount == 0
+    )  # its scans are counted at its end, if not before
+    name = staged.connection.execute("select table_name from pipeline.adopted_tables").fetchone()
     assert name is not None
     files = (
         "select c.relname, pg_relation_filenode(c.oid) from pg_index i join pg_class c on c.oid = i.indexrelid"
@@ -107,31 +109,31 @@ def test_attaching_builds_no_index_and_scans_no_table(log: Staged):
     )
     scans = "select pg_stat_get_numscans(%s::regclass), pg_stat_get_tuples_returned(%s::regclass)"
     worker = "select from pg_stat_activity where application_name = 'pipeline staging' and datname = current_database()"
-    before = log.connection.execute(files, name * 2).fetchall()
-    eventually(lambda: log.connection.execute(worker).rowcount == 0)  # what it has scanned is counted as it ends
-    read = log.connection.execute(scans, name * 2).fetchone()
+    before = staged.connection.execute(files, name * 2).fetchall()
+    eventually(lambda: staged.connection.execute(worker).rowcount == 0)  # what it has scanned is counted as it ends
+    read = staged.connection.execute(scans, name * 2).fetchone()
     assert len(before) == 3
-    shuffler = log.shuffler()
-    assert log.shufflers.connection is not None
-    log.shufflers.connection.execute("set enable_seqscan = off")  # for looks at the newest row
+    shuffler = staged.shuffler()
+    assert staged.shufflers.connection is not None
+    staged.shufflers.connection.execute("set enable_seqscan = off")  # for looks at the newest row
     move(shuffler)
-    log.shufflers.connection.execute("select pg_stat_force_next_flush()")
-    log.shufflers.close()
-    log.connection.execute("select pg_stat_clear_snapshot()")
-    assert log.connection.execute(files, name * 2).fetchall() == before
-    assert log.connection.execute(scans, name * 2).fetchone() == read
-    assert log.connection.execute("select count(*) from pg_index where not indisvalid").fetchone() == (0,)
+    staged.shufflers.connection.execute("select pg_stat_force_next_flush()")
+    staged.shufflers.close()
+    staged.connection.execute("select pg_stat_clear_snapshot()")
+    assert staged.connection.execute(files, name * 2).fetchall() == before
+    assert staged.connection.execute(scans, name * 2).fetchone() == read
+    assert staged.connection.execute("select count(*) from pg_index where not indisvalid").fetchone() == (0,)
 
 
-def test_partitions_come_with_the_watermark(log: Staged, monkeypatch: pytest.MonkeyPatch):
+def test_partitions_come_with_the_watermark(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """Whoever dies between, or looks, finds both or neither."""
     monkeypatch.setattr(attaching, "LOCK_TIMEOUT", "60s")
-    adopt(log, batch(log, 1_000, 10))
-    shuffler = log.shuffler()
-    assert log.shufflers.connection is not None
-    blocked = f"select from pg_locks where not granted and pid = {log.shufflers.connection.info.backend_pid}"
+    adopt(staged, batch(staged, 1_000, 10))
+    shuffler = staged.shuffler()
+    assert staged.shufflers.connection is not None
+    blocked = f"select from pg_locks where not granted and pid = {staged.shufflers.connection.info.backend_pid}"
     state = "select count(*), (select sum(commit_lsn) from pipeline.shuffle_progress)::int from sequin_events"
-    with psycopg.connect(log.dsn) as other, psycopg.connect(log.dsn, autocommit=True) as looking:
+    with psycopg.connect(staged.dsn) as other, psycopg.connect(staged.dsn, autocommit=True) as looking:
         other.execute("lock table pipeline.ways")
         moving = threading.Thread(target=move, args=[shuffler])
         moving.start()
@@ -142,31 +144,31 @@ def test_partitions_come_with_the_watermark(log: Staged, monkeypatch: pytest.Mon
         assert looking.execute(state).fetchone() == (11, 1_000)
 
 
-def test_tables_whose_seqs_were_handed_out_are_moved(log: Staged):
+def test_tables_whose_seqs_were_handed_out_are_moved(staged: Staged):
     """By somebody who has written an event behind them: readers may have got that already."""
-    adopt(log, batch(log, 1_000, 10))
-    log.connection.execute(
+    adopt(staged, batch(staged, 1_000, 10))
+    staged.connection.execute(
         "create table pipeline.theirs partition of sequin_events for values from (90000000) to (90000010);"
         " create temporary table one as select * from sequin_events where seq = 1; update one set seq = 90000000;"
         " insert into sequin_events select * from one; drop table one"
     )
-    log.shuffle()
-    assert events(log)[1:] == places((1_000, 10))
-    assert ways(log) == {"move": 10}
-    log.connection.execute("drop table pipeline.theirs")
+    staged.shuffle()
+    assert events(staged)[1:] == places((1_000, 10))
+    assert ways(staged) == {"move": 10}
+    staged.connection.execute("drop table pipeline.theirs")
 
 
-def test_a_snapshot_of_between_two_segments_has_a_prefix_of_the_log(log: Staged):
+def test_a_snapshot_of_between_two_segments_has_a_prefix_of_the_log(staged: Staged):
     old = []
 
     async def does(writer: LogWriter) -> None:
         for lsn in (1_000, 2_000, 3_000):
-            await writer.append(batch(log, lsn, 10), durable=False)
-            old.append(reader(log))
+            await writer.append(batch(staged, lsn, 10), durable=False)
+            old.append(reader(staged))
         await writer.settle(finish=True)
 
-    writing(log, does)
-    log.shuffle()
+    writing(staged, does)
+    staged.shuffle()
     assert [seen(connection) for connection in old] == [
         places((1_000, 10)),
         places((1_000, 10), (2_000, 10)),
@@ -176,59 +178,59 @@ def test_a_snapshot_of_between_two_segments_has_a_prefix_of_the_log(log: Staged)
         connection.close()
 
 
-def test_nothing_of_half_a_transaction_is_ever_seen(log: Staged):
+def test_nothing_of_half_a_transaction_is_ever_seen(staged: Staged):
     """It is longer than a table, so it is in two; one snapshot is of its middle."""
     old = []
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(begun(log, 1_000, 150), durable=False)
-        await writer.append(begun(log, 1_000, 150, 150), durable=False)
-        old.append(reader(log))
+        await writer.append(begun(staged, 1_000, 150), durable=False)
+        await writer.append(begun(staged, 1_000, 150, 150), durable=False)
+        old.append(reader(staged))
         await writer.settle()
-        assert waiting(log) == []
-        await writer.append(batch(log, 1_000, 10, 300), durable=False)
+        assert waiting(staged) == []
+        await writer.append(batch(staged, 1_000, 10, 300), durable=False)
 
-    writing(log, does)
-    assert [each[1] - each[0] for each in waiting(log)] == [149, 159]
-    log.shuffle()
+    writing(staged, does)
+    assert [each[1] - each[0] for each in waiting(staged)] == [149, 159]
+    staged.shuffle()
     assert seen(old[0]) == []
-    assert events(log) == places((1_000, 310))
-    assert len(partitions.attached(log.connection, DEFAULT)) >= 3
+    assert events(staged) == places((1_000, 310))
+    assert len(partitions.attached(staged.connection, DEFAULT)) >= 3
     old[0].close()
 
 
-def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(log: Staged, monkeypatch: pytest.MonkeyPatch):
+def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     tables = "select count(*) from pg_class where relkind = 'r' and relname ~ '^sequin_events_.*_'"
-    before = log.connection.execute(tables).fetchone()
-    with psycopg.connect(log.dsn, autocommit=True) as other:
+    before = staged.connection.execute(tables).fetchone()
+    with psycopg.connect(staged.dsn, autocommit=True) as other:
 
         async def does(writer: LogWriter) -> None:
-            await writer.append(batch(log, 1_000, 10), durable=False)
-            await writer.append(batch(log, 2_000, 4), durable=False)
+            await writer.append(batch(staged, 1_000, 10), durable=False)
+            await writer.append(batch(staged, 2_000, 4), durable=False)
             other.execute(f"select pg_terminate_backend(pid, 60000) from ({STAGING}) s")
             await writer.settle(finish=True)
 
         with pytest.raises(psycopg.OperationalError):
-            writing(log, does)
+            writing(staged, does)
     assert before is not None
-    assert log.connection.execute(tables).fetchone() == (before[0] + 1,)
+    assert staged.connection.execute(tables).fetchone() == (before[0] + 1,)
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # nobody moves what waits
-    adopt(log, batch(log, 2_000, 4))
-    log.shuffle()
-    assert events(log) == places((1_000, 10), (2_000, 4))
+    adopt(staged, batch(staged, 2_000, 4))
+    staged.shuffle()
+    assert events(staged) == places((1_000, 10), (2_000, 4))
 
 
-def test_an_older_worker_can_store_no_segment(log: Staged):
+def test_an_older_worker_can_store_no_segment(staged: Staged):
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 1_000, 4), durable=False)
-        log.connection.execute("update pipeline.replication_progress set generation = generation + 1")
+        await writer.append(batch(staged, 1_000, 4), durable=False)
+        staged.connection.execute("update pipeline.replication_progress set generation = generation + 1")
         with pytest.raises(Fenced):
             await writer.settle(finish=True)
 
-    writing(log, does)
-    assert waiting(log) == []
-    log.shuffle()
-    assert events(log) == []
+    writing(staged, does)
+    assert waiting(staged) == []
+    staged.shuffle()
+    assert events(staged) == []
 
 
 @pytest.mark.parametrize(
@@ -249,45 +251,45 @@ def test_an_older_worker_can_store_no_segment(log: Staged):
         ),
     ],
 )
-def test_what_an_owner_has_added_meanwhile_counts(log: Staged, change: str, undo: str):
-    adopt(log, batch(log, 1_000, 10))
-    log.connection.execute(change)
+def test_what_an_owner_has_added_meanwhile_counts(staged: Staged, change: str, undo: str):
+    adopt(staged, batch(staged, 1_000, 10))
+    staged.connection.execute(change)
     try:
-        log.shuffle()
-        assert events(log) == places((1_000, 10))
-        assert ways(log) == {"move": 10}
-        adopt(log, batch(log, 2_000, 10))
-        assert waiting(log) == []
+        staged.shuffle()
+        assert events(staged) == places((1_000, 10))
+        assert ways(staged) == {"move": 10}
+        adopt(staged, batch(staged, 2_000, 10))
+        assert waiting(staged) == []
     finally:
-        log.connection.execute(undo)
+        staged.connection.execute(undo)
 
 
-def test_a_lock_holds_up_the_log_and_is_named(log: Staged, monkeypatch: pytest.MonkeyPatch):
+def test_a_lock_holds_up_the_log_and_is_named(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(attaching, "LOCK_TIMEOUT", "50ms")
     monkeypatch.setattr(attaching, "TRY_EVERY", 0.0)
-    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 10))
-    name = log.connection.execute("select min(table_name) from pipeline.adopted_tables").fetchone()
+    adopt(staged, batch(staged, 1_000, 10), batch(staged, 2_000, 10))
+    name = staged.connection.execute("select min(table_name) from pipeline.adopted_tables").fetchone()
     assert name is not None
-    shuffler = log.shuffler()
-    with psycopg.connect(log.dsn, application_name="a dump") as other:
+    shuffler = staged.shuffler()
+    with psycopg.connect(staged.dsn, application_name="a dump") as other:
         other.execute(f"select from {name[0]} limit 1")
         assert step(shuffler) == -1
-        found = adoption.read(log.connection, log.source)
+        found = adoption.read(staged.connection, staged.source)
         assert found is not None
         assert (found.tables, found.events) == (2, 20)
         assert "(a dump) has AccessShareLock" in str(found.held_by)
-        assert events(log) == []
+        assert events(staged) == []
     eventually(lambda: shuffler.step() > 0)
     move(shuffler)
-    assert events(log) == places((1_000, 10), (2_000, 10))
-    assert adoption.read(log.connection, log.source) is None
+    assert events(staged) == places((1_000, 10), (2_000, 10))
+    assert adoption.read(staged.connection, staged.source) is None
 
 
-def test_a_check_of_an_older_snapshot_finds_nothing_beyond_the_watermark(log: Staged):
-    adopt(log, batch(log, 1_000, 10))
-    old = reader(log)
-    log.shuffle()
+def test_a_check_of_an_older_snapshot_finds_nothing_beyond_the_watermark(staged: Staged):
+    adopt(staged, batch(staged, 1_000, 10))
+    old = reader(staged)
+    staged.shuffle()
     beyond = statement("operate.verify", "verify_beyond").format(events="sequin_events")
     assert old.execute("select count(*) from sequin_events").fetchone() == (11,)
-    assert old.execute(beyond, {"source": log.source, "head": 1, "shown": 9}).fetchall() == []
+    assert old.execute(beyond, {"source": staged.source, "head": 1, "shown": 9}).fetchall() == []
     old.close()

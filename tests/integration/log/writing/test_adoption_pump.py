@@ -23,9 +23,9 @@ async def unchecked(_: int) -> None:
     """Nothing is checked before rows are staged."""
 
 
-def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits_for_its_position(log: Staged):
+def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits_for_its_position(staged: Staged):
     async def does(writer: LogWriter) -> None:
-        await writer.append(begun(log, 1_000, 5), durable=False)
+        await writer.append(begun(staged, 1_000, 5), durable=False)
         idle = ConfirmRule(writer.position)
         idle.held = True
         idle.resume(0)
@@ -35,23 +35,23 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
         pump.begin()
         running = asyncio.create_task(pump.run())
         await asyncio.sleep(0.1)
-        assert (running.done(), waiting(log), writer.position) == (False, [], 100)
+        assert (running.done(), waiting(staged), writer.position) == (False, [], 100)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         await writer.settle(finish=True)
         assert writer.position == 100
 
-    writing(log, does)
+    writing(staged, does)
 
 
-def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_held_is_stored_soon_after_the_last_that_came(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """Not only when it is time to confirm something."""
     monkeypatch.setattr(staging_pump, "CONFIRM_EVERY", 3_600.0)
     monkeypatch.setattr(partitioned_backlog, "SETTLE_AFTER", 0.05)
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 1_000, 4), durable=False)
+        await writer.append(batch(staged, 1_000, 4), durable=False)
         idle = ConfirmRule(writer.position)
         idle.held = True
         idle.resume(0)
@@ -68,6 +68,6 @@ def test_what_is_held_is_stored_soon_after_the_last_that_came(log: Staged, monke
         await asyncio.gather(running, return_exceptions=True)  # it may have begun to tell a source of it
         assert writer.position == 1_001
 
-    writing(log, does)
-    log.shuffle()
-    assert events(log) == places((1_000, 4))
+    writing(staged, does)
+    staged.shuffle()
+    assert events(staged) == places((1_000, 4))

@@ -25,40 +25,40 @@ WORKING = "select from pg_stat_activity where application_name = 'pipeline shuff
 
 
 def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them(
-    log: Staged, monkeypatch: pytest.MonkeyPatch
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
 ):
     """No run begins before all that is staged is in the log; else that reader would see what comes behind it alone."""
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)
-    log.commit(insert("orders", id="2"))
-    shuffler = log.shuffler()
+    staged.commit(insert("orders", id="2"))
+    shuffler = staged.shuffler()
     old = []
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 10_000, 10), durable=False)
+        await writer.append(batch(staged, 10_000, 10), durable=False)
         await writer.settle(finish=True)
-        assert waiting(log) == []
-        old.append(reader(log))
+        assert waiting(staged) == []
+        old.append(reader(staged))
         await asyncio.to_thread(move, shuffler)
         monkeypatch.setattr(run, "DRAIN_STALLED", 60.0)
-        await writer.append(batch(log, 20_000, 10), durable=False)
+        await writer.append(batch(staged, 20_000, 10), durable=False)
         await writer.settle(finish=True)
-        assert len(waiting(log)) == 1
+        assert len(waiting(staged)) == 1
 
-    writing(log, does)
+    writing(staged, does)
     move(shuffler)
     assert [seen(connection) for connection in old] == [[]]
-    assert events(log) == [(200, 0), *places((10_000, 10), (20_000, 10))]
-    assert ways(log) == {"adopt": 10}
+    assert events(staged) == [(200, 0), *places((10_000, 10), (20_000, 10))]
+    assert ways(staged) == {"adopt": 10}
     for connection in old:
         connection.close()
 
 
-def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pytest.MonkeyPatch):
+def test_a_shuffler_that_is_at_work_is_waited_for(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """Else a backlog of large transactions is never adopted: when one is moved the next has begun to be staged."""
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.3)
-    log.commit(insert("orders", id="2"))
-    shuffler = log.shuffler()
-    large = psycopg.connect(log.dsn, application_name="pipeline shuffle")
+    staged.commit(insert("orders", id="2"))
+    shuffler = staged.shuffler()
+    large = psycopg.connect(staged.dsn, application_name="pipeline shuffle")
 
     def work() -> None:
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -66,8 +66,8 @@ def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pyte
 
     async def does(writer: LogWriter) -> None:
         working = asyncio.create_task(asyncio.to_thread(work))
-        await asyncio.to_thread(eventually, lambda: log.connection.execute(WORKING).rowcount == 1)
-        adopting = asyncio.create_task(writer.append(batch(log, 10_000, 10), durable=False))
+        await asyncio.to_thread(eventually, lambda: staged.connection.execute(WORKING).rowcount == 1)
+        adopting = asyncio.create_task(writer.append(batch(staged, 10_000, 10), durable=False))
         await asyncio.sleep(0.4)
         await asyncio.to_thread(move, shuffler)
         await adopting
@@ -75,11 +75,11 @@ def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pyte
         large.cancel()
         await working
 
-    writing(log, does)
+    writing(staged, does)
     large.close()
     move(shuffler)
-    assert events(log) == [(200, 0), *places((10_000, 10))]
-    assert ways(log) == {"adopt": 10}
+    assert events(staged) == [(200, 0), *places((10_000, 10))]
+    assert ways(staged) == {"adopt": 10}
 
 
 def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.MonkeyPatch):
@@ -104,207 +104,214 @@ def test_the_first_shuffler_is_waited_for(made: Staged, monkeypatch: pytest.Monk
     eventually(moved)
 
 
-def test_a_segment_ends_once_the_source_is_hardly_ahead(log: Staged, monkeypatch: pytest.MonkeyPatch):
+def test_a_segment_ends_once_the_source_is_hardly_ahead(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(partitioned_backlog, "SETTLE_AFTER", 3_600.0)
     ahead = 10**9
 
     async def does(writer: LogWriter) -> None:
         nonlocal ahead
-        await writer.append(batch(log, 1_000, 5), durable=False)
-        assert ((await writer.settle()).holds, waiting(log)) == (True, [])
+        await writer.append(batch(staged, 1_000, 5), durable=False)
+        assert ((await writer.settle()).holds, waiting(staged)) == (True, [])
         ahead = 10
-        assert ((await writer.settle()).holds, len(waiting(log))) == (False, 1)
+        assert ((await writer.settle()).holds, len(waiting(staged))) == (False, 1)
 
-    writing(log, does, lambda: ahead)
+    writing(staged, does, lambda: ahead)
 
 
-def test_what_only_the_shuffler_can_write_comes_between_two_runs(log: Staged):
+def test_what_only_the_shuffler_can_write_comes_between_two_runs(staged: Staged):
     annotated = (None, None, None, b"{}", None, None)
-    shuffler = log.shuffler()
+    shuffler = staged.shuffler()
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 1_000, 10), durable=False)
-        await writer.append(batch(log, 2_000, 1, rest=annotated), durable=False)
+        await writer.append(batch(staged, 1_000, 10), durable=False)
+        await writer.append(batch(staged, 2_000, 1, rest=annotated), durable=False)
         await asyncio.to_thread(move, shuffler)
-        await writer.append(batch(log, 3_000, 10), durable=False)
+        await writer.append(batch(staged, 3_000, 10), durable=False)
         await writer.settle(finish=True)
 
-    writing(log, does)
+    writing(staged, does)
     move(shuffler)
-    assert events(log) == [*places((1_000, 10)), (2_000, 0), *places((3_000, 10))]
-    assert ways(log) == {"adopt": 20}
+    assert events(staged) == [*places((1_000, 10)), (2_000, 0), *places((3_000, 10))]
+    assert ways(staged) == {"adopt": 20}
 
 
-def test_of_a_batch_the_transactions_before_such_a_change_are_taken(log: Staged):
+def test_of_a_batch_the_transactions_before_such_a_change_are_taken(staged: Staged):
     annotated = (None, None, None, b"{}", None, None)
-    whole = [batch(log, 1_000, 6, 4), batch(log, 2_000, 4), batch(log, 3_000, 3, rest=annotated), batch(log, 4_000, 2)]
-    staged = rows.renumbered([each for part in whole for each in part.rows], 1_004)
-    several = replace(whole[-1], rows=staged, first_lsn=1_000, first_ordinal=1_004, transactions=4, ends_staged=True)
+    whole = [
+        batch(staged, 1_000, 6, 4),
+        batch(staged, 2_000, 4),
+        batch(staged, 3_000, 3, rest=annotated),
+        batch(staged, 4_000, 2),
+    ]
+    rows_to_stage = rows.renumbered([each for part in whole for each in part.rows], 1_004)
+    several = replace(
+        whole[-1], rows=rows_to_stage, first_lsn=1_000, first_ordinal=1_004, transactions=4, ends_staged=True
+    )
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(begun(log, 1_000, 4), durable=False)
+        await writer.append(begun(staged, 1_000, 4), durable=False)
         assert await writer.append(several, durable=True) == WriteResult(4_001, is_durable=True, holds=False)
 
     progress = "select position, commit_lsn, changes, transactions - %s from pipeline.replication_progress"
-    before = log.connection.execute("select transactions from pipeline.replication_progress").fetchone()
-    writing(log, does)
-    assert waiting(log)[0][1] - waiting(log)[0][0] == 13
-    assert log.connection.execute(progress, before).fetchone() == (4_001, 4_000, 20, 4)
-    log.shuffle()
-    assert events(log) == places((1_000, 10), (2_000, 4), (3_000, 3), (4_000, 2))
-    assert ways(log) == {"adopt": 14}
+    before = staged.connection.execute("select transactions from pipeline.replication_progress").fetchone()
+    writing(staged, does)
+    assert waiting(staged)[0][1] - waiting(staged)[0][0] == 13
+    assert staged.connection.execute(progress, before).fetchone() == (4_001, 4_000, 20, 4)
+    staged.shuffle()
+    assert events(staged) == places((1_000, 10), (2_000, 4), (3_000, 3), (4_000, 2))
+    assert ways(staged) == {"adopt": 14}
 
 
-def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_staged(log: Staged):
+def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_staged(staged: Staged):
     annotated = (None, None, None, b"{}", None, None)
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 1_000, 4), durable=False)
-        await writer.append(begun(log, 2_000, 5), durable=False)
+        await writer.append(batch(staged, 1_000, 4), durable=False)
+        await writer.append(begun(staged, 2_000, 5), durable=False)
         with pytest.raises(ReadAgain):
-            await writer.append(batch(log, 2_000, 5, 5, rest=annotated), durable=False)
-        assert progress.stored_position(log.connection, log.source) == 1_001
+            await writer.append(batch(staged, 2_000, 5, 5, rest=annotated), durable=False)
+        assert progress.stored_position(staged.connection, staged.source) == 1_001
 
-    writing(log, does)
-    assert [each[1] - each[0] for each in waiting(log)] == [3]
-    log.shuffle()
-    adopt(log, batch(log, 2_000, 10))
-    assert waiting(log) == []
-    log.shuffle()
-    assert events(log) == places((1_000, 4), (2_000, 10))
+    writing(staged, does)
+    assert [each[1] - each[0] for each in waiting(staged)] == [3]
+    staged.shuffle()
+    adopt(staged, batch(staged, 2_000, 10))
+    assert waiting(staged) == []
+    staged.shuffle()
+    assert events(staged) == places((1_000, 4), (2_000, 10))
 
 
 @pytest.mark.parametrize("refused", [b'{"id": "\\u0000"}', b"a row that is too long"])
 def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(
-    log: Staged, refused: bytes, monkeypatch: pytest.MonkeyPatch
+    staged: Staged, refused: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    bad = batch(log, 2_000, 1, record=refused.decode())
+    bad = batch(staged, 2_000, 1, record=refused.decode())
 
     async def does(writer: LogWriter) -> None:
         with pytest.raises(ReadAgain):
-            for each in (batch(log, 1_000, 9), bad, batch(log, 3_000, 1)):
+            for each in (batch(staged, 1_000, 9), bad, batch(staged, 3_000, 1)):
                 await writer.append(each, durable=False)
             await writer.settle(finish=True)
-        assert progress.stored_position(log.connection, log.source) == 100
+        assert progress.stored_position(staged.connection, staged.source) == 100
 
-    writing(log, does)
+    writing(staged, does)
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # the row stays staged
-    adopt(log, batch(log, 1_000, 9), bad, batch(log, 3_000, 1))
-    shuffler = log.shuffler()
+    adopt(staged, batch(staged, 1_000, 9), bad, batch(staged, 3_000, 1))
+    shuffler = staged.shuffler()
     move(shuffler)
-    assert events(log) == places((1_000, 9))
+    assert events(staged) == places((1_000, 9))
     assert shuffler.poison is not None
 
 
-def trigger(log: Staged) -> None:
-    log.connection.execute(
+def trigger(staged: Staged) -> None:
+    staged.connection.execute(
         "create function public.kept() returns trigger language plpgsql as 'begin return new; end';"
         " create trigger kept before insert on sequin_events for each row execute function public.kept()"
     )
 
 
-def untrigger(log: Staged) -> None:
-    log.connection.execute("drop function public.kept cascade")
+def untrigger(staged: Staged) -> None:
+    staged.connection.execute("drop function public.kept cascade")
 
 
-def test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it(log: Staged):
+def test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it(staged: Staged):
     """Else a snapshot of before the move would have what comes behind these rows, and not them."""
-    shuffler = log.shuffler()
+    shuffler = staged.shuffler()
     old = []
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 1_000, 10), durable=False)
-        await writer.append(batch(log, 2_000, 10), durable=False)
-        await writer.append(batch(log, 3_000, 4), durable=False)
-        trigger(log)
+        await writer.append(batch(staged, 1_000, 10), durable=False)
+        await writer.append(batch(staged, 2_000, 10), durable=False)
+        await writer.append(batch(staged, 3_000, 4), durable=False)
+        trigger(staged)
         await asyncio.to_thread(step, shuffler)
-        untrigger(log)
+        untrigger(staged)
         await writer.settle(finish=True)
-        old.append(reader(log))
+        old.append(reader(staged))
         await asyncio.to_thread(move, shuffler)
-        await writer.append(batch(log, 4_000, 10), durable=False)
+        await writer.append(batch(staged, 4_000, 10), durable=False)
 
-    writing(log, does)
+    writing(staged, does)
     move(shuffler)
-    assert events(log) == places((1_000, 10), (2_000, 10), (3_000, 4), (4_000, 10))
-    assert ways(log) == {"move": 24, "adopt": 10}
+    assert events(staged) == places((1_000, 10), (2_000, 10), (3_000, 4), (4_000, 10))
+    assert ways(staged) == {"move": 24, "adopt": 10}
     assert seen(old[0]) == places((1_000, 10))
     old[0].close()
     query = "select count(*) from pipeline.adopted_tables"
-    assert log.connection.execute(query).fetchone() == (0,)
+    assert staged.connection.execute(query).fetchone() == (0,)
 
 
-def test_a_dead_letter_is_retried_behind_a_backlog(log: Staged):
-    parking = log.shuffler(on_poison="park")
-    log.commit(insert("orders", id="2", bad="\0"))
+def test_a_dead_letter_is_retried_behind_a_backlog(staged: Staged):
+    parking = staged.shuffler(on_poison="park")
+    staged.commit(insert("orders", id="2", bad="\0"))
     move(parking)
     letters = "select state from pipeline.dead_letters"
-    assert log.connection.execute(letters).fetchall() == [("parked",)]
-    log.connection.execute("update pipeline.dead_letters set record = '{}'")
+    assert staged.connection.execute(letters).fetchall() == [("parked",)]
+    staged.connection.execute("update pipeline.dead_letters set record = '{}'")
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 1_000, 10), durable=False)
-        log.connection.execute("update pipeline.dead_letters set state = 'retrying'")
-        await asyncio.to_thread(retrying.retry, parking._connection, log.source, parking._targets)
-        assert log.connection.execute(letters).fetchall() == [("retrying",)]
-        await writer.append(batch(log, 2_000, 10), durable=False)
+        await writer.append(batch(staged, 1_000, 10), durable=False)
+        staged.connection.execute("update pipeline.dead_letters set state = 'retrying'")
+        await asyncio.to_thread(retrying.retry, parking._connection, staged.source, parking._targets)
+        assert staged.connection.execute(letters).fetchall() == [("retrying",)]
+        await writer.append(batch(staged, 2_000, 10), durable=False)
         await writer.settle(finish=True)
 
-    writing(log, does)
+    writing(staged, does)
     move(parking)
-    assert ways(log) == {"adopt": 20}
-    assert events(log)[1:21] == places((1_000, 10), (2_000, 10))
-    assert log.connection.execute(letters).fetchall() == [("retried",)]
-    assert len(events(log)) == 22
+    assert ways(staged) == {"adopt": 20}
+    assert events(staged)[1:21] == places((1_000, 10), (2_000, 10))
+    assert staged.connection.execute(letters).fetchall() == [("retried",)]
+    assert len(events(staged)) == 22
 
 
 @pytest.mark.parametrize("passes", ["commit_lsn = 2000", "commit_lsn = 0, epoch = epoch + 1"])
-def test_an_older_version_cannot_pass_what_waits(log: Staged, passes: str):
+def test_an_older_version_cannot_pass_what_waits(staged: Staged, passes: str):
     """It knows of no tables that wait, and would move what is staged behind them."""
-    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 10))
-    log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 999")
+    adopt(staged, batch(staged, 1_000, 10), batch(staged, 2_000, 10))
+    staged.connection.execute("update pipeline.shuffle_progress set commit_lsn = 999")
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="come next in the log") as refused:
-        log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
+        staged.connection.execute(f"update pipeline.shuffle_progress set {passes}")
     assert not connections.is_poison(refused.value)
-    log.shuffle()
-    log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
-    assert events(log) == places((1_000, 10), (2_000, 10))
+    staged.shuffle()
+    staged.connection.execute(f"update pipeline.shuffle_progress set {passes}")
+    assert events(staged) == places((1_000, 10), (2_000, 10))
 
 
-def test_nothing_is_written_at_once_while_a_segment_waits(log: Staged):
+def test_nothing_is_written_at_once_while_a_segment_waits(staged: Staged):
     behind = 0
 
     async def does(writer: LogWriter) -> None:
         nonlocal behind
-        await writer.append(batch(log, 500), durable=False)
+        await writer.append(batch(staged, 500), durable=False)
         behind = 10**9
-        await writer.append(batch(log, 1_000, 10), durable=False)
+        await writer.append(batch(staged, 1_000, 10), durable=False)
         await writer.settle(finish=True)
         behind = 0
-        await writer.append(batch(log, 2_000), durable=False)
+        await writer.append(batch(staged, 2_000), durable=False)
 
-    writing(log, does, lambda: behind, small="at_once")
-    log.shuffle()
-    assert events(log) == [(500, 0), *places((1_000, 10)), (2_000, 0)]
+    writing(staged, does, lambda: behind, small="at_once")
+    staged.shuffle()
+    assert events(staged) == [(500, 0), *places((1_000, 10)), (2_000, 0)]
 
 
 def test_a_run_that_cannot_begin_costs_the_session_nothing_that_it_has_prepared(
-    log: Staged, monkeypatch: pytest.MonkeyPatch
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
 ):
     """psycopg deallocates all of it after a rollback if it has prepared a statement by itself: one that came often."""
     monkeypatch.setattr(run, "LOCK_TIMEOUT", "set local lock_timeout = '10ms'")
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.5)
     monkeypatch.setattr(run, "DRAIN_STEP", 0.001)
     monkeypatch.setattr(SegmentSizes, "pause", lambda *_: 0.0)
-    log.commit(insert("orders", id="2"))
+    staged.commit(insert("orders", id="2"))
 
     async def does(writer: LogWriter) -> None:
-        await writer.append(batch(log, 1_000), durable=False)  # it has asked often whether the log is drained
-        await asyncio.to_thread(log.shuffle)
-        with psycopg.connect(log.dsn) as holder:
+        await writer.append(batch(staged, 1_000), durable=False)  # it has asked often whether the log is drained
+        await asyncio.to_thread(staged.shuffle)
+        with psycopg.connect(staged.dsn) as holder:
             holder.execute("select from pipeline.shuffle_progress for update")
-            await writer.append(batch(log, 1_100), durable=False)
+            await writer.append(batch(staged, 1_100), durable=False)
 
-    writing(log, does)
-    log.shuffle()
-    assert events(log) == [(200, 0), (1_000, 0), (1_100, 0)]
+    writing(staged, does)
+    staged.shuffle()
+    assert events(staged) == [(200, 0), (1_000, 0), (1_100, 0)]
