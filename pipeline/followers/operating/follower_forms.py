@@ -13,11 +13,17 @@ from pipeline.followers.applying.table_versions import BEGINNING, Formed, Place,
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower, FollowerTable
 from pipeline.followers.running import beginning
+from pipeline.followers.schema_changes import reached_versions
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _PROGRAM = "pipeline followers"
+_NAME_AT_SOURCE = """\
+select n.nspname::text, c.relname::text
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %(oid)s
+"""
+"""What a table is called at the source now."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,8 @@ class TableForm:
     """A table of a follower, compared with the newest form that it has in an event of the log.
 
     `differing`: what is otherwise there, in one line; None: nothing, or no event says what it has. `name`, `columns`:
-    those of the newest form, None if no event tells them. `there`: the columns at the follower.
+    those of the newest form, None if no event tells them; the name is that of a copy that came later. `there`: the
+    columns at the follower.
     """
 
     differing: str | None
@@ -44,19 +51,21 @@ class TableForm:
         return f"altered at the source since its newest event: {', '.join(found)}" if found else None
 
 
-def difference(log: Connection, found: Follower) -> str | None:
+def difference(source: Connection, log: Connection, found: Follower) -> str | None:
     """Say in one line how the first table that differs does so; None if none does. Raises Unavailable."""
     if not found.table_states:
         return None
     with connecting.connect(found.name, found.dsn, program=_PROGRAM, prepare_threshold=None) as follower:
         for table in found.table_states:
-            form = compare(log, follower, found, table)
+            form = compare(source, log, follower, found, table)
             if form.differing:
                 return f"table {table.table_schema}.{table.table_name} {form.differing}"
     return None
 
 
-def compare(log: Connection, follower: Connection, found: Follower, table: FollowerTable) -> TableForm:
+def compare(
+    source: Connection, log: Connection, follower: Connection, found: Follower, table: FollowerTable
+) -> TableForm:
     """Compare one table, as its follower has it at the position that it has now."""
     with reading_session.transaction(follower, session_settings.SOURCE):
         here = position.find(follower, found.source_id, found.name)
@@ -64,17 +73,30 @@ def compare(log: Connection, follower: Connection, found: Follower, table: Follo
             return TableForm(None, None, None, frozenset())
         formed = beginning.formed(follower, here, table.table_oid)
         known = _newest(table_versions.all_versions(log, here.source, [table.table_oid]), here, table, formed)
-        called = (table.table_schema, table.table_name)
+        called = _called(follower, here, table)
+        there = _columns(follower, called)
         if known is None:
-            return TableForm(None, None, None, _columns(follower, called) or frozenset())
+            return TableForm(None, None, None, there or frozenset())
         name, columns = (known.table_schema, known.table_name), frozenset(each["name"] for each in known.columns)
-        there = _columns(follower, name)
         if there is None:
-            registered = _columns(follower, called)
-            what = "is not there" if registered is None else f"is called so, and {'.'.join(name)} in the log"
-            return TableForm(what, name, columns, registered or frozenset())
+            return TableForm("is not there", name, columns, frozenset())
+        if name != called:
+            copied = copies.find(follower, here).get(table.table_oid)
+            if not (copied and copied.place >= known.place) and _at_source(source, table.table_oid) != called:
+                return TableForm(f"is called so, and {'.'.join(name)} in the log", name, columns, there)
         dropped = _dropped(log, follower, found, here, known, formed)
-        return TableForm(_said(columns - there, there & dropped) or None, name, columns, there)
+        return TableForm(_said(columns - there, there & dropped) or None, called, columns, there)
+
+
+def _called(follower: Connection, here: Position, table: FollowerTable) -> tuple[str, str]:
+    """The name that the follower's table has got: by an event, with a copy, or because another table got its name."""
+    stored = reached_versions.find(follower, here).get(table.table_oid)
+    return (stored.table_schema, stored.table_name) if stored else (table.table_schema, table.table_name)
+
+
+def _at_source(source: Connection, oid: int) -> tuple[str, str] | None:
+    """What the source calls a table now, perhaps without an event since; None if it was dropped."""
+    return source.execute(_NAME_AT_SOURCE, {"oid": oid}).fetchone()
 
 
 def _newest(

@@ -213,7 +213,7 @@ class _Run:
 
     def _formed(self, table: FollowerTable, described: Table, found: Compared) -> Table:
         """Say how the table's form differs, and leave out the columns that the follower lacks by that."""
-        form = follower_forms.compare(self._pipeline, self._follower, self._found, table)
+        form = follower_forms.compare(self._source, self._pipeline, self._follower, self._found, table)
         found.form = form.differing
         found.altered = form.altered_since((described.schema, described.name), described.columns)
         if form.columns is None:

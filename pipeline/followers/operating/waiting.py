@@ -66,7 +66,7 @@ def wait(
         asked = lacking if seq is not None else [each for each in lacking if each.lacks]
         reason, waits = _hindered(pipeline, asked, partitions), None
         if reason is None and not lacking:
-            reason, waits = _differing(pipeline, names, partitions)
+            reason, waits = _differing(source, pipeline, names, partitions)
         passed = time.monotonic() - began
         is_over = not lacking and waits is None
         if reason is None and not is_over and timeout is not None and passed >= timeout:
@@ -87,7 +87,7 @@ def _hindered(pipeline: Connection, lacking: Sequence[Shown], partitions: Follow
 
 
 def _differing(
-    pipeline: Connection, names: Sequence[str], partitions: FollowerPartitions
+    source: Connection, pipeline: Connection, names: Sequence[str], partitions: FollowerPartitions
 ) -> tuple[str | None, str | None]:
     """Say what one of them will not have of its partitions, names and columns; and what comes by itself."""
     waits: str | None = None
@@ -99,7 +99,7 @@ def _differing(
         if not finding.waits:
             return said, None
         waits = waits or said
-    return (None, waits) if waits else (_other_form(pipeline, names), None)
+    return (None, waits) if waits else (_other_form(source, pipeline, names), None)
 
 
 def _look(pipeline: Connection, names: Sequence[str]) -> list[Shown]:
@@ -123,10 +123,10 @@ def hindered(lacking: Sequence[Shown]) -> str | None:
     return None
 
 
-def _other_form(pipeline: Connection, names: Sequence[str]) -> str | None:
+def _other_form(source: Connection, pipeline: Connection, names: Sequence[str]) -> str | None:
     """Say which table of one of them has another name or other columns than in the log; None if none has."""
     for each in registry.find(pipeline):
-        if each.name in names and (said := follower_forms.difference(pipeline, each)):
+        if each.name in names and (said := follower_forms.difference(source, pipeline, each)):
             what = f'follower "{each.name}": {said}'
             return f"{what}; alter it there, or remove the follower and add it again"
     return None

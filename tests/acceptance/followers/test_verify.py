@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,32 @@ def test_names_and_columns_are_compared_with_those_in_the_log(following: Followi
     back = "alter table o rename to orders"
     differs("alter table orders rename to o", back, "public.orders", "is not there")
     following.command("wait", "reports")
+
+
+def test_a_copy_may_have_a_name_that_no_event_tells(following: Following) -> None:
+    for side in (following.source, following.there):
+        side.execute("create table other (id serial primary key)")
+    following.add("--tables", "public.lines, public.orders, public.other")
+    following.source.execute("insert into orders values (1, 's1'); insert into lines values (1, 1, 1.5)")
+    following.command("wait", "reports")
+
+    def wait(status: int = 0) -> Any:
+        following.source.execute("insert into other default values")  # the position is past the copies
+        return following.command("wait", "reports", status=status)["reason"]
+
+    following.source.execute("alter table lines rename to details")
+    following.command("resync", "reports", "public.lines")
+    wait()
+    exchanged = "alter table orders rename to x; alter table details rename to orders; alter table x rename to details"
+    following.source.execute(exchanged.encode())
+    following.command("resync", "reports", "public.orders", "public.details")
+    wait()
+    assert following.there.execute("select amount from orders").fetchall() == [(Decimal("1.50"),)]
+    assert following.there.execute("select state from details").fetchall() == [("s1",)]
+    found = following.command("verify", "reports")["tables"]
+    assert {(each["state"], each["form"], each["altered"]) for each in found} == {("equal", None, None)}
+    following.there.execute("alter table orders rename to o")
+    assert "table public.orders is not there; " in wait(status=1)
 
 
 @pytest.mark.long
