@@ -14,7 +14,7 @@ from pipeline.capture.schema_history.continuity import Rewrite, altered_before, 
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import Known, TableVersion
+from pipeline.capture.schema_history.versions import Known, Seen, TableVersion
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import Source
@@ -58,7 +58,7 @@ class RelationRegistry:
         self._described = set(described)
         self._own = own
         self._row_versions: dict[int, str] = {}
-        self._renamed: dict[int, tuple[TableVersion, int]] = {}
+        self._renamed: dict[int, Seen] = {}
         self.composites = CompositeTypes(self._known.values())
         """Of relations of the stream."""
 
@@ -144,11 +144,12 @@ class RelationRegistry:
             self._find_rewrites(self._known[table.oid, ""])
             self._row_versions[table.oid] = table.row_version
         for table in seen:
-            now = table.renamed(self._known[table.oid, ""].version)
-            if now == self._known[table.oid, ""].version:
+            version, pending = self._known[table.oid, ""].version, self._renamed.get(table.oid)
+            now = table.renamed(version)
+            if now == version:
                 self._renamed.pop(table.oid, None)
-            elif table.oid not in self._renamed or self._renamed[table.oid][0] != now:
-                self._renamed[table.oid] = now, table.read_at
+            elif pending is None or pending.renamed(version) != now:
+                self._renamed[table.oid] = table
 
     def _settle(self, known: Known, read: Fingerprint) -> None:
         read = read.settle()
@@ -180,12 +181,14 @@ class RelationRegistry:
 
     def _rename(self, place: tuple[int, int]) -> dict[int, StagedRelation]:
         """By oid, relations that `check_tables` found under another name at an LSN that the stream has passed."""
-        due = [oid for oid, (_, read_at) in self._renamed.items() if read_at < place[0]]
+        due = [oid for oid, table in self._renamed.items() if table.read_at < place[0]]
         found = {}
         for oid in due:
-            known = self._known[oid, ""]
-            version, _ = next_version(known.version, None, self._renamed.pop(oid)[0], None, place)
-            found[oid] = self._remember(version, known.fingerprint, place, [])
+            known = self._known[oid, ""]  # the source may have sent other columns since it was found
+            renamed = self._renamed.pop(oid).renamed(known.version)
+            if renamed != known.version:
+                version, _ = next_version(known.version, None, renamed, None, place)
+                found[oid] = self._remember(version, known.fingerprint, place, [])
         return found
 
     def _find_rewrites(self, known: Known) -> None:
@@ -205,6 +208,9 @@ class RelationRegistry:
             before = replace(before, fingerprint=before.fingerprint.settle())
         again = message.oid in self._described
         self._described.add(message.oid)
+        pending = self._renamed.get(message.oid)
+        if pending is not None and pending.read_at < since[0]:  # the message has a name of later
+            self._renamed[message.oid] = replace(pending, relation_schema=message.schema, relation_name=message.name)
         return self._compare(self._read_catalog(message, xid, before, again=again), before, since)
 
     def _compare(self, now: Description, before: Known | None, since: tuple[int, int]) -> StagedRelation:

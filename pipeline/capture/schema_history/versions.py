@@ -96,6 +96,7 @@ class Seen:
     oid: int
     row_version: str
     relation_schema: str
+    relation_name: str
     table_oid: int
     root_schema: str | None
     root_name: str | None
@@ -103,8 +104,11 @@ class Seen:
     root_keys: list[list[str]] | None
 
     def renamed(self, version: TableVersion) -> TableVersion:
-        """The version with the current names of schema and root, which the source does not send."""
-        schema = self.relation_schema
+        """The version with the current names of schema and root, which the source does not send.
+
+        A table that has another name itself is sent with its next change, under the schema that it has by then.
+        """
+        schema = self.relation_schema if self.relation_name == version.relation_name else version.relation_schema
         return replace(
             version,
             relation_schema=schema,

@@ -1,7 +1,7 @@
 -- Known tables as they are now: the names of each and of its partition root, and the version of its catalog row.
 -- Columns of each unique index of the root only where that is not the known one, as this is asked every other second.
 select c.oid::bigint as oid, c.xmin::text || c.ctid::text as row_version,
-    n.nspname::text as relation_schema, root.oid::bigint as table_oid,
+    n.nspname::text as relation_schema, c.relname::text as relation_name, root.oid::bigint as table_oid,
     case when root.oid = c.oid then null else rn.nspname::text end as root_schema,
     case when root.oid = c.oid then null else root.relname::text end as root_name,
     (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint as read_at,
