@@ -11,7 +11,7 @@ from typing import ClassVar
 import psycopg
 
 from pipeline.capture.schema_history import introspection
-from pipeline.capture.schema_history.continuity import OF_TYPES, Rewrite, next_version
+from pipeline.capture.schema_history.continuity import Rewrite, next_version
 from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -62,7 +62,7 @@ class Rewritten:
 def unsettled(connection: Connection, source_id: uuid.UUID | None = None) -> list[Rewritten]:
     """Rewritten tables that nobody has settled, by name; of all sources where none is given."""
     query = statement("capture.schema_history", "unsettled_rewrites")
-    return queries.rows(connection, Rewritten, query, {"source": source_id})
+    return queries.rows(connection, Rewritten, query, {"source": source_id, "emptied": False})
 
 
 def settle(
@@ -109,13 +109,11 @@ def record(
 ) -> None:
     """Store the rewrites of a table; `since`: the first change after them, None as long as there is none.
 
-    Those of a table without rows concern only changes of before, by followers that know its types: they are settled.
+    Those of a table without rows are settled: they concern only followers that still have rows of before.
     """
     place = since or (None, None)
     is_empty = bool(found) and _is_empty(source, version.relation_oid)
     for rewrite in found:
-        if is_empty and rewrite.kind not in OF_TYPES:
-            continue
         values = {
             "source": source_id,
             "epoch": epoch,

@@ -239,12 +239,17 @@ def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> Ta
 
 
 def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableVersion]]:
-    """By the table's oid, in the order of the changes that they hold for; one without any event yet is not there."""
-    found: dict[int, list[TableVersion]] = {}
+    """By the table's oid, in the order of the changes that they hold for; one without any event yet is not there.
+
+    Of several versions of one place only the last has events: a message has followed what a look at the catalog found.
+    """
+    found: dict[int, dict[tuple[int, Place], TableVersion]] = {}
     values = {"source": source, "oids": list(oids)}
     for version in queries.rows(log, TableVersion, statement(_ROOM, "table_versions"), values):
-        found.setdefault(version.table_oid, []).append(version)
-    return found
+        known, key = found.setdefault(version.table_oid, {}), (version.relation_oid, version.place)
+        known.pop(key, None)
+        known[key] = version
+    return {oid: list(known.values()) for oid, known in found.items()}
 
 
 def _reached(versions: Sequence[TableVersion], position: Position, formed: Place | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import psycopg
@@ -47,6 +47,13 @@ logger = logging.getLogger(__name__)
 
 
 _ROOM = "followers.schema_changes"
+_NO_CAST = (
+    psycopg.DataError,
+    psycopg.errors.CannotCoerce,
+    psycopg.errors.DatatypeMismatch,
+    psycopg.errors.CheckViolation,
+)
+"""What the follower says if a value that it has does not become one of another type."""
 
 
 class SchemaChanges:
@@ -157,18 +164,35 @@ class SchemaChanges:
             return
         before, after = found
         change = difference.between(before, after, numbered=before.is_numbered_like(after))
+        try:
+            gone = self._change(here, changed, after, change)
+        except SchemaStopped as error:
+            if not isinstance(error.__cause__, _NO_CAST):
+                raise
+            # Its rewrite was settled: the log has all rows again, but those of before are no values of the new type.
+            retyped = {oid: [column.name for column in change.retyped]}
+            rewritten.want(self._follower, self._found, self._here(), called, retyped)
+        else:
+            self._renames.forget(self._state, gone)
+
+    def _change(
+        self, here: Position, changed: NotFollowable, after: TableVersion, change: Difference
+    ) -> Collection[int]:
+        """Give a table another name, other columns or another key; returns tables that are to be forgotten."""
+        oid = changed.oid
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
-            moves = self._rename(here, {oid: change.name} if _is_renamed(before, after) else {})
+            # A copy may have given it another name than the form of before has, which it has got back since.
+            moves = self._rename(here, {oid: change.name} if change.name != self._called[oid] else {})
             if oid in moves.gone:
                 pass
             elif change.unclear or (change.key is not None and self._is_within(here, changed)):
                 copies.want(self._follower, here, [oid])
             else:
-                name = moves.names.get(oid, called[oid])
+                name = moves.names.get(oid, self._called[oid])
                 self._alter(after, change, name)
                 reached_versions.store(self._follower, here, oid, name, after.place)
-        self._renames.forget(self._state, moves.gone)
+        return moves.gone
 
     def _rename_as_copied(self, here: Position, oid: int, seq: int) -> bool:
         """True if what comes next, at this seq, is a name alone: a copy has the other changes of that place already."""
@@ -291,10 +315,6 @@ def _remedy(config: Config, follower: Connection, error: Refused) -> str | None:
         return None
     with connecting.connect_catalog(config) as source:
         return known.remedy(follower, source)
-
-
-def _is_renamed(before: TableVersion, after: TableVersion) -> bool:
-    return (before.table_schema, before.table_name) != (after.table_schema, after.table_name)
 
 
 def take_up_new_table(

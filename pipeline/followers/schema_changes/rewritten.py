@@ -78,7 +78,7 @@ def copy_anew(
         return False
     types = look_at_types()
     query = statement("capture.schema_history", "unsettled_rewrites")
-    unsettled = queries.rows(log, _Rewritten, query, {"source": here.source})
+    unsettled = queries.rows(log, _Rewritten, query, {"source": here.source, "emptied": True})
     concerned = {
         each.table_oid: each.columns
         for each in unsettled

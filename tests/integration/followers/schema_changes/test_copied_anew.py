@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from pipeline.capture.schema_history import rewrites
+from pipeline.followers.applying import table_versions
 from pipeline.followers.copying import replacements
 from pipeline.followers.operating import resync
 from pipeline.followers.running import following
@@ -66,6 +68,40 @@ def test_rewritten_tables_from_far_behind(stage: Stage, several: list[Changed]):
     stage.arrive()
     with several[0].made.running():
         become_equal_in_time(several)
+
+
+EMPTIED = {
+    "another type": "alter table $t alter n type int using length(n); insert into $t values (5, 'a5', 'b5', 5)",
+    "rows that are known by their values": "alter table $t alter n type text using 'new ' || n; delete from $t",
+}
+
+
+@pytest.mark.parametrize("kind", EMPTIED)
+def test_a_table_that_was_rewritten_and_emptied(changed: Changed, kind: str):
+    """Its rewrite is found when it has no rows any more; the follower still has rows of before."""
+    with changed.made.running():
+        changed.run("alter table $t drop constraint $t_pkey, replica identity full")
+        changed.run("insert into $t values (2, 'a2', 'b2', 'n2')")
+        changed.become_equal_in_time()
+        changed.run(f"{EMPTIED[kind]}; truncate $t")
+        changed.become_equal_in_time()
+        changed.run("insert into $t (id) values (7)", "delete from $t where id = 6")
+        changed.become_equal_in_time()
+
+
+def test_a_rewrite_that_was_settled_before_the_follower_came_there(changed: Changed):
+    """The log has all rows again, later: values of before do not become ones of the new type."""
+    with changed.made.running():
+        changed.become_equal_in_time()
+    changed.run("alter table $t alter n type int using length(n)", "update $t set n = n")
+    changed.stage.arrive()
+    log = changed.stage.log
+    for each in rewrites.unsettled(log):
+        rewrites.settle(log, each)
+    with changed.made.running():
+        changed.become_equal_in_time()
+        changed.run("update $t set n = 5")
+        changed.become_equal_in_time()
 
 
 def test_a_column_that_came_after_the_last_copy(changed: Changed):
@@ -272,6 +308,30 @@ def test_a_name_that_is_taken_back_after_a_copy(changed: Changed, in_between: tu
         changed.become_equal_in_time()
         changed.run("alter table $t rename to $t_new", "update $t_new set n = 'n6'")
         changed.become_equal_in_time(new)
+
+
+def test_a_name_that_is_taken_back_with_another_column(changed: Changed) -> None:
+    with changed.made.running():
+        changed.become_equal()
+        changed.run("alter table $t rename to $t_new")
+        resync.resync(changed.stage.log, changed.made.name, [changed.named("public.$t")])
+        changed.become_equal_in_time(changed.named("$t_new"))
+        changed.run("alter table $t_new rename to $t; alter table $t add c int", "insert into $t (id, c) values (5, 5)")
+        changed.become_equal_in_time()
+
+
+def test_only_the_last_version_of_a_place_counts(changed: Changed) -> None:
+    log, found = changed.stage.log, changed.made.found
+    [table] = found.table_states
+    [version] = table_versions.all_versions(log, found.source_id, [table.table_oid])[table.table_oid]
+    columns = "source_id, epoch, relation_oid, relation_schema, relation_name, table_oid, table_schema, {}"
+    columns += ", replica_identity, columns, key_columns, unique_in_root, memberships, fingerprint, from_lsn, from_idx"
+    query = f"insert into pipeline.relations ({columns}) select {columns} from pipeline.relations where id = %s"
+    for name in ("'passing'", "table_name"):  # what a look at the catalog found, and a message after that
+        given = query.replace("{}", "table_name", 1).replace("{}", name)
+        log.execute(given.encode(), [version.id])
+    versions = table_versions.all_versions(log, found.source_id, [table.table_oid])[table.table_oid]
+    assert [(each.table_name, each.id > version.id) for each in versions] == [(changed.t, True)]
 
 
 def test_names_that_are_exchanged_while_one_table_is_copied(stage: Stage, cluster: Cluster) -> None:
