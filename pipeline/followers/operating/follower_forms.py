@@ -82,7 +82,8 @@ def compare(
             return TableForm("is not there", name, columns, frozenset())
         if name != called:
             copied = copies.find(follower, here).get(table.table_oid)
-            if not (copied and copied.place >= known.place) and _at_source(source, table.table_oid) != called:
+            is_copied = copied is not None and copied.place >= known.place
+            if not is_copied and _at_source(source, table.table_oid) not in (called, None):
                 return TableForm(f"is called so, and {'.'.join(name)} in the log", name, columns, there)
         dropped = _dropped(log, follower, found, here, known, formed)
         return TableForm(_said(columns - there, there & dropped) or None, called, columns, there)

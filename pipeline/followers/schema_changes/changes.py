@@ -199,7 +199,7 @@ class SchemaChanges:
         versions = table_versions.all_versions(self._log, here.source, [oid]).get(oid, [])
         formed = self._wanted[oid].formed
         later = formed.later(versions)
-        place = later.place if later else self._place(seq)
+        place = later.place if later else _place(self._log, self._events, seq)
         later = later or _at(place, formed.copied_as(versions), versions)
         if later is None or place is None or self._called[oid] == (later.table_schema, later.table_name):
             return False
@@ -210,11 +210,6 @@ class SchemaChanges:
             reached_versions.store(self._follower, here, oid, moves.names.get(oid, self._called[oid]), place)
         self._renames.forget(self._state, moves.gone)
         return True
-
-    def _place(self, seq: int) -> Place | None:
-        """The place of the event of that seq."""
-        query = sql.SQL(statement("followers.schema_changes", "place_of_event")).format(events=self._events.identifier)
-        return queries.one(self._log, Place, query, {"seq": seq})
 
     def _rename(self, here: Position, targets: Mapping[int, Name]) -> Moves:
         """Give tables these names, and others that have them theirs."""
@@ -301,6 +296,12 @@ class SchemaChanges:
 
     def _here(self) -> Position:
         return position.existing(self._follower, self._found.source_id, self._found.name)
+
+
+def _place(log: Connection, events: EventsTable, seq: int) -> Place | None:
+    """The place of the event of that seq."""
+    query = sql.SQL(statement(_ROOM, "place_of_event")).format(events=events.identifier)
+    return queries.one(log, Place, query, {"seq": seq})
 
 
 def _at(place: Place | None, copied_as: TableVersion | None, versions: Sequence[TableVersion]) -> TableVersion | None:

@@ -234,6 +234,18 @@ def test_a_copy_may_have_a_name_that_no_event_tells(following: Following) -> Non
     assert following.there.execute("select state from details").fetchall() == [("s1",)]
     found = following.command("verify", "reports")["tables"]
     assert {(each["state"], each["form"], each["altered"]) for each in found} == {("equal", None, None)}
+    following.source.execute("alter table other add n int")
+    wait()
+    following.source.execute("alter table other rename to former; create table other (id serial primary key)")
+
+    def is_moved() -> bool:
+        following.source.execute("insert into other default values")
+        return following.there.execute("select to_regclass('former')").fetchone() != (None,)
+
+    eventually(is_moved)
+    following.there.execute("create table other (id serial primary key)")
+    following.source.execute("drop table former")
+    wait()
     following.there.execute("alter table orders rename to o")
     assert "table public.orders is not there; " in wait(status=1)
 
