@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import pickle
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 TASK = "TaskFailed"
@@ -38,6 +40,7 @@ class Guarded:
             raise TaskFailed(f"{where}{type(error).__name__}: {said}") from error
         finally:
             give_memory_back()
+            leave_imports_to_themselves()
 
 
 def give_memory_back() -> None:
@@ -46,3 +49,10 @@ def give_memory_back() -> None:
         arrow.default_memory_pool().release_unused()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc has it
         trim(0)
+
+
+@cache
+def leave_imports_to_themselves() -> None:
+    """Let garbage collections skip what the first task has imported: PySpark runs one after every task, for 50 ms."""
+    gc.collect()
+    gc.freeze()
