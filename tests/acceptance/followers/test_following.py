@@ -42,8 +42,8 @@ def test_what_is_committed_arrives_though_everything_dies(following: Following, 
     write(following.source, 1000)
     following.server = following.start(snapshot="never")
     following.become_equal()
+    following.state("following")
     eventually(lambda: following.command("show", "reports")["lag_seqs"] == 0)
-    eventually(lambda: following.command("show", "reports")["state"] == "following")
 
 
 @pytest.mark.long
@@ -66,13 +66,7 @@ def test_it_stops_or_waits_says_why_and_goes_on_by_itself(following: Following) 
     following.become_equal()
     following.there.execute("delete from orders where id = 5")
     following.source.execute("update orders set note = 'new' where id = 5")
-
-    def stopped() -> dict[str, Any]:
-        found: dict[str, Any] = following.command("show", "reports")
-        assert found["state"] == "stopped", found
-        return found
-
-    found = eventually(stopped)
+    found = following.state("stopped")
     assert "public.orders" in found["reason"]
     following.there.execute("insert into orders values (5, 's5', 'anything')")
     following.become_equal()
@@ -83,7 +77,7 @@ def test_it_stops_or_waits_says_why_and_goes_on_by_itself(following: Following) 
         assert f"waits for pid {reader.info.backend_pid} (" in found["reason"]
         assert f"pg_terminate_backend({reader.info.backend_pid})" in found["remedy"]
     following.become_equal()
-    eventually(lambda: following.command("show", "reports")["state"] == "following")
+    following.state("following")
 
 
 def test_a_copy_goes_on_after_its_process_was_killed(following: Following, follower_dsn: str) -> None:
@@ -103,8 +97,7 @@ def test_a_copy_goes_on_after_its_process_was_killed(following: Following, follo
     assert finished in copies(following.there)
     write(following.source, 200)
     following.become_equal()
-    eventually(lambda: following.command("show", "reports")["state"] == "following")
-    states = {each["table"]: each["state"] for each in following.command("show", "reports")["tables"]}
+    states = {each["table"]: each["state"] for each in following.state("following")["tables"]}
     assert states == {"public.orders": "following", "public.lines": "following"}
 
 

@@ -69,6 +69,7 @@ def test_checks_that_rows_violate_are_named(following: Following) -> None:
         [reason] = [each["reason"] for each in following.command("show", "reports")["tables"] if each["reason"]]
         assert reason.startswith(said)
 
+    eventually(lambda: following.log.execute("select from pipeline.follower_tables where reason is not null").rowcount)
     eventually(is_shown)
     [warning] = following.command("release", "reports")["warnings"]
     assert warning.startswith(said)

@@ -71,7 +71,7 @@ def copier_waits(there: psycopg.Connection) -> int:
 @pytest.mark.long
 def test_what_cannot_be_copied_is_refused_and_what_had_stopped_it_is_not(following: Following) -> None:
     following.add()
-    eventually(lambda: following.command("show", "reports")["state"] == "following")
+    following.state("following")
     refused = following.run("resync", "reports", "public.orders", "public.nothing")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == (

@@ -10,7 +10,9 @@ from pyspark_sequin_events import session_settings as of_spark
 from tests.torture.plan.hostile import HOSTILE
 
 ROOT = Path(__file__).parents[3]
-CONNECTS = re.compile(r"psycopg\.connect\(|Connection\.connect\(|AsyncConnectionPool\(|dbapi\.connect\(")
+CONNECTS = re.compile(
+    r"psycopg\.connect\(|Connection\.connect\(|AsyncConnectionPool\(|dbapi\.connect\(|adbc_driver_postgresql\.connect\("
+)
 WITH_OWN_PATH = {
     # Sessions of the pipeline database.
     "pipeline/log/wakeups.py",
