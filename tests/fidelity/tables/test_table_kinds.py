@@ -16,15 +16,13 @@ from tests.fidelity import follower_page
 from tests.fidelity.tables import page
 from tests.fidelity.tables.case import Kind
 from tests.fidelity.tables.stage import Played, played
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import BETWEEN, Cluster
 
 pytestmark = pytest.mark.xdist_group("table kinds")  # for --dist loadgroup: each source is played once
 
 Play = Callable[[int, str, bool], Played]
 """Of a version and a publication, and whether there are followers beside the source."""
 CASES = [(kind, major) for major in page.MAJORS for kind in page.KINDS if kind.since <= major <= kind.upto]
-BETWEEN = 16
-"""Proved by the long tests: what is so before and after it has not been otherwise there yet."""
 FOLLOWED = 18
 """At followers the others are proved by the long tests."""
 

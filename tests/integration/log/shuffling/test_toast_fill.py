@@ -10,8 +10,11 @@ from tests.fixtures.filling import Filling, big, filling
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.waiting import eventually
 
+EACH_MAJOR = pytest.mark.parametrize("stage", [18, 15], indirect=True)
+"""For tests of what the catalog says, and of how values are printed; others run on 15 in the long tests."""
 
-@pytest.fixture(scope="module", params=[18, 15])
+
+@pytest.fixture(scope="module", params=[18, pytest.param(15, marks=pytest.mark.long)])
 def stage(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Iterator[Filling]:
     with filling(clusters(request.param)) as made:
         yield made
@@ -25,6 +28,7 @@ def jobs(stage: Filling) -> str:
     return name
 
 
+@EACH_MAJOR
 def test_updates_of_one_row_have_its_unchanged_values(stage: Filling, jobs: str) -> None:
     stage.run(f"update {jobs} set n = 1", f"update {jobs} set n = 2")
     assert stage.left_out(jobs) == [None] * 3
@@ -78,6 +82,7 @@ def test_every_position_of_the_value_that_is_left_out(stage: Filling) -> None:
     assert stage.left_out(name) == [None] * 8
 
 
+@EACH_MAJOR
 def test_values_of_every_kind_with_the_texts_that_jsonb_does_not_keep(stage: Filling) -> None:
     name = stage.table("id int primary key, n int, j json, jb jsonb, by bytea, ar text[], num numeric, x xml")
     text = f"(select json_build_object('k', {big('k')})::text)"
@@ -157,6 +162,7 @@ def test_after_a_restart(stage: Filling, jobs: str) -> None:
     assert stage.left_out(jobs) == [None] * 5
 
 
+@EACH_MAJOR
 def test_renamed_added_and_dropped_columns(stage: Filling, jobs: str) -> None:
     stage.arrive()
     for ddl in (
@@ -198,6 +204,7 @@ def test_a_table_that_is_renamed(stage: Filling, jobs: str) -> None:
     assert (event["unchanged_columns"], event["record"]) == (None, stage.held(jobs)[-1])
 
 
+@EACH_MAJOR
 def test_values_that_a_rewrite_has_changed_are_not_filled_in(stage: Filling, jobs: str) -> None:
     stage.arrive()
     stage.run(f"alter table {jobs} alter a type varchar(9000) using upper(a)", f"update {jobs} set n = 1")
@@ -208,6 +215,7 @@ def test_values_that_a_rewrite_has_changed_are_not_filled_in(stage: Filling, job
     assert stage.left_out(jobs)[3:] == [["b"], ["b"]]
 
 
+@EACH_MAJOR
 def test_keys_that_a_rewrite_has_exchanged(stage: Filling) -> None:
     name = stage.table("id int primary key, a text, n int")
     stage.run(f"insert into {name} values (1, {big('1')}, 0), (2, {big('2')}, 0)")
@@ -216,6 +224,7 @@ def test_keys_that_a_rewrite_has_exchanged(stage: Filling) -> None:
     assert stage.left_out(name)[2:] == [["a"], ["a"]]
 
 
+@EACH_MAJOR
 def test_another_replica_identity(stage: Filling) -> None:
     name = stage.table("id int primary key, code int not null unique, a text, n int")
     stage.run(f"insert into {name} values (1, 2, {big('1')}, 0), (2, 1, {big('2')}, 0)", f"update {name} set n = 1")
@@ -238,6 +247,7 @@ def test_changes_that_were_not_published_make_what_is_known_unknown(stage: Filli
     assert stage.left_out(jobs) == [None, None, ["a", "b"], ["a"], ["a"]]
 
 
+@EACH_MAJOR
 def test_partitions_that_come_and_go(stage: Filling) -> None:
     name = stage.table(
         "id int, k int, a text, n int, primary key (id, k)) partition by list (k",
@@ -262,6 +272,7 @@ def test_partitions_that_come_and_go(stage: Filling) -> None:
     assert stage.events(f"{name}_1")[-1]["unchanged_columns"] == ["a"]
 
 
+@EACH_MAJOR
 def test_a_partition_that_is_found_before_its_first_change_keeps_what_is_known(stage: Filling) -> None:
     name = stage.table(
         "id int, k int, a text, n int, primary key (id, k)) partition by list (k",
@@ -281,6 +292,7 @@ def test_a_partition_that_is_found_before_its_first_change_keeps_what_is_known(s
     assert [event["unchanged_columns"] for event in stage.settled(name)] == [None]
 
 
+@EACH_MAJOR
 def test_partitions_with_keys_that_the_root_does_not_have(stage: Filling) -> None:
     name = stage.table(
         "id int, k int, a text, n int) partition by list (k",
