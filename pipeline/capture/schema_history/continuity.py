@@ -84,8 +84,8 @@ def _rewritten(
     now = _column_print(read, column)
     if read is None or now is None:
         return None
-    if old is None:
-        return "default" if now.missing or (now.filled and _may_be_another_file(read_before, read)) else None
+    if old is None:  # in another file, values of a default that was dropped since are like any others
+        return "default" if now.missing or _may_be_another_file(read_before, read) else None
     if not _same_type(old, column):
         return "type"
     then = _column_print(read_before, column)

@@ -16,8 +16,8 @@ from typing import Any
 class ColumnPrint:
     """A row of pg_attribute. `version` changes with every change of the row, also with harmless ones.
 
-    `missing`: rows older than the column have a default that is in no file. `filled`: the column may
-    have, or have had, a default.
+    `missing`: rows older than the column have a default that is in no file. `filled`: the column may have, or have had,
+    a default, for older servers.
     `attributes`: a JSON text with the names of the attributes of all composite types in its values, by the oid of the
     type's relation and by number; None: it has none, or an older server has not read them.
     `attributes_settled`: False if they may have been others for the change.

@@ -78,15 +78,17 @@ def test_a_default_of_a_column_that_may_be_another_one_is_recorded(stage: Alteri
     assert stage.rewrites("doubted") == [("default", ["c"])]
 
 
-def test_a_default_that_was_dropped_before_a_rewrite_is_recorded(stage: Altering) -> None:
-    stage.run("create table refilled (id int primary key, a text)", "insert into refilled values (1, 'x')")
+@pytest.mark.parametrize("nullable", ["", "not null"])
+def test_a_default_that_was_dropped_before_a_rewrite_is_recorded(stage: Altering, nullable: str) -> None:
+    table = f"refilled_{nullable[:3]}"
+    stage.run(f"create table {table} (id int primary key, a text)", f"insert into {table} values (1, 'x')")
     stage.arrive()
     stage.run(
-        "alter table refilled add b int not null default 7; alter table refilled alter b drop default;"
-        " alter table refilled alter a type text using upper(a); insert into refilled values (2, 'X', 8)"
+        f"alter table {table} add b int {nullable} default 7; alter table {table} alter b drop default;"
+        f" alter table {table} alter a type text using upper(a); insert into {table} values (2, 'X', 8)"
     )
     stage.arrive()
-    assert ("default", ["b"]) in stage.rewrites("refilled")
+    assert ("default", ["b"]) in stage.rewrites(table)
 
 
 def test_a_column_added_with_a_default_to_an_empty_table_is_none(stage: Altering) -> None:

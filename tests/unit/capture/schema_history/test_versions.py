@@ -100,11 +100,11 @@ def test_a_renamed_column_goes_on_and_one_of_its_name_does_not() -> None:
 def test_a_new_column_is_a_rewrite_when_rows_had_its_default() -> None:
     added = form(*SAME.columns, column("c", 3))
     then, names = read(), (Name("c", *NOW),)
-    for file, missing, filled in ((FILE, True, True), (OTHER_FILE, False, True)):
+    for file, missing, filled in ((FILE, True, True), (OTHER_FILE, False, True), (OTHER_FILE, False, False)):
         third = ColumnPrint("9", settled=True, missing=missing, filled=filled)
         now = replace(read(file), columns={**then.columns, 3: third})
         assert following(added, then, now) == (names, [Rewrite("default", ("c",), "9")])
-    plain = replace(read(OTHER_FILE), columns={**then.columns, 3: ColumnPrint("9", True, False, False)})
+    plain = replace(read(FILE), columns={**then.columns, 3: ColumnPrint("9", True, False, False)})
     assert following(added, then, plain) == (names, [])
 
 
