@@ -98,11 +98,9 @@ def test_what_an_applier_reports(aged_log: AgingLog) -> None:
     at = datetime(2026, 11, 25, tzinfo=UTC)
     assert registry.report(aged_log.connection, number, Report("following", position=Position(7, 70, at)))
     assert registry.report(aged_log.connection, number, Report("stopped", "so", "do that", Position(5, 50, at)))
-    registry.report_tables(
-        aged_log.connection,
-        number,
-        [FollowerTable(16385, "public", "things", "stopped", "why", "how"), FollowerTable(9, "public", "new")],
-    )
+    registry.add_tables(aged_log.connection, number, [TableName(9, "public", "new")])
+    said = FollowerTable(16385, "public", "things", "stopped", "why", "how")
+    registry.report_tables(aged_log.connection, number, [said])
     [found] = registry.find(aged_log.connection)
     assert (found.state, found.reason, found.remedy) == ("stopped", "so", "do that")
     assert (found.seq, found.commit_lsn, found.committed_at) == (7, 70, at)
@@ -129,6 +127,18 @@ def test_a_table_that_was_renamed(aged_log: AgingLog) -> None:
         ("shop", "purchases"): "following",
         ("public", "items"): "waiting",
     }
+
+
+def test_a_report_does_not_bring_a_forgotten_table_back(aged_log: AgingLog) -> None:
+    """Its copies and its log are followed by several threads: one may forget what another one has still to say."""
+    number = add(aged_log.connection)
+    registry.forget_tables(aged_log.connection, number, [16384])
+    said = [FollowerTable(oid, "public", "renamed", "following") for oid in (16384, 16385)]
+    registry.report_tables(aged_log.connection, number, said)
+    [found] = registry.find(aged_log.connection, "reports")
+    assert [(each.table_oid, each.table_name, each.state) for each in found.table_states] == [
+        (16385, "renamed", "following")
+    ]
 
 
 def test_pause_and_resume(aged_log: AgingLog) -> None:
