@@ -60,10 +60,10 @@ test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/wal/test_lsn.py, or T=
 test-tools: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg $(VENV)/.moto
 
 test: test-tools ## All tests but the long ones
-	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-time: test-tools ## All tests but the long ones, and what each costs: processor time, what was started
-	@$(BIN)/python -m pytest -m "not long" -p tests.fixtures.cost.plugin --dist loadgroup \
+	@$(BIN)/python -m pytest -m "not long" -p tests.fixtures.cost.plugin --dist loadgroup --no-loadscope-reorder \
 	  --tx '$(JOBS)*popen//python=$(BIN)/python tests/fixtures/cost/subreaper.py' $(ARGS)
 
 long: $(VENV)/.dev $(VENV)/.duckdb-iceberg $(VENV)/.moto ## The tests that wait or repeat

@@ -94,8 +94,23 @@ def somebody_serves() -> Iterator[None]:
         yield
 
 
+_UNIT = Path(__file__).parent / "unit"
+_LONGEST = ("spark", "fidelity", "table kinds", "pgdeltastream", "rpc", "walstream")
+"""Groups that take a minute of a processor and more, the longest first."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups that one process runs come first: the last one would go on alone when all else is done."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """Groups that one process runs come first, the longest of them first: the last one would go on alone when all else
+    is done. Tests that take milliseconds come last, so that all processes end together. pytest-xdist keeps this order
+    with --no-loadscope-reorder, as `make test` runs it.
+    """
+    items.sort(key=_place)
     gc.freeze()  # tests stay to the end: who collects garbage need not look at them again and again
     gc.enable()
+
+
+def _place(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group")
+    if group is None:
+        return len(_LONGEST) + 1 + (_UNIT in item.path.parents)
+    return _LONGEST.index(group.args[0]) if group.args[0] in _LONGEST else len(_LONGEST)

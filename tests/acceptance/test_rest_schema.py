@@ -20,7 +20,7 @@ EXCLUDED = "positive_data_acceptance"
 """What only the database can know, such as a seq beyond the newest, is no part of a schema."""
 
 
-@pytest.mark.parametrize("seconds", [4, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("seconds", [2, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
 def test_every_answer_is_as_described(
     serve: Callable[..., Serving], source_dsn: str, tmp_path: Path, seconds: int
 ) -> None:
