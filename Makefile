@@ -69,12 +69,12 @@ test-time: test-tools ## All tests but the long ones, and what each costs: proce
 long: $(VENV)/.dev $(VENV)/.duckdb-iceberg $(VENV)/.moto ## The tests that wait or repeat
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
-check: $(VENV)/.dev ## Format, lint, types, layers, docs
+check: $(VENV)/.dev ## Format, lint, types, layers, docs, plain English
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest --quiet tests/unit/test_docs.py tests/unit/test_rooms.py
+	@$(BIN)/python -m pytest --quiet tests/unit/test_docs.py tests/unit/test_language.py tests/unit/test_rooms.py
 
 fix: $(VENV)/.dev ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --fix .
