@@ -58,15 +58,16 @@ def next_version(
     rows. While the table was in no publication of updates, values were missed.
     """
     previous = {column.attnum: column for column in before.columns if column.attnum is not None}
-    unplaced = {column.name: column for column in before.columns if column.attnum is None}
+    named = {column.name: column for column in before.columns}
     moved = before.table_oid not in (version.table_oid, version.relation_oid)
     missed = not set(before.memberships or ()) & set(version.memberships or ())
     columns: list[Column] = []
     found: dict[Kind, list[Column]] = {}
     for column in version.columns:
         old = previous.get(column.attnum) if column.attnum is not None else None
-        if old is None and column.name in unplaced:
-            kind = _rewritten_unplaced(unplaced[column.name], read_before, column, read)
+        of_name = named.get(column.name)
+        if old is None and of_name is not None and None in (of_name.attnum, column.attnum):
+            kind = _rewritten_unplaced(of_name, read_before, column, read)
         else:
             kind = _rewritten(old, read_before, column, read)
         if kind:
@@ -113,9 +114,14 @@ def _rewritten_unplaced(
     if not _same_type(old, column):
         return "type"
     now = _column_print(read, column)
-    if read_before is None or now is None:
+    if now is None:
+        return "values"  # nulls, if it was dropped and added again
+    if read_before is None:
         return None
-    return "default" if now.missing else "values" if _may_be_another_file(read_before, read) else None
+    if now.missing:
+        return "default"
+    # One that is older than all that the slot may still send was there for the earlier version, too.
+    return None if now.settled and not _may_be_another_file(read_before, read) else "values"
 
 
 def _column_print(read: Fingerprint | None, column: Column) -> ColumnPrint | None:

@@ -113,7 +113,20 @@ def test_another_type_of_a_column_without_its_number_is_a_rewrite() -> None:
     now = replace(read(), columns={1: read().columns[1]})
     altered = form(column("id", 1, 23), column("a", None, 23))
     assert next_version(before, now, altered, now, NOW)[1] == [Rewrite("type", ("a",), "from 2000 3")]
-    assert next_version(before, now, before, now, NOW)[1] == []
+    in_doubt = [Rewrite("values", ("a",), "from 2000 3")]
+    assert next_version(before, now, before, now, NOW)[1] == in_doubt
+    assert next_version(before, now, before, None, NOW)[1] == []
+
+
+def test_a_column_that_may_be_another_one_of_its_name_is_a_rewrite() -> None:
+    known = first_version(form(column("id", 1, 23), column("a", 2)), THEN)
+    unknown = first_version(form(column("id", 1, 23), column("a", None)), THEN)
+    first = replace(read(), columns={1: read().columns[1]})
+    assert next_version(known, read(), unknown, first, NOW)[1] == [Rewrite("values", ("a",), "from 2000 3")]
+    for settled, expected in ((True, []), (False, [Rewrite("values", ("a",), "9")])):
+        now = replace(first, columns={**first.columns, 3: ColumnPrint("9", settled, missing=False, filled=False)})
+        again = form(column("id", 1, 23), column("a", 3))
+        assert next_version(unknown, first, again, now, NOW)[1] == expected
 
 
 def test_a_default_of_a_column_is_a_rewrite_once_its_number_is_known() -> None:
@@ -149,7 +162,8 @@ def test_attributes_of_a_composite_type_are_other_values(attributes: str | None,
 
 
 def test_without_its_number_a_column_begins_anew() -> None:
-    assert following(form(column("id", 1, 23), column("a", None)), read(), read()) == (ANEW, [])
+    unknown, rewritten = form(column("id", 1, 23), column("a", None)), Rewrite("values", ("a",), "from 2000 3")
+    assert following(unknown, read(), read()) == (ANEW, [rewritten])
 
 
 def test_what_an_older_version_stored_is_in_doubt_but_no_rewrite() -> None:
