@@ -14,6 +14,7 @@ from pipeline.followers.running import following, joined_partitions
 from pipeline.server.schedule import publish_new_tables
 from pipeline.snapshots.register import Inheritance
 from tests.fixtures.copying import copying
+from tests.fixtures.following import oid
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.schema_changes import Changed, become_equal, followed_tables
 from tests.fixtures.shuffling import stored
@@ -66,14 +67,22 @@ def test_they_are_followed_from_far_behind(stage: Stage, several: list[Changed])
         assert not several[0].is_copied
 
 
-@pytest.mark.parametrize("kind", cases.TABLES)
-def test_tables_names_and_types(changed: Changed, kind: str):
-    change = cases.TABLES[kind]
-    changed.there(*change.there)
-    with changed.made.running():
-        changed.run(*change.statements)
-        changed.become_equal_in_time(*map(changed.named, change.tables))
-        assert changed.is_copied == change.copied
+def test_tables_names_and_types(stage: Stage, cluster: Cluster):
+    with followed_tables(stage, cluster, len(cases.TABLES)) as several:
+        for changed, change in zip(several, cases.TABLES.values(), strict=True):
+            changed.there(*change.there)
+        made = several[0].made
+        with made.running():
+            for changed, change in zip(several, cases.TABLES.values(), strict=True):
+                changed.run(*change.statements)
+            names = {
+                kind: list(map(changed.named, change.tables))
+                for changed, (kind, change) in zip(several, cases.TABLES.items(), strict=True)
+            }
+            several[0].become_equal_in_time(*(name for each in names.values() for name in each))
+            copied = made.copies()
+            for kind, change in cases.TABLES.items():
+                assert any(oid(stage, name) in copied for name in names[kind]) == change.copied, kind
 
 
 def test_a_table_that_is_dropped_stays(changed: Changed):

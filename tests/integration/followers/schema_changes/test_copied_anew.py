@@ -76,17 +76,19 @@ EMPTIED = {
 }
 
 
-@pytest.mark.parametrize("kind", EMPTIED)
-def test_a_table_that_was_rewritten_and_emptied(changed: Changed, kind: str):
+def test_a_table_that_was_rewritten_and_emptied(stage: Stage, cluster: Cluster):
     """Its rewrite is found when it has no rows any more; the follower still has rows of before."""
-    with changed.made.running():
-        changed.run("alter table $t drop constraint $t_pkey, replica identity full")
-        changed.run("insert into $t values (2, 'a2', 'b2', 'n2')")
-        changed.become_equal_in_time()
-        changed.run(f"{EMPTIED[kind]}; truncate $t")
-        changed.become_equal_in_time()
-        changed.run("insert into $t (id) values (7)", "delete from $t where id = 6")
-        changed.become_equal_in_time()
+    with followed_tables(stage, cluster, len(EMPTIED)) as several, several[0].made.running():
+        for changed in several:
+            changed.run("alter table $t drop constraint $t_pkey, replica identity full")
+            changed.run("insert into $t values (2, 'a2', 'b2', 'n2')")
+        become_equal_in_time(several)
+        for changed, emptied in zip(several, EMPTIED.values(), strict=True):
+            changed.run(f"{emptied}; truncate $t")
+        become_equal_in_time(several)
+        for changed in several:
+            changed.run("insert into $t (id) values (7)", "delete from $t where id = 6")
+        become_equal_in_time(several)
 
 
 def test_a_rewrite_that_was_settled_before_the_follower_came_there(changed: Changed):
@@ -202,19 +204,23 @@ def test_a_copy_waits_for_what_is_in_its_way(changed: Changed, kind: str):
         changed.become_equal_in_time()
 
 
-@pytest.mark.parametrize("ddl", ["rename a to c", "drop a", "rename id to number"])
-def test_a_copy_in_a_form_that_the_log_does_not_have(changed: Changed, ddl: str):
+def test_a_copy_in_a_form_that_the_log_does_not_have(stage: Stage, cluster: Cluster):
     """DDL is in the log with the first change after it: a table that is at rest has not had one."""
-    with changed.made.running():
-        changed.become_equal()
-        changed.run(f"alter table $t {ddl}")
-        resync.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
-        changed.become_equal_in_time()
-        assert changed.is_copied
-        changed.run("alter table $t add d int", "update $t set b = 'x', d = 1")
-        changed.become_equal_in_time()
-        changed.run("update $t set d = 2")
-        changed.become_equal_in_time()
+    changes = ("rename a to c", "drop a", "rename id to number")
+    with followed_tables(stage, cluster, len(changes)) as several, several[0].made.running():
+        made = several[0].made
+        become_equal(several)
+        for changed, ddl in zip(several, changes, strict=True):
+            changed.run(f"alter table $t {ddl}")
+        resync.resync(stage.log, made.name, [f"public.{changed.t}" for changed in several])
+        become_equal_in_time(several)
+        assert len(made.copies()) == len(several)
+        for changed in several:
+            changed.run("alter table $t add d int", "update $t set b = 'x', d = 1")
+        become_equal_in_time(several)
+        for changed in several:
+            changed.run("update $t set d = 2")
+        become_equal_in_time(several)
 
 
 def test_a_copy_of_which_the_form_is_taken_back(changed: Changed):

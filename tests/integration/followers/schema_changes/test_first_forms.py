@@ -15,7 +15,7 @@ from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
 from tests.fixtures.following import oid
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.schema_changes import Changed
+from tests.fixtures.schema_changes import Changed, become_equal
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 
@@ -212,14 +212,15 @@ def test_with_ddl_stop_it_says_what_to_run(stage: Stage, cluster: Cluster):
         changed.become_equal_in_time()
 
 
-@pytest.mark.parametrize("ddl", ["add c int", "rename a to c", "alter n type varchar(9)"])
-def test_one_that_begins_from_the_log_has_the_form_of_when_it_was_added(stage: Stage, cluster: Cluster, ddl: str):
-    with registered(stage, cluster, found=True, copy="log") as changed:
-        changed.there("insert into $t values (1, 'a1', 'b1', 'n1'), (2, 'a2', 'b2', 'n2')")
-        changed.run(f"alter table $t {ddl}", "update $t set b = b || '!'")
-        changed.stage.arrive()
-        with changed.made.running():
-            changed.become_equal()
+def test_one_that_begins_from_the_log_has_the_form_of_when_it_was_added(stage: Stage, cluster: Cluster):
+    changes = ("add c int", "rename a to c", "alter n type varchar(9)")
+    with registered_tables(stage, cluster, len(changes), found=True, copy="log") as several:
+        for changed, ddl in zip(several, changes, strict=True):
+            changed.there("insert into $t values (1, 'a1', 'b1', 'n1'), (2, 'a2', 'b2', 'n2')")
+            changed.run(f"alter table $t {ddl}", "update $t set b = b || '!'")
+        stage.arrive()
+        with several[0].made.running():
+            become_equal(several)
 
 
 @pytest.mark.parametrize("copy", ["log", "none"])

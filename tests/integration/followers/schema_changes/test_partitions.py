@@ -9,8 +9,9 @@ import pytest
 from pipeline.followers.operating import resync
 from pipeline.followers.running import copier, following
 from pipeline.server.schedule import publish_new_tables
-from tests.fixtures.partitions import PARTED, divided, is_partition
+from tests.fixtures.partitions import PARTED, divided, divided_tables, is_partition
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.schema_changes import become_equal
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 
@@ -44,20 +45,22 @@ MADE = {
 
 
 @pytest.mark.parametrize("when", ["at the head", "from far behind"])
-@pytest.mark.parametrize("kind", MADE)
-def test_partitions_that_are_made(stage: Stage, cluster: Cluster, kind: str, when: str):
-    ddl, names = MADE[kind]
-    with divided(stage, cluster) as changed:
+def test_partitions_that_are_made(stage: Stage, cluster: Cluster, when: str):
+    with divided_tables(stage, cluster, len(MADE)) as several:
         if when == "from far behind":
-            changed.run(ddl, "insert into $t values (1, 'b', 'x')", "update $t set note = 'y'")
-            changed.stage.arrive()
-        with changed.made.running():
+            for changed, (ddl, _) in zip(several, MADE.values(), strict=True):
+                changed.run(ddl, "insert into $t values (1, 'b', 'x')", "update $t set note = 'y'")
+            stage.arrive()
+        with several[0].made.running():
             if when == "at the head":
-                changed.become_equal()
-                changed.run(ddl, "insert into $t values (1, 'b', 'x')")
-            changed.run("update $t set note = 'z'", "update $t set area = 'b', id = 2 where area = 'a'")
-            changed.become_equal()
-            assert all(is_partition(changed, name) for name in names)
+                become_equal(several)
+            for changed, (ddl, _) in zip(several, MADE.values(), strict=True):
+                if when == "at the head":
+                    changed.run(ddl, "insert into $t values (1, 'b', 'x')")
+                changed.run("update $t set note = 'z'", "update $t set area = 'b', id = 2 where area = 'a'")
+            become_equal(several)
+            for changed, (kind, (_, names)) in zip(several, MADE.items(), strict=True):
+                assert all(is_partition(changed, name) for name in names), kind
 
 
 def test_one_with_another_column_in_the_same_change(stage: Stage, cluster: Cluster):
