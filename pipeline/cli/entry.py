@@ -1,4 +1,4 @@
-"""Where the program begins: `pipeline health`, which runs every few seconds, imports as little as it can."""
+"""The start of the program. `pipeline health`, which runs every few seconds, imports as little as it can."""
 
 from __future__ import annotations
 

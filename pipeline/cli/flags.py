@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic.fields import FieldInfo
 
-from pipeline.config.bucket import Bucket
+from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import SECRETS, Config
 
 _IN_URI = re.compile(r"(://[^:/@\s]*:)\S*@")
@@ -23,7 +23,7 @@ _IN_PAIRS = re.compile(r"(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGN
 
 
 def of(setting: str) -> str:
-    """The flag of a setting."""
+    """Return the flag of a setting."""
     return f"--{setting.replace('_', '-')}"
 
 
@@ -80,7 +80,7 @@ def _names(command: Any) -> dict[str, bool]:
 def _flags() -> Iterator[inspect.Parameter]:
     for name, setting in Config.model_fields.items():
         kinds = setting.annotation, *get_args(setting.annotation)
-        is_path = Path in kinds and Bucket not in kinds  # a URL taken for a path loses a slash
+        is_path = Path in kinds and LakeBucket not in kinds  # a URL taken for a path loses a slash
         kind: Any = Path | None if is_path else str | None
         annotation = Annotated[kind, typer.Option(of(name), help=_help(setting))]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

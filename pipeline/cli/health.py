@@ -1,6 +1,6 @@
-"""`pipeline health`: asks the server of these settings whether it is well; as it runs often, it imports little.
+"""`pipeline health`: ask the server of these settings if it is well. It runs often, so it imports little.
 
-Where only a role without HTTP is served, the server's sign of life tells (`pipeline/process/heartbeat.py`).
+If the server runs only a role without HTTP, its sign of life answers (`pipeline/process/heartbeat.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pipeline.errors import PipelineError
 from pipeline.printable import say
 
 DEFAULTS = {"http_host": "127.0.0.1", "http_port": "12312", "http_certificate": "", "data_dir": ".pipeline"}
-"""Of the settings that it needs, as `Config` has them."""
+"""Defaults of the settings that this command needs, as `Config` has them."""
 ROLES = ("snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc")
 SECONDS = 8.0
-"""How long it waits for the answer, which `/readyz` gives within 5 s whatever hangs."""
+"""Seconds that this command waits for the answer, which `/readyz` gives within 5 s whatever hangs."""
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where a server listens, not where we do
 
 
 def fast(arguments: Sequence[str]) -> int | None:
-    """The exit status of `pipeline health`, if it was given nothing that takes the whole command line to read."""
+    """Return the exit status of `pipeline health`; None if its arguments need the whole command line."""
     only, ready = None, False
     left = list(arguments)
     while left:
@@ -48,7 +48,7 @@ def fast(arguments: Sequence[str]) -> int | None:
 def run(settings: Mapping[str, Any], only: str | None, *, ready: bool) -> int:
     """Ask, print the answer in a line, and return 0 when the server is well, 1 when it is not, or does not answer.
 
-    `settings`: those of DEFAULTS. `only`: the role of `serve --only`. `ready`: whether it does its work, too.
+    `settings`: those of DEFAULTS. `only`: the role of `serve --only`. `ready`: ask also if it does its work.
     """
     if only not in (None, "api"):
         if ready:
@@ -112,7 +112,7 @@ def _alive(data_dir: Path, role: str) -> int:
 
 
 def _settings() -> dict[str, str]:
-    """As `pipeline serve` finds them, but for its flags."""
+    """Read the settings as `pipeline serve` does, without flags."""
     from_file = file.read(None, list(DEFAULTS))
     return {
         name: os.environ.get(f"PIPELINE_{name.upper()}") or str(from_file.get(name) or default)

@@ -62,8 +62,8 @@ _COMPLETION_VARIABLE = f"_{PROGRAM.upper()}_COMPLETE"
 _LOG_FORMAT = "log_format"
 
 
-class Role(StrEnum):
-    """What `serve --only` takes."""
+class RoleName(StrEnum):
+    """A role that `serve --only` can run alone."""
 
     REPLICATION = "replication"
     SHUFFLE = "shuffle"
@@ -74,15 +74,15 @@ class Role(StrEnum):
     GRPC = "grpc"
 
 
-Only = Annotated[Role | None, typer.Option("--only", help="Run only this role.")]
+Only = Annotated[RoleName | None, typer.Option("--only", help="Run only this role.")]
 
 Reader = Annotated[str | None, typer.Option(help="Create or update this role, which may read the events.")]
 Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to treat as a warning if it is an error.")]
 Sql = Annotated[bool, typer.Option("--sql", help="Print the missing SQL instead, for an administrator to run.")]
 
 
-class Database(StrEnum):
-    """What `check --at` takes."""
+class CureTarget(StrEnum):
+    """A database for which `check --at` prints SQL."""
 
     SOURCE = "source"
     PIPELINE = "pipeline"
@@ -92,7 +92,7 @@ Roles = Annotated[
     str | None,
     typer.Option(help="With --sql: what these roles at the source lack, REPLICATING,READING or one name for both."),
 ]
-At = Annotated[Database | None, typer.Option("--at", help="With --sql: only what is to be run at this database.")]
+At = Annotated[CureTarget | None, typer.Option("--at", help="With --sql: only the statements for this database.")]
 
 
 def _show_version(context: typer.Context, wanted: bool) -> None:
@@ -119,7 +119,7 @@ def options(
 def serve(context: typer.Context, only: Only = None, accept: Accept = None) -> int:
     """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C exits at once.
 
-    Refuses to start with what `pipeline check` takes for an error and only you can cure.
+    Refuses to start if `pipeline check` reports an error that needs your action.
     """
     from pipeline.server import serve
 
@@ -152,7 +152,7 @@ def health(
     only: Only = None,
     ready: Annotated[bool, typer.Option("--ready", help="Whether it replicates, too.")] = False,
 ) -> int:
-    """Ask the running server of these settings whether it is alive, for HEALTHCHECK and probes. Exit 1: it is not."""
+    """Ask the running server of these settings if it is alive, for HEALTHCHECK and probes. Exit 1 if it is not."""
     from pipeline.cli import health
 
     config = load(context, "health")
@@ -199,7 +199,7 @@ def demo(
 ) -> int:
     """A shop's writers on an embedded Postgres, shown live; then every change is checked against their records.
 
-    With --followers, so many databases are kept equal to the shop meanwhile; in the end all are compared.
+    --followers keeps N databases equal to the shop, and compares all of them at the end.
     """
     from pipeline import demo
 
@@ -209,7 +209,7 @@ def demo(
 
 @cache
 def parser() -> Any:
-    """The click command of the whole program: to make it takes longer than to run most of its commands."""
+    """Return the click command of the whole program. Building it takes longer than most commands."""
     return typer.main.get_command(app)
 
 
@@ -219,7 +219,7 @@ def main() -> int:
         " ".join(["pipeline", *flags.without_secrets(sys.argv[1:], (*flags.SECRET_FLAGS, followers.DSN_FLAG))])
     )
     if _completion_is_wanted():
-        program = typer.main.get_command(app)  # one of its own, since it is changed
+        program = typer.main.get_command(app)  # a separate one, since it is changed
         _let_settings_follow(program)
     else:
         program = parser()
@@ -267,14 +267,14 @@ def _plain_errors() -> Iterator[None]:
 
 
 def _completion_is_wanted() -> bool:
-    """Whether a shell asks what could come next, instead of running a command."""
+    """True if a shell asks for completions instead of running a command."""
     return _COMPLETION_VARIABLE in os.environ
 
 
 def _let_settings_follow(group: Any, settings: Any = None) -> None:
     """Let all commands of a click group know the settings' flags, which may stand behind them.
 
-    Only for a program that is asked and not run: one that runs finds them in front, where `flags.divided` has put them.
+    Only for completion and help: a command that runs finds them in front, where `flags.divided` has put them.
     """
     settings = settings or [each for each in group.params if each.expose_value]
     for command in group.commands.values():
@@ -305,14 +305,14 @@ def _log_failure(before: Sequence[str], command: Sequence[str]) -> bool:
 
 
 def _is_server(command: Sequence[str]) -> bool:
-    """Only its errors are read by programs; other commands are for people."""
+    """True for `serve`: programs read its errors, and people those of other commands."""
     return next((each for each in command if not each.startswith("-")), None) == "serve"
 
 
 def _log_format(before: Sequence[str]) -> str | None:
     """The log's format as it was asked for; settings that are wrong elsewhere do not matter.
 
-    Not what `auto` makes of it: without a word from the user, an error is for the one who has just started the server.
+    `auto` counts as text: unless the user chose a format, an error is for the person who has just started the server.
     """
     given = flags.value(before, flags.of(_LOG_FORMAT)) or os.environ.get(settings.variable(_LOG_FORMAT))
     if given is not None:

@@ -1,6 +1,6 @@
 """A lake in a bucket: `s3://bucket/prefix`. The export reads the same of it (`spark/lake/storage/where.py`).
 
-What Spark runs shares no code with the server, so a test says that they agree.
+Spark's code shares none with the server; a test compares the two.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ _EXAMPLE = "s3://bucket/prefix"
 
 
 @dataclass(frozen=True)
-class Bucket:
-    """Where it is; takes `/` as a path does."""
+class LakeBucket:
+    """The address of a lake in a bucket; `/` joins names to it, as to a path."""
 
     url: str
 
     def __str__(self) -> str:
         return self.url
 
-    def __truediv__(self, name: str) -> Bucket:
-        return Bucket(f"{self.url}/{name}")
+    def __truediv__(self, name: str) -> LakeBucket:
+        return LakeBucket(f"{self.url}/{name}")
 
 
-LakeAt = Path | Bucket
+LakeAt = Path | LakeBucket
 
 
 def parse(value: Any) -> Any:
-    """A bucket's URL as a Bucket, all else as it is. Raises ValueError for other URLs, which would be folders here."""
+    """Return a LakeBucket for the URL of a bucket, a path unchanged.
+
+    Raises ValueError for other URLs, which would be folders here.
+    """
     if not isinstance(value, str) or (scheme := _URL.match(value)) is None:
         return value
     if scheme[1].lower() != "s3":
@@ -42,4 +45,4 @@ def parse(value: Any) -> Any:
         raise ValueError(f"expected {_EXAMPLE} with the name of a bucket as S3 allows it, not {value!r}")
     if re.search(r"//|/\.\.?(/|$)|[#?\s\x00-\x1f]", url.removeprefix("s3://")):
         raise ValueError(f"a prefix has no empty parts, no dots alone, and none of #, ? and blanks, unlike {value!r}")
-    return Bucket(url)
+    return LakeBucket(url)

@@ -19,17 +19,17 @@ def context(config: Config) -> ssl.SSLContext | None:
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         made.load_cert_chain(config.http_certificate, config.http_key, password=_no_passphrase)
-    except (ssl.SSLError, _Encrypted) as error:
+    except (ssl.SSLError, _EncryptedKeyError) as error:
         raise ConfigError(_explained(config, error)) from None
     return made
 
 
-class _Encrypted(Exception):
+class _EncryptedKeyError(Exception):
     """The key needs a passphrase, which no one can enter."""
 
 
 def _no_passphrase() -> str:
-    raise _Encrypted
+    raise _EncryptedKeyError
 
 
 def _require_readable(setting: str, file: Path) -> None:
@@ -41,7 +41,7 @@ def _require_readable(setting: str, file: Path) -> None:
 
 
 def _explained(config: Config, error: Exception) -> str:
-    if isinstance(error, _Encrypted):
+    if isinstance(error, _EncryptedKeyError):
         return f"PIPELINE_HTTP_KEY: {config.http_key} has a passphrase; use a key without one"
     reason = getattr(error, "reason", "") or ""
     if reason == "KEY_VALUES_MISMATCH":

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 NONE = "none"
-"""The word for no duration."""
+"""The value of a setting that states no duration."""
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 def parse(text: str) -> float | None:
-    """Seconds, at least 1; None for `none`. Raises ValueError that says what was expected."""
+    """Return seconds, at least 1; None for `none`. Raises ValueError that says what was expected."""
     return None if text == NONE else _seconds(text, ", or none")
 
 
 def seconds(text: str) -> float:
-    """Seconds, at least 1. Raises ValueError that says what was expected."""
+    """Return seconds, at least 1. Raises ValueError that says what was expected."""
     return _seconds(text, "")
 
 

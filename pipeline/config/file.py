@@ -11,11 +11,11 @@ from pipeline.errors import ConfigError
 
 CONFIG_FILE = Path("pipeline.toml")
 _SECTIONS = {"log": "log_", "exports": "export_", "catchup": "catchup_", "sessions": "sessions_"}
-"""Sections: their keys are the settings whose names begin with the section's."""
+"""The sections of the file: their keys are the settings whose names begin with the section's."""
 
 
 def read(file: Path | None, names: Sequence[str]) -> dict[str, Any]:
-    """The settings in the file; `file` None: pipeline.toml, if it exists. `names`: all settings, for messages.
+    """Return the settings in the file; `file` None: pipeline.toml, if it exists. `names`: all settings, for messages.
 
     Raises ConfigError for a file that cannot be read or is not TOML.
     """
@@ -34,7 +34,7 @@ def read(file: Path | None, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _flat(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """`[log]` holds `level` and `format` of the two settings that begin with log_; the others likewise."""
+    """Return the settings under their full names: `level` in `[log]` is `log_level`."""
     for name, prefix in _SECTIONS.items():
         section = values.pop(name, {})
         if not isinstance(section, dict):

@@ -1,4 +1,4 @@
-"""The environment variables with passwords of followers, one for each by its name: they are no settings. Pure."""
+"""The environment variables with passwords of followers, one for each by its name. They are no settings. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ PREFIX = "PIPELINE_FOLLOWER_PASSWORD_"
 
 
 def variable(follower: str) -> str:
-    """The one for this follower: its name in upper case, with `_` for what is neither a letter nor a digit."""
+    """Return the variable of this follower: its name in upper case, with `_` for all but letters and digits."""
     return PREFIX + re.sub(r"[^A-Z0-9]", "_", follower.upper())
 
 
 def variables(follower: str) -> frozenset[str]:
-    """That one, and the one that may name a file with the password instead."""
+    """Return the variable of this follower, and the one that may name a file with the password."""
     return frozenset((variable(follower), secret_files.naming(variable(follower))))
 
 
 def is_one(name: str) -> bool:
-    """Whether a variable is one for some follower."""
+    """True if a variable has the password of some follower."""
     return re.fullmatch(rf"{PREFIX}[A-Z0-9_]+", name) is not None

@@ -12,7 +12,7 @@ MOST_WITH_STARS = 1_000
 
 
 def require_qualified(patterns: Iterable[str]) -> None:
-    """Raises ValueError for what matches no `schema.table`, as `pipeline.check_consumer` does."""
+    """Raise ValueError for a pattern that matches no `schema.table`, as `pipeline.check_consumer` does."""
     if isinstance(patterns, str):
         raise ValueError(f"tables takes a list of patterns like public.orders or shop.*, not the text {patterns!r}")
     for pattern in patterns:
@@ -23,7 +23,7 @@ def require_qualified(patterns: Iterable[str]) -> None:
 
 
 def require_few(patterns: Iterable[str]) -> None:
-    """Raises ValueError for so many patterns with a star that comparing them would delay the other clients."""
+    """Raise ValueError for more than MOST_WITH_STARS patterns with a star: comparing them would delay other clients."""
     if sum("*" in pattern for pattern in patterns) > MOST_WITH_STARS:
         raise ValueError(f"tables takes at most {MOST_WITH_STARS} patterns with a *: list names, or use wider patterns")
 
@@ -46,7 +46,7 @@ def _fits(pattern: str, name: str) -> bool:
     first, *rest = pattern.split("*")
     if not rest or not name.startswith(first):
         return False
-    # What stands between two stars is taken where it comes first: that leaves the most for what follows.
+    # The text between two stars is matched at its first place, which leaves the most for the rest.
     place = len(first)
     for part in rest[:-1]:
         if (found := name.find(part, place)) < 0:

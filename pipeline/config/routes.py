@@ -22,7 +22,7 @@ _EXAMPLE = '[{"tables": ["public.audit_*"], "actions": ["insert"], "events_table
 
 
 def events_table_name(value: str) -> str:
-    """The name, if an events table can have it. Raises ValueError otherwise."""
+    """Return the name, if an events table can have it. Raises ValueError otherwise."""
     if not re.fullmatch(rf"{_IDENTIFIER}\.{_IDENTIFIER}", value):
         raise ValueError(f"expected `schema.table`, without quotes, spaces or further dots, not {value!r}")
     if len(value.partition(".")[2].encode()) > LONGEST:
@@ -72,23 +72,23 @@ class Route(BaseModel):
         return events_table_name(value)
 
     def matches(self, schema: str, table: str, action: str) -> bool:
-        """Whether the route takes a change of this table by this action."""
+        """True if the route takes a change of this table by this action."""
         if self.actions and action not in self.actions:
             return False
         return patterns.matches(self.tables, f"{schema}.{table}")
 
     def takes_all_of(self, other: Route) -> bool:
-        """Whether this route takes everything that the other one, later in the list, could."""
+        """True if this route takes everything that the other one, later in the list, could take."""
         if not set(other.actions or ACTIONS) <= set(self.actions or ACTIONS):
             return False
-        # What * stands for in the other's pattern is something that only a * matches.
+        # The text for a * in the other's pattern is one that only a * matches.
         return not self.tables or (
             bool(other.tables) and all(patterns.matches(self.tables, each) for each in other.tables)
         )
 
 
 def parse(value: Any) -> Any:
-    """A list of routes as the file has it, or JSON as the environment does. Raises ValueError."""
+    """Return the routes of a list, as the file has it, or JSON as the environment does. Raises ValueError."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
@@ -105,7 +105,7 @@ def parse(value: Any) -> Any:
 
 
 def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
-    """Numbers, from 1, of routes that can never match because of an earlier one, each with that one's number."""
+    """Return the numbers, from 1, of routes that never match because of an earlier one, each with its number."""
     found = []
     for later, route in enumerate(routes):
         for earlier in range(later):
@@ -116,13 +116,13 @@ def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
 
 
 def dividing(routes: Sequence[Route]) -> list[int]:
-    """Numbers, from 1, of routes that take some of a table's changes and leave it others."""
+    """Return the numbers, from 1, of routes that take some of a table's changes and leave it others."""
     changes = {"insert", "update", "delete", "truncate", "read"}
     return [number for number, route in enumerate(routes, 1) if changes > changes.intersection(route.actions) > set()]
 
 
 def explain(loc: Sequence[int | str], kind: str, message: str) -> str:
-    """A validation error within `routes` as one line: which route, which key, what is wrong."""
+    """Describe a validation error within `routes` in one line: which route, which key, what is wrong."""
     where = "PIPELINE_ROUTES: "
     if len(loc) > 1:
         where += f"route {int(loc[1]) + 1}, " if isinstance(loc[1], int) else ""

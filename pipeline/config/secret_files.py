@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from pipeline.errors import ConfigError
 
 _MOST = 65_536
-"""Characters of a secret. A device or a wrong file is not read to its end."""
+"""The most characters of a secret. A device or a wrong file is not read to its end."""
 
 
 def naming(variable: str) -> str:
-    """The environment variable that names the file for this one."""
+    """Return the environment variable that names the file for this one."""
     return f"{variable}_FILE"
 
 
 def read(variables: Iterable[str]) -> dict[str, str]:
-    """The secrets for those of these environment variables that have a file, without the newline at its end.
+    """Return the secrets of those environment variables that have a file, without the newline at its end.
 
-    Raises ConfigError for a file that gives none, and where the variable itself is set too.
+    Raises ConfigError for a file that gives none, and if the variable itself is set too.
     """
     found = {}
     for variable in variables:
@@ -49,5 +49,5 @@ def _content(variable: str, path: str) -> str:
 
 
 def _is_a_path(value: str) -> bool:
-    """Whether it can be printed. Somebody will set the variable to the secret instead of its file."""
+    """True if the value can be printed. A user may have set the variable to the secret instead of its file."""
     return value.startswith(("/", "./", "../")) or os.path.exists(value)

@@ -17,7 +17,7 @@ from pipeline.config import cron, durations, follower_passwords, secret_files, s
 from pipeline.config import file as config_file
 from pipeline.config import routes as routing
 from pipeline.config import wires as wire_names
-from pipeline.config.bucket import Bucket, LakeAt
+from pipeline.config.bucket import LakeAt, LakeBucket
 from pipeline.config.export_settings import ExportSettings
 from pipeline.config.values import (
     Accepted,
@@ -109,7 +109,7 @@ class Config(ExportSettings):
     open_wires: Wires = Field((), description="those of them that are answered without the token")
     sessions_max: int = Field(4, ge=1, description="sessions of such clients at once, each with a slot")
     sessions_idle: Duration = Field(
-        "1h", description="a session without a stream or a snapshot request for so long is ended: 7d, 12h, 30m, 45s"
+        "1h", description="a session ends after this time without a stream or a snapshot request: 7d, 12h, 30m, 45s"
     )
     sessions_wal: Amount = Field(
         "10GB", description="a session for which the source keeps more WAL is ended: bytes, 64MB, 1GB"
@@ -131,7 +131,7 @@ class Config(ExportSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags and file come in through `load`, so only they and the environment are sources."""
+        """Limit the sources to the environment and what `load` passes on: flags and the file."""
         return init_settings, env_settings
 
     @model_validator(mode="after")
@@ -158,13 +158,13 @@ class Config(ExportSettings):
         return self
 
     def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
-        """The same settings with both databases named, as the roles need them."""
+        """Return these settings with both databases named, as the roles need them."""
         return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
 
     @property
     def exports(self) -> LakeAt:
-        """Where the lake is: an absolute path, or a bucket."""
-        if isinstance(self.export_dir, Bucket):
+        """The address of the lake: an absolute path, or a bucket."""
+        if isinstance(self.export_dir, LakeBucket):
             return self.export_dir
         return (self.export_dir or self.data_dir / "exports").expanduser().absolute()
 
@@ -175,7 +175,7 @@ class Config(ExportSettings):
 
     @property
     def retention_seconds(self) -> float | None:
-        """How long events are kept; None for ever."""
+        """How long events are kept; None forever."""
         return durations.parse(self.retention)
 
     @property
@@ -214,7 +214,7 @@ class Config(ExportSettings):
         return _resolved("PIPELINE_DATABASE_DSN", self.database_dsn)
 
     def to_json(self) -> str:
-        """All settings with their secrets, for a child process's standard input and nothing else."""
+        """Return all settings with their secrets, for a child process's standard input and nothing else."""
         values = self.model_dump(mode="json", exclude_none=True)
         for name in SECRETS:
             if (secret := getattr(self, name)) is not None:
@@ -227,17 +227,17 @@ SECRETS = tuple(name for name, field in Config.model_fields.items() if SecretStr
 
 
 def variable(setting: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return f"PIPELINE_{setting.upper()}"
 
 
 def from_json(text: str) -> Config:
-    """The settings that `to_json` wrote; the environment is not read."""
+    """Return the settings that `to_json` wrote; the environment is not read."""
     return Config.model_construct(**Config.__pydantic_validator__.validate_python(json.loads(text)).__dict__)
 
 
 def load(file: Path | None = None, **flags: Any) -> Config:
-    """Settings from flags (None: not given), the environment and `file` (default: pipeline.toml when it is there).
+    """Return the settings from flags (None: not given), the environment and `file` (default: pipeline.toml, if any).
 
     The environment has secrets in files, too (`pipeline/config/secret_files.py`).
 
@@ -258,7 +258,7 @@ def load(file: Path | None = None, **flags: Any) -> Config:
 
 
 def unknown_variables() -> list[str]:
-    """PIPELINE_ variables of the environment that are not settings, perhaps because of a typing error."""
+    """Return PIPELINE_ variables of the environment that are not settings, perhaps because of a typing error."""
     known = {variable(name) for name in Config.model_fields}
     known |= {secret_files.naming(variable(name)) for name in SECRETS}
     return sorted(
@@ -270,7 +270,7 @@ def unknown_variables() -> list[str]:
 
 
 def describe(dsn: str) -> str:
-    """Where a DSN points, for messages: user, host, port and database, never a password."""
+    """Describe the target of a DSN, for messages: user, host, port and database, never a password."""
     parts = conninfo_to_dict(dsn)
     shown = {k: str(v) for k in ("host", "hostaddr", "port", "user", "dbname", "service") if (v := parts.get(k))}
     return make_conninfo(**shown) if shown else "libpq's defaults"

@@ -5,21 +5,22 @@ from __future__ import annotations
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 OFF = "off"
-"""The word for no limit."""
+"""The value of a setting that states no limit."""
 MOST = 2**62
 """The largest LSN, and more than any WAL has."""
 _BYTES = TypeAdapter(ByteSize)
 
 
 def parse(text: str) -> int | None:
-    """Bytes, at least 1, GB in powers of 1000 and GiB of 1024; None for `off`. Raises ValueError that says what was
-    expected.
+    """Return bytes, at least 1, with GB in powers of 1000 and GiB of 1024; None for `off`.
+
+    Raises ValueError that says what was expected.
     """
     return None if text == OFF else _amount(text, ", or off")
 
 
 def amount(text: str) -> int:
-    """The same without `off`."""
+    """Return bytes as `parse` does, without `off`."""
     return _amount(text, "")
 
 

@@ -14,7 +14,7 @@ _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.au
 
 
 def master(value: str) -> str:
-    """The master, if Spark knows such a one. Raises ValueError otherwise."""
+    """Return the master, if Spark knows its kind. Raises ValueError otherwise."""
     if re.fullmatch(_MASTERS, value):
         return value
     if value.startswith("spark://"):
@@ -23,12 +23,12 @@ def master(value: str) -> str:
 
 
 def is_local(master: str) -> bool:
-    """Whether all of Spark is one process on this machine, or some processes on it."""
+    """True if all of Spark runs on this machine, in one process or several."""
     return master.startswith("local")
 
 
 def standalone_masters(master: str) -> list[tuple[str, int]]:
-    """Host and port of each master of a standalone cluster; none for another kind."""
+    """Return host and port of each master of a standalone cluster; none for another kind."""
     if not master.startswith("spark://"):
         return []
     pairs = (each.rpartition(":") for each in master.removeprefix("spark://").split(","))
@@ -36,12 +36,12 @@ def standalone_masters(master: str) -> list[tuple[str, int]]:
 
 
 def encrypts(settings: Mapping[str, str]) -> bool:
-    """Whether what Spark's processes tell each other is encrypted, by these settings."""
+    """True if these settings encrypt what Spark's processes send each other."""
     return any(settings.get(name, "").lower() == "true" for name in _ENCRYPTED)
 
 
 def parse(value: Any) -> dict[str, str]:
-    """Names and values, as the file has them, in tables or with dots in their names, or JSON. Raises ValueError."""
+    """Return names and values of TOML tables, with or without dots in their names, or of JSON. Raises ValueError."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else {}
@@ -57,7 +57,7 @@ def parse(value: Any) -> dict[str, str]:
 
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """TOML makes tables of dots."""
+    """Yield full names: TOML makes nested tables of names with dots."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(f"{prefix}{name}.", value)

@@ -19,7 +19,7 @@ _HEAD = (
 )
 _GROUPS = {
     "source_dsn": "The databases",
-    "slot": "What is captured",
+    "slot": "Slot, tables and rows",
     "events_table": "The log",
     "catchup_threshold": "Catching up after a backlog",
     "export_dir": "Exports to the lake",
@@ -29,7 +29,7 @@ _GROUPS = {
 }
 """The headings, each with the setting that it stands before: settings are in the order of their fields.
 
-Not sections: a key that somebody frees of its # would need its section's head freed too.
+They are no sections: to enable a key, you would have to enable the head of its section, too.
 """
 
 _EXAMPLES = {
@@ -44,7 +44,7 @@ _EXAMPLES = {
 
 
 def text() -> str:
-    """The whole file. It says nothing that is not the default, and may be loaded as it is."""
+    """Return the whole file. It states defaults only, and can be loaded as it is."""
     parts = [_comment(_HEAD)]
     for name in Config.model_fields:
         if name in _GROUPS:
@@ -54,7 +54,7 @@ def text() -> str:
 
 
 def write(path: Path, *, replace: bool) -> None:
-    """Write it to a new file; with `replace`, also over one that is there. Raises ConfigError where that is needed."""
+    """Write it to a new file; with `replace`, also over one that is there. Raises ConfigError if that is needed."""
     try:
         with path.open("w" if replace else "x", encoding="utf-8") as stream:
             stream.write(text())
@@ -69,7 +69,7 @@ def _setting(name: str) -> Iterator[str]:
         yield f"# For example {_EXAMPLES[name]}"
     if name in SECRETS:
         yield _comment(
-            "A secret: once it stands here, nobody else may read this file. Better, "
+            "A secret: if you set it here, no other user may read this file. Better, "
             f"{secret_files.naming(variable(name))} names a file that holds it."
         )
     yield f"#{name} = {_value(field.default)}"
@@ -86,7 +86,7 @@ def _comment(sentences: str) -> str:
 
 
 def _value(default: Any) -> str:
-    """A default in TOML. None is an empty text, which all settings without a default take for not given."""
+    """Return a default in TOML. None is an empty text, which means "not given" for settings without a default."""
     if default is None:
         return '""'
     if isinstance(default, tuple):

@@ -14,15 +14,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
 from pipeline.config import bucket, cron, durations, routes, sizes, spark, wires
-from pipeline.config.bucket import Bucket
+from pipeline.config.bucket import LakeBucket
 from pipeline.config.routes import Route
 
 OFF = "off"
 ICEBERG = "iceberg"
 FORMATS = ("parquet", ICEBERG)
-"""What a lake can be read as."""
+"""The table formats in which a lake can be read."""
 LATEST_AGE = "24h"
-"""How long a current state may wait, unless the user says otherwise."""
+"""The time that a current state may wait, unless the user states another."""
 EXPORT_SCHEDULE = "*/5 * * * *"
 COMPACTION_SCHEDULE = "7 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
@@ -36,7 +36,7 @@ def _dsn(value: SecretStr | None) -> SecretStr | None:
 
 
 def dsn_parts(dsn: str) -> dict[str, str]:
-    """What a DSN has of libpq's parameters. Raises ValueError, whose text never quotes it."""
+    """Return the libpq parameters that a DSN has. Raises ValueError, whose text never quotes it."""
     try:
         parts = conninfo_to_dict(dsn)
     except ProgrammingError:  # its text may quote the password
@@ -50,7 +50,7 @@ def dsn_parts(dsn: str) -> dict[str, str]:
 
 
 def _splits_wrongly(dsn: str) -> bool:
-    """Whether libpq would take a part of a URI's password for the host, port or database, and print it."""
+    """True if libpq would take a part of a URI's password for the host, port or database, and print it."""
     scheme, separator, rest = dsn.partition("://")
     if not separator or "=" in scheme:
         return False
@@ -67,7 +67,7 @@ def _slot(value: str) -> str:
 
 
 def _listed(expected: str) -> Callable[[Any], tuple[Any, ...]]:
-    """A parser of lists, also of comma-separated text from a flag or the environment."""
+    """Return a parser of lists, also of comma-separated text from a flag or the environment."""
 
     def split(value: Any) -> tuple[Any, ...]:
         if isinstance(value, str):
@@ -198,7 +198,7 @@ MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(
 Schedule = Annotated[str, AfterValidator(_schedule)]
 Master = Annotated[str, AfterValidator(spark.master)]
 SparkSettings = Annotated[dict[str, str], NoDecode, BeforeValidator(spark.parse)]
-LakePath = Annotated[Path | Bucket | None, BeforeValidator(_none_when_blank), BeforeValidator(bucket.parse)]
+LakePath = Annotated[Path | LakeBucket | None, BeforeValidator(_none_when_blank), BeforeValidator(bucket.parse)]
 OptionalPath = Annotated[Path | None, BeforeValidator(_none_when_blank)]
 OptionalId = Annotated[uuid.UUID | None, BeforeValidator(_none_when_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_when_blank)]

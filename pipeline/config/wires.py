@@ -1,4 +1,4 @@
-"""The wires: what the clients of other systems speak. Their names, as settings have them. Pure."""
+"""The wires: the protocols of other systems' clients, by their names in the settings. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ WIRES = {"pgdeltastream": "PG Delta Stream", "walstream": "walstream", "sequin":
 """Each wire that can be served, and the system whose clients speak it."""
 
 WITH_SLOTS = ("pgdeltastream",)
-"""Those whose sessions are slots at the source."""
+"""Wires whose sessions are slots at the source."""
 
 OVER_GRPC = ("walstream",)
-"""Those that are spoken at PIPELINE_GRPC_PORT; the others are at PIPELINE_HTTP_PORT."""
+"""Wires that are spoken at PIPELINE_GRPC_PORT; the others are at PIPELINE_HTTP_PORT."""
 
 
 def with_slots(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of them whose sessions are slots at the source."""
+    """Return those of these wires whose sessions are slots at the source."""
     return tuple(name for name in given if name in WITH_SLOTS)
 
 
 def names(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Each of these names once. Raises ValueError that lists what there is."""
+    """Return each of these names once. Raises ValueError that lists the wires that exist."""
     for name in value:
         if name not in WIRES:
             near = difflib.get_close_matches(str(name).lower(), WIRES, 1, 0.5)
@@ -30,7 +30,7 @@ def names(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def unserved(wanted: tuple[str, ...], served: tuple[str, ...]) -> str | None:
-    """What to say of names in PIPELINE_OPEN_WIRES that PIPELINE_WIRES does not serve; None: nothing."""
+    """Return a message on names in PIPELINE_OPEN_WIRES that PIPELINE_WIRES does not serve; None: nothing."""
     missing = [name for name in wanted if name not in served]
     if not missing:
         return None

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psycopg
 
-from pipeline.config.bucket import Bucket
+from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
 from pipeline.exports import child, extra, java, ledger
@@ -135,7 +135,7 @@ def require_lake(config: Config, window: Window) -> None:
 
     Of a bucket the export itself finds out, which has the credentials to ask it.
     """
-    if isinstance(config.exports, Bucket):
+    if isinstance(config.exports, LakeBucket):
         return
     if window.exported_upto and not (config.exports / "manifest.json").exists():
         raise ExportFailed(
@@ -149,7 +149,7 @@ def _misses_jump(config: Config, window: Window) -> bool:
 
     Of a bucket the next run finds out, which has the credentials to ask it.
     """
-    if not (window.jump and window.known) or isinstance(config.exports, Bucket):
+    if not (window.jump and window.known) or isinstance(config.exports, LakeBucket):
         return False
     try:
         head = json.loads((config.exports / "manifest.json").read_bytes())

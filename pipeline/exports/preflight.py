@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipeline.config.bucket import Bucket
+from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra, java, reach, spark_cluster
@@ -35,7 +35,7 @@ def run(config: Config) -> Findings:
 
 def _folder(config: Config) -> Finding:
     path = config.exports
-    if isinstance(path, Bucket):
+    if isinstance(path, LakeBucket):
         if refused := reach.unfit(path):
             text, _, remedy = refused.partition("; ")
             return Finding("warning", "export", text, remedy)

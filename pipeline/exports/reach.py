@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from pipeline.config.bucket import Bucket
+from pipeline.config.bucket import LakeBucket
 from pipeline.exports import job
 
 _SECONDS = 60.0
@@ -15,17 +15,17 @@ _LOOK_SECONDS = 5.0
 """As long somebody waits who only wants to know how it is."""
 
 
-def unfit(bucket: Bucket) -> str | None:
+def unfit(bucket: LakeBucket) -> str | None:
     """Why it cannot be one, with the remedy; None if it can. Writes an object, reads it and removes it."""
     return _asked(bucket, _SECONDS)
 
 
-def lost(bucket: Bucket) -> str | None:
+def lost(bucket: LakeBucket) -> str | None:
     """Why the lake that was exported to it is not there, with the remedy; None if it is. One request."""
     return _asked(bucket, _LOOK_SECONDS, "--look")
 
 
-def _asked(bucket: Bucket, seconds: float, *arguments: str) -> str | None:
+def _asked(bucket: LakeBucket, seconds: float, *arguments: str) -> str | None:
     command = [sys.executable, str(job.scripts() / "reach.py"), str(bucket), *arguments]
     try:
         done = subprocess.run(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pipeline.config import cron
-from pipeline.config.bucket import Bucket
+from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra, job, ledger, reach, window
@@ -67,7 +67,7 @@ def read(config: Config, connection: Connection) -> ExportStatus:
 def looked_into(config: Config, found: ExportStatus) -> ExportStatus:
     """With the problem that the lake is not in its bucket, or cannot be asked for, where that is so: one request."""
     bucket = config.exports
-    if not isinstance(bucket, Bucket) or found.off or found.problem or found.exported_seq is None:
+    if not isinstance(bucket, LakeBucket) or found.off or found.problem or found.exported_seq is None:
         return found
     return replace(found, problem=reach.lost(bucket))
 

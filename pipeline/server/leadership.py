@@ -1,4 +1,4 @@
-"""Which of several servers on one pipeline database leads: the one whose session holds the lock; others stand by."""
+"""Elects the leader of several servers on one pipeline database: the one whose session holds the lock."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT = 3
 ASK_SECONDS = 1.0
-"""How often the database is asked; more often than `role_locks.BEAT_SECONDS`, or this server would look frozen."""
+"""Seconds between two questions to the database; with `role_locks.BEAT_SECONDS` or more, this server looks frozen."""
 ANSWER_SECONDS = 5.0
-"""Without an answer for so long this server stops leading: another may have taken over."""
+"""Seconds without an answer after which this server stops leading: another may have taken over."""
 
 
-class Leadership:
-    """Call it to learn whether this server leads now; it takes the lead when no server has it, or its holder is frozen.
+class LeaderElection:
+    """Tells its caller if this server leads now, and takes the lead if no server has it or its holder is frozen.
 
     The lead is a session's lock and ends with the session. The roles must then be stopped before those of another
-    server can begin; what fences them is locks of their own. A thread asks the database, so that one that hangs keeps
+    server can begin; each role is fenced by its own lock. A thread asks the database, so that one that hangs keeps
     no caller waiting.
     """
 
@@ -46,7 +46,7 @@ class Leadership:
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Leadership:
+    def __enter__(self) -> LeaderElection:
         self._thread = supervised.start_thread("leadership", self._keep_asking)
         return self
 
@@ -60,7 +60,7 @@ class Leadership:
             self._thread.join(ANSWER_SECONDS)
 
     def __call__(self) -> bool:
-        """Never raises, never waits; without an answer from the database this server does not lead."""
+        """Return True if this server leads; False without an answer from the database. Never raises, never waits."""
         asked_at, connection = self._asked_at, self._connection
         if asked_at is None or time.monotonic() - asked_at < ANSWER_SECONDS:
             return self._leads
@@ -115,5 +115,5 @@ class Leadership:
 
 
 def own_name() -> str:
-    """The name of this server, unique among others: host and pid. Only for the supervisor's process."""
+    """Return the name of this server, unique among others: host and pid. Only for the supervisor's process."""
     return f"{platform.node()}:{os.getpid()}"

@@ -1,4 +1,4 @@
-"""A role's process: waits until this server holds the role, runs it, and reports why it ended. And its fork server."""
+"""The process of a role: wait until this server holds it, run it, report why it ended. And its fork server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pipeline.process.fork_client import Siblings
 from pipeline.process.fork_server import fork_on_request
 from pipeline.process.signals import Stop, live_with_parent, read_settings
 from pipeline.server import runners
-from pipeline.server.runners import STANDBY_SECONDS, Role
+from pipeline.server.runners import STANDBY_SECONDS, HeldRole
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +34,9 @@ CLIENTS_NICENESS = 5
 """Roles that serve clients yield to those that write the log, so that a flood of requests does not hold up events."""
 
 _supervisor = 0
-"""The supervisor's pid, by which this server is known; a role's parent is the fork server."""
+"""The supervisor's pid, which identifies this server; the parent of a role is the fork server."""
 _siblings: Siblings | None = None
-"""None where this process was not forked by a fork server."""
+"""The fork server's other processes; None if no fork server has forked this one."""
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Undecodable)
 """Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
 
@@ -60,7 +60,7 @@ def _load(chosen: Sequence[str]) -> None:
 def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
     """Run this role with the settings in the first line of standard input; returns the exit status.
 
-    `supervisor`: the pid by which this server is known.
+    `supervisor`: the pid that identifies this server.
     """
     global _supervisor, _siblings
     _supervisor, _siblings = supervisor, siblings
@@ -96,7 +96,7 @@ def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
                 return
             _report(connection, role, "starting")
             report = partial(_report, connection, role)
-            runners.RUNNERS[role](Role(config, connection, stop, report, _siblings))
+            runners.RUNNERS[role](HeldRole(config, connection, stop, report, _siblings))
             _report(connection, role, "stopped")
         except PipelineError as error:
             _report_end(connection, role, error)
@@ -116,7 +116,7 @@ def _report_end(connection: Connection, role: str, error: PipelineError) -> None
 
 
 def _acquire(connection: Connection, role: str, stop: Stop) -> bool:
-    """Wait until this server holds the role; False when asked to stop before."""
+    """Wait until this server holds the role; False if it is asked to stop before."""
     logged = False
     while not role_locks.try_acquire(connection, role):
         if not logged:
@@ -138,7 +138,7 @@ def _report(connection: Connection, role: str, state: role_locks.State, reason: 
 
 
 def server_name() -> str:
-    """The name of this server, unique among others: host and the supervisor's pid."""
+    """Return the name of this server, unique among others: host and the supervisor's pid."""
     return f"{platform.node()}:{_supervisor}"
 
 

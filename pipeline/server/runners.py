@@ -1,4 +1,4 @@
-"""What each role does, once its process holds it."""
+"""The work of each role, once its process holds it."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STANDBY_SECONDS = 2.0
-"""How often a standby tries to take over a role."""
+"""Seconds between two attempts of a standby to take over a role."""
 
 
-class Report(Protocol):
+class StateReport(Protocol):
     """Stores the state of a role."""
 
     def __call__(self, state: role_locks.State, reason: str | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
-class Role:
-    """A role that this process holds. `siblings`: None where it was not forked by a fork server."""
+class HeldRole:
+    """A role that this process holds. `siblings`: None if no fork server has forked it."""
 
     config: Config
     connection: Connection
     stop: Stop
-    report: Report
+    report: StateReport
     siblings: Siblings | None
 
     def launch(self, helper: str, command: tuple[str, ...]) -> Launch:
-        """How this role starts a helper: a fork where there is a fork server, else a program."""
+        """Return how this role starts a helper: as a fork if there is a fork server, else as a program."""
         return partial(self.siblings.fork, helper) if self.siblings else program(command)
 
 
-def _run_replication(role: Role) -> None:
+def _run_replication(role: HeldRole) -> None:
     config, connection, stop = role.config, role.connection, role.stop
 
     def lost(error: psycopg.Error) -> None:
@@ -75,8 +75,8 @@ def _run_replication(role: Role) -> None:
             raise
 
 
-def _wait_at_blocked_transaction(role: Role, error: Undecodable) -> None:
-    """The source cannot send a transaction: report it, and wait before the next attempt."""
+def _wait_at_blocked_transaction(role: HeldRole, error: Undecodable) -> None:
+    """Report a transaction that the source cannot send, and wait before the next attempt."""
     from pipeline.capture.replication import undecodable
 
     connection, stop = role.connection, role.stop
@@ -88,7 +88,7 @@ def _wait_at_blocked_transaction(role: Role, error: Undecodable) -> None:
         undecodable.wait(connection, stored.id, stop)
 
 
-async def _replicate(role: Role) -> None:
+async def _replicate(role: HeldRole) -> None:
     from pipeline.capture.catchup import helper
     from pipeline.capture.catchup.coordinator import Coordinator
     from pipeline.capture.replication import prepare, undecodable
@@ -129,7 +129,7 @@ async def _replicate(role: Role) -> None:
             stream.close()
 
 
-def _run_shuffle(role: Role) -> None:
+def _run_shuffle(role: HeldRole) -> None:
     from pipeline.consumers.queue.queue_filler import QueueFiller
     from pipeline.log.shuffling.shuffler import Shuffler
 
@@ -164,7 +164,7 @@ def _run_shuffle(role: Role) -> None:
                 shuffler.wait()
 
 
-def _report_poison(report: Report, poison: Poison | None, reported: str | None) -> str | None:
+def _report_poison(report: StateReport, poison: Poison | None, reported: str | None) -> str | None:
     """Report once what blocks the shuffler, and once when it no longer does."""
     now = str(poison) if poison else None
     if now == reported:
@@ -177,14 +177,14 @@ def _report_poison(report: Report, poison: Poison | None, reported: str | None) 
     return now
 
 
-def _run_schedule(role: Role) -> None:
+def _run_schedule(role: HeldRole) -> None:
     from pipeline.server import schedule
 
     role.report("running")
     schedule.run(role.config, role.connection, role.stop, partial(role.report, "running"))
 
 
-def _run_snapshot(role: Role) -> None:
+def _run_snapshot(role: HeldRole) -> None:
     from pipeline.snapshots import role as snapshot
     from pipeline.snapshots import worker
 
@@ -192,7 +192,7 @@ def _run_snapshot(role: Role) -> None:
         snapshot.run(role.config, role.connection, role.stop, role.launch(READ_TABLES, worker.COMMAND), role.report)
 
 
-def _run_followers(role: Role) -> None:
+def _run_followers(role: HeldRole) -> None:
     from pipeline.followers.running import applier_process
     from pipeline.followers.running import role as followers
 
@@ -217,7 +217,7 @@ def _follow() -> int:
     return applier_process.main()
 
 
-RUNNERS: dict[str, Callable[[Role], None]] = {
+RUNNERS: dict[str, Callable[[HeldRole], None]] = {
     "replication": _run_replication,
     "snapshot": _run_snapshot,
     "shuffle": _run_shuffle,
@@ -236,10 +236,10 @@ ANYWHERE = {name: partial(_run_serving, name) for name in ("api", "grpc")}
 """The roles that serve clients, which any number of servers may run at once."""
 CATCH_UP, READ_TABLES, FOLLOW = "catch-up", "snapshot worker", "follower"
 HELPERS: dict[str, Callable[[], int]] = {CATCH_UP: _help_to_catch_up, READ_TABLES: _read_tables, FOLLOW: _follow}
-"""Processes that a role asks the fork server for."""
+"""Processes that roles request from the fork server."""
 
 ALL_NEED = ("importlib.readers",)
-"""To read `.sql` files."""
+"""Modules that every role imports, to read `.sql` files."""
 NEEDS = {
     "replication": (
         "concurrent.futures.thread",
@@ -259,13 +259,13 @@ NEEDS = {
         "pipeline.wires.walstream.service",
     ),
 }
-"""What the roles import, and what libraries import late: imported once before the fork, its memory is shared."""
+"""Modules that roles import, and libraries import late. Imported once before the fork, their memory is shared."""
 
 
 def outlive_shuffler(connection: Connection, report: Callable[[str], None], stop: Stop, every: float) -> bool:
-    """Wait until the shuffler can read what this version's worker stages; False when asked to stop before.
+    """Wait until the shuffler can read what this version's worker stages; False if it is asked to stop before.
 
-    `report` is called with what it waits for; `every`: seconds between two looks.
+    `report` is called with what it waits for; `every`: seconds between two checks.
     """
     waited_for: str | None = None
     while (older := role_locks.older_holder(connection, "shuffle")) is not None:

@@ -34,15 +34,15 @@ from pipeline.wires.pgdeltastream.sessions import bounds
 logger = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 5
-"""Between two samples of positions and counts, from which rates are made."""
+"""Seconds between two samples of positions and counts, from which rates are made."""
 PUBLISH_SECONDS = 2
-"""Between two looks for new tables, and for tables that got or lost their key."""
+"""Seconds between two checks for new tables, and for tables that got or lost their key."""
 SESSIONS_SECONDS = 5
-"""Between two looks for sessions that must end, and for slots of ended ones."""
+"""Seconds between two checks for sessions that must end, and for slots of ended ones."""
 INDEX_SECONDS = 3600
-"""Between two looks for an index that a legacy events table lacks."""
+"""Seconds between two checks for an index that a legacy events table lacks."""
 RETENTION_SECONDS = 60.0
-"""The most seconds between two looks for events that are old enough to be dropped; fewer with a short retention."""
+"""The most seconds between two checks for events that are old enough to be dropped; fewer with a short retention."""
 
 
 class _Scheduler(BackgroundScheduler):  # type: ignore[misc]
@@ -83,10 +83,10 @@ def run(config: Config, connection: Connection, stop: Stop, report: Callable[[st
 def planned(
     config: Config, stopped: Callable[[], bool], kept: Kept | None = None, sessions: KeptSessions | None = None
 ) -> BackgroundScheduler:
-    """The jobs for these settings, not started. No job runs twice at a time; several missed times are made up for once.
+    """Return the jobs for these settings, not started. No job runs twice at a time; missed times run once.
 
     `stopped` ends a running export, and a retention run between two of its steps. `kept` has a Spark session between
-    two exports, if the settings say so; `sessions` those of `publish_new_tables` between two looks.
+    two exports, if the settings say so; `sessions` has those of `publish_new_tables` between two runs.
     """
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     scheduler = _Scheduler(timezone="UTC", job_defaults=defaults)
@@ -118,14 +118,14 @@ def planned(
 
 
 def publishing_sessions(config: Config) -> KeptSessions:
-    """At the source and the pipeline database, for `publish_new_tables`."""
+    """Return the sessions of `publish_new_tables`, at the source and the pipeline database."""
     return KeptSessions(partial(prepare.connect, config, name="pipeline publish"))
 
 
 def publish_new_tables(config: Config, sessions: KeptSessions | None = None) -> None:
     """Bring the publications that this server created up to date with the tables that exist.
 
-    Over `sessions`, which stay open; without any over its own.
+    Uses `sessions`, which stay open; without them it opens its own.
     """
     if sessions is None:
         with closing(publishing_sessions(config)) as own:
@@ -141,8 +141,8 @@ def end_sessions(config: Config) -> None:
 
 
 def index_history(config: Config, stopped: Callable[[], bool]) -> None:
-    """Build the index for the history of a row where a legacy table lacks it. It may take hours, and starts again when
-    the server ends meanwhile.
+    """Build the index for the history of a row if a legacy table lacks it. It may take hours, and starts again if
+    the server ends before.
     """
     with connections.connect(config.database, "pipeline database", name="pipeline index") as connection:
         for name in config.events_tables:
@@ -164,7 +164,7 @@ def _index_history(connection: Connection, table: EventsTable, stopped: Callable
 
 @contextmanager
 def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Cancel the statement that runs inside of the block when the server is asked to stop."""
+    """Cancel the statement inside the block when the server is asked to stop."""
     done = threading.Event()
 
     def watch() -> None:
@@ -232,7 +232,7 @@ def retention(config: Config, stopped: Callable[[], bool]) -> None:
         values = {"partitions": found.partitions, "rows": found.rows, "below": found.below}
         logger.info("old events dropped", extra={"action": "retention.dropped", **values})
     if found.waiting:
-        logger.debug("a reader locks a partition that is to be dropped", extra={"action": "retention.waiting"})
+        logger.debug("a reader locks a partition that must be dropped", extra={"action": "retention.waiting"})
 
 
 def verify(config: Config, stopped: Callable[[], bool]) -> None:
@@ -258,7 +258,7 @@ class FailedJobs:
         self._reasons: dict[str, str] = {}
 
     def __call__(self, event: JobExecutionEvent) -> None:
-        """For `add_listener`: take the end of a job."""
+        """Take the end of a job, for `add_listener`."""
         with self._lock:
             self._reasons.pop(event.job_id, None)
             if event.code == EVENT_JOB_ERROR:

@@ -26,17 +26,17 @@ from pipeline.process.child_errors import ChildErrors
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.heartbeat import Heartbeat
 from pipeline.process.supervisor import Supervisor
-from pipeline.server.leadership import Leadership
+from pipeline.server.leadership import LeaderElection
 from pipeline.snapshots import preflight
 
 logger = logging.getLogger(__name__)
 
 ROLES = ("snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc")
-"""In the order in which they are stopped: upstream first."""
+"""The roles, in the order in which they are stopped: upstream first."""
 _UNFIT = ("source version", "source", "wal_level", "replication right")
 """Findings that make a source unfit, in the order in which `prepare.require_fit` asks."""
 ANYWHERE = ("api", "grpc")
-"""Those that serve clients: any number of servers may run them, standbys too."""
+"""Roles that serve clients: any number of servers may run them, standbys too."""
 
 
 def serve(config: Config, only: str | None = None, accepted: Collection[str] = ()) -> int:
@@ -59,7 +59,7 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
         _log_start(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"
         with (
-            Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads,
+            LeaderElection(resolved.database, name, lambda: _revive_embedded(config)) as leads,
             _beating(config, only) as beat,
         ):
             settings_line = resolved.model_copy(update={"log_format": logs.chosen(config.log_format)}).to_json()
@@ -67,7 +67,7 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
 
 
 def _chosen(config: Config, only: str | None) -> tuple[str, ...]:
-    """The roles that are run. Raises ConfigError for gRPC alone where it is off."""
+    """Return the roles to run. Raises ConfigError for gRPC alone if it is off."""
     served = tuple(role for role in ROLES if role != "grpc" or config.grpc_port != OFF)
     if only is None:
         return served
@@ -101,7 +101,7 @@ def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool =
 
 @contextmanager
 def _beating(config: Config, only: str | None) -> Iterator[Callable[[], None]]:
-    """What leaves a sign of life for `pipeline health` where no HTTP is served."""
+    """Return the heartbeat for `pipeline health` if no HTTP is served."""
     if only in (None, "api"):
         yield lambda: None
         return
@@ -113,7 +113,7 @@ def _beating(config: Config, only: str | None) -> Iterator[Callable[[], None]]:
 
 
 def _is_led(pipeline: Connection) -> bool:
-    """Whether another server reads the source, for which this one would stand by."""
+    """True if another server reads the source, so that this one would stand by."""
     if migrations.current_revision(pipeline) is None:
         return False
     reads = role_locks.states(pipeline).get("replication")
@@ -131,7 +131,7 @@ def _refuse(found: Sequence[Finding]) -> None:
 
 
 def _others(found: Sequence[Finding]) -> str:
-    """What else is wrong than the first thing that makes a source unfit: one restart of the source may cure all."""
+    """Return all other findings that make a source unfit: one restart of the source may cure all."""
     errors = {finding.name: finding for finding in found if finding.level == "error"}
     first = next((name for name in _UNFIT if name in errors), "")
     others = [f"{each.name}: {each.text} ({each.remedy})" for name, each in errors.items() if name != first]
@@ -158,7 +158,7 @@ def _fork_server_command(chosen: tuple[str, ...]) -> list[str]:
 
 
 def _revive_embedded(config: Config) -> None:
-    """An embedded Postgres that another server stopped, or that was killed, is started again."""
+    """Start an embedded Postgres again that another server stopped, or that was killed."""
     if databases.needs_embedded(config):
         try:
             databases.embedded_server(config).start()
@@ -202,7 +202,7 @@ def require_addresses(config: Config, chosen: Collection[str]) -> None:
 
 
 def log_addresses(config: Config, chosen: Collection[str]) -> None:
-    """Say where they are reached, and by whom without a token."""
+    """Log the addresses of these roles, and who may use them without a token."""
     host = f"[{config.http_host}]" if ":" in config.http_host else config.http_host
     tls = config.http_certificate is not None
     if "api" in chosen:
@@ -213,7 +213,7 @@ def log_addresses(config: Config, chosen: Collection[str]) -> None:
         logger.info("%s at %s:%s", how, host, config.grpc_port, extra={"action": "serve.grpc"})
     if config.open_wires and ("api" in chosen or "grpc" in chosen):
         logger.warning(
-            "PIPELINE_OPEN_WIRES: whoever reaches this address may use %s without a token",
+            "PIPELINE_OPEN_WIRES: any client that reaches this address may use %s without a token",
             ", ".join(config.open_wires),
             extra={"action": "serve.open_wires"},
         )

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pipeline.rpc.service import Surroundings as GrpcSurroundings
 
 WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE, sequin.WIRE)}
-"""Wires over HTTP, by the names that settings have."""
+"""Wires over HTTP, by their names in the settings."""
 
 
 def serve_http(config: Config, server: str, stop: Stop) -> None:
-    """The role `api`. `server`: this server's name, unique among those on one pipeline database."""
+    """Run the role `api`. `server`: this server's name, unique among those on one pipeline database."""
     app.run(parts(config, server), stop)
 
 
 def parts(config: Config, server: str) -> Parts:
-    """All endpoints, with the wires of PIPELINE_WIRES."""
+    """Return all endpoints, with the wires of PIPELINE_WIRES."""
     database = Pool(config.database, "pipeline api")
     wakeups = Wakeups(config.database, config.events_table, config.http_port)
     cursors = Cursors(config.database, database.transaction)
@@ -54,14 +54,14 @@ def parts(config: Config, server: str) -> Parts:
 
 
 def serve_grpc(config: Config, server: str, stop: Stop) -> None:
-    """The role `grpc`."""
+    """Run the role `grpc`."""
     from pipeline.rpc import server as rpc  # here, so that no other role loads grpcio
 
     rpc.run(config, server, grpc_parts(config, server), stop)
 
 
 def grpc_parts(config: Config, server: str) -> GrpcParts:
-    """All gRPC services, with walstream's where PIPELINE_WIRES has it."""
+    """Return all gRPC services, with walstream's if PIPELINE_WIRES has it."""
     from pipeline.rpc.event_log.service import EventLog
     from pipeline.rpc.service import Parts
     from pipeline.rpc.tables import Tables

@@ -24,8 +24,7 @@ def look() -> None:
 def test_each_room_is_written_as_plainly_as_before():
     found = plain_english.places()
     now, limits = plain_english.counts(found), plain_english.limits()
-    assert set(limits) >= set(now), "a new room begins with a row of zeros in docs/internals/language.md"
-    over = {(room, kind) for room in now for kind in KINDS if now[room][kind] > limits[room][kind]}
+    over = {(room, kind) for room in now for kind in KINDS if now[room][kind] > limits.get(room, {}).get(kind, 0)}
     worse = [f"{each.where}: {each.kind}: {each.text}" for each in found if (each.room, each.kind) in over]
     assert worse == [], "rewrite what you have added, as docs/internals/language.md says"
 

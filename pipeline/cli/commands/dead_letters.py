@@ -18,7 +18,7 @@ State = Annotated[str | None, typer.Option(help="Only in this state: parked, ret
 
 @app.command("list")
 def dead_letters_list(context: typer.Context, state: State = None, as_json: Json = False) -> int:
-    """Each with its place in the source's history, why it could not be written, and its state."""
+    """List changes that could not be written: place in the source's history, cause, and state."""
     from pipeline.cli.render.dead_letters import show_dead_letters
     from pipeline.errors import ConfigError
     from pipeline.log import dead_letters
@@ -33,7 +33,7 @@ def dead_letters_list(context: typer.Context, state: State = None, as_json: Json
 
 @app.command("retry")
 def dead_letters_retry(context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False) -> int:
-    """Let the server write them at the head of the log, marked; exit 1 when one fails again."""
+    """Let the server write these changes again, at the head of the log and marked. Exit 1 if one fails again."""
     from pipeline.cli.render.dead_letters import show_retried
     from pipeline.operate.repair import retry_dead_letters
 
@@ -49,7 +49,7 @@ def dead_letters_retry(context: typer.Context, ids: Ids = None, everything: All 
 def dead_letters_discard(
     context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False
 ) -> int:
-    """Give them up. They stay in pipeline.dead_letters for the record, and so do the events in their place."""
+    """Give these changes up. They stay in pipeline.dead_letters for the record, as do the events in their place."""
     from pipeline.operate.repair import retry_dead_letters
     from pipeline.terminal import drawing
 

@@ -25,7 +25,7 @@ def retention(
 ) -> int:
     """Drop events that are older than PIPELINE_RETENTION now, as the server does regularly.
 
-    With --release-lake: only let go of what the folder lacks; asks for the folder to be typed.
+    With --release-lake: only stop keeping events that the folder lacks; asks for the folder to be typed.
     """
     from pipeline.cli.render import losses
     from pipeline.cli.render.retention import show_dry_run, show_outcome

@@ -11,12 +11,12 @@ app = typer.Typer(help="Which changes go to which events table.", no_args_is_hel
 
 @app.callback()
 def routes() -> None:
-    """Which changes go to which events table, as set by PIPELINE_ROUTES or [[routes]] in pipeline.toml."""
+    """Show which changes go to which events table, as set by PIPELINE_ROUTES or [[routes]] in pipeline.toml."""
 
 
 @app.command("list")
 def routes_list(context: typer.Context, as_json: Json = False) -> int:
-    """Routes in force, events tables with their newest seq and counts, and every change of routes with its LSN."""
+    """List routes in force, events tables with their newest seq and counts, and every change of routes with its LSN."""
     from pipeline.cli.render.routes import show_routing
     from pipeline.operate import routes
 

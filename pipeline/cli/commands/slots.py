@@ -26,7 +26,7 @@ Orphans = Annotated[bool, typer.Option("--orphans", help="Only copies of our slo
 
 @app.command("list")
 def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans = False) -> int:
-    """Logical slots of the source, whose they are, what reads them, and the WAL that they hold back."""
+    """List logical slots of the source: their owners, their readers, and the WAL that they hold back."""
     from pipeline.cli.render import slots
 
     found = _orphans(context) if orphans else _owned(context)
@@ -39,7 +39,8 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
 def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
     """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it.
 
-    For PIPELINE_SLOT also what must exist before it: our tables in the pipeline database, and the publications.
+    For PIPELINE_SLOT this also creates what must exist before it: the tables of the pipeline database, and the
+    publications.
     """
     from pipeline.capture.source import slots
     from pipeline.wal import lsn
@@ -98,7 +99,7 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
 
 
 def _end_session(config: Config, source: Connection, pipeline: Connection, name: str, yes: bool) -> bool:
-    """End the session that this slot is of, once that is agreed to; false where it is of none."""
+    """End the session that owns this slot, once the user agrees; False if no session owns it."""
     from pipeline.capture.source import slots
     from pipeline.cli.render import losses
     from pipeline.operate import slot_owners
@@ -114,7 +115,7 @@ def _end_session(config: Config, source: Connection, pipeline: Connection, name:
 
 
 def _owned(context: typer.Context) -> list[Any]:
-    """All slots with their owners; where the pipeline database does not answer, it is said that some are not known."""
+    """Return all slots with their owners; if the pipeline database does not answer, warn that some are unknown."""
     from pipeline.capture.source import slots
     from pipeline.operate import slot_owners
 
@@ -128,7 +129,7 @@ def _owned(context: typer.Context) -> list[Any]:
 
 
 def _orphans(context: typer.Context) -> list[Any]:
-    """Also asks the pipeline database, which knows the parts that are being read."""
+    """Return slots without an owner, by what the pipeline database knows of the parts that are being read."""
     from pipeline.capture.catchup import orphans
     from pipeline.postgres import connections, databases
 
@@ -154,7 +155,7 @@ def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
 
 @contextmanager
 def _both(context: typer.Context) -> Iterator[tuple[Config, Connection, Connection | None]]:
-    """The settings, the source, and the pipeline database; None for one that is not there or does not answer."""
+    """Yield the settings, the source, and the pipeline database; None for one that is missing or does not answer."""
     from pipeline.errors import PipelineError
     from pipeline.postgres import connections, databases
 

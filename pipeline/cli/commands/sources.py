@@ -17,7 +17,7 @@ app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_
 
 @app.command("list")
 def sources_list(context: typer.Context, as_json: Json = False) -> int:
-    """Sources that the pipeline database knows: cluster, timeline, slot, position and epoch."""
+    """List the sources that the pipeline database knows: cluster, timeline, slot, position and epoch."""
     from pipeline.cli.render import status
     from pipeline.operate import sources
 
@@ -71,7 +71,7 @@ def sources_rewrites(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Tables whose values DDL has changed without events: the log has the values from before."""
+    """List tables whose values DDL has changed without events: the log still has the earlier values."""
     from pipeline.capture.schema_history import rewrites
     from pipeline.cli.render import status
 
@@ -82,7 +82,7 @@ def sources_rewrites(
         found = rewrites.unsettled(connection)
     unknown = settle is not None and not chosen
     if unknown:
-        say(f"{settle} is not a table that is to be settled", file=sys.stderr)
+        say(f"{settle} is not a table whose log lacks a rewrite", file=sys.stderr)
     output({"data": found}, as_json, lambda: status.show_rewrites(found))
     return 1 if unknown else 0
 
@@ -93,7 +93,7 @@ def sources_skip_transaction(
     position: Annotated[str, typer.Argument(metavar="LSN", help="LSN of its commit, as shown by `pipeline status`.")],
     yes: Yes = False,
 ) -> int:
-    """Skip a transaction that the source cannot send. An event in its place says so."""
+    """Skip a transaction that the source cannot send. An event records this in its place."""
     from pipeline.operate.repair import skip_transaction
 
     with connected(context, "sources") as (config, connection):

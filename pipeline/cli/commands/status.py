@@ -1,4 +1,4 @@
-"""`pipeline status`: how it stands, once or again and again."""
+"""`pipeline status`: the state of the server, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from pipeline.operate.status import Status
 
 EVERY = 2.0
-"""Seconds between two looks of --watch."""
+"""Seconds between two updates of --watch."""
 PATIENCE = 10.0
-"""Seconds that the pipeline database has for a look of --watch, because a frozen one is to be seen soon."""
+"""Seconds that the pipeline database has to answer --watch, so that a frozen one is noticed soon."""
 
 Watch = Annotated[bool, typer.Option("--watch", help=f"Look again every {EVERY:g} s, until Ctrl-C.")]
 Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds between two looks of --watch.")]
 
 
 def status(context: typer.Context, as_json: Json = False, watch: Watch = False, interval: Interval = None) -> int:
-    """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
+    """Show positions, lag, counts, rates, roles, and tables that are not captured. Exit 1 if nothing replicates."""
     from pipeline.cli.render.status import show_status
     from pipeline.exports import status as export_status
     from pipeline.operate import status
@@ -47,7 +47,7 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
 
 
 def _with_warnings(config: Config, now: Status, known: list[str] | None = None) -> Status:
-    """The status with its warnings; those that are `known` are not looked for again."""
+    """Return the status with its warnings; `known` ones are not searched again."""
     from pipeline.operate import role_warnings
 
     if known is None and now.source_lsn is None:  # the source does not answer, which the status says
@@ -74,7 +74,7 @@ def _watch(config: Config, as_json: bool, seconds: float) -> int:
 
 
 def _look(config: Config, warnings: list[str] | None) -> Status:
-    """The status now, with these warnings if they are known; if the pipeline database gives none, one that says why."""
+    """Return the status now, with `known` warnings; if the database does not answer, a status that says why."""
     from pipeline import refusals
     from pipeline.operate import status
     from pipeline.postgres import databases

@@ -1,4 +1,4 @@
-"""`pipeline verify`: whether the log keeps its rules, or with --content whether it says what the source has."""
+"""`pipeline verify`: check that the log keeps its rules, or with --content that it agrees with the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="With --content: only these.")]
 WithContent = Annotated[bool, typer.Option("--content", help="Compare the log with the rows of the source.")]
-Sample = Annotated[float | None, typer.Option(metavar="PERCENT", help="With --content: so many percent of the rows.")]
+Sample = Annotated[float | None, typer.Option(metavar="PERCENT", help="With --content: compare a part of the rows.")]
 ShowValues = Annotated[bool, typer.Option("--show-values", help="With --content: also what the values are.")]
 FromSeq = Annotated[int | None, typer.Option(min=1, help="Read from this seq on; not with --content.")]
 RangeRows = Annotated[int | None, typer.Option("--range", min=1, help="Rows that one statement reads.")]
@@ -37,7 +37,7 @@ def verify(
 ) -> int:
     """Check the log: order, whole transactions, nothing twice or missing; or compare its content with the source.
 
-    Exit 1 if rows break a rule, or differ; names them.
+    Exit 1 if rows break a rule or differ, and name them.
     """
     from pipeline.postgres import databases
 
@@ -84,7 +84,7 @@ def _content(config: Config, tables: list[str], share: float, *, as_json: bool, 
 
 
 def _as_json(found: Content, *, values: bool) -> dict[str, Any]:
-    """As text has it: what rows hold only where that was asked for."""
+    """Return the result as the text shows it: values of rows only if they were asked for."""
     shown: dict[str, Any] = json_values.as_json(found)
     through = found.verified_through
     shown["verified_through"] = None if through is None else lsn.show(through)

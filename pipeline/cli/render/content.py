@@ -16,7 +16,7 @@ from pipeline.wal import lsn
 _LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
 _STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
 SHOWN_VALUE = 60
-"""Longer values are cut in text; JSON has them whole."""
+"""Characters of a value that text shows; JSON has it complete."""
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
 
 
 def show_content(found: Content, *, values: bool) -> None:
-    """A line for each table, the rows that differ below; then the verdict. `values`: also what they hold."""
+    """Print a line for each table, the rows that differ below it, then the verdict. `values`: and their values."""
     drawing.show(
         drawing.table(("", "table", "rows", "through", ""), map(_line, found.tables)),
         *(_differing(table, values=values) for table in found.tables if table.differences),
@@ -41,7 +41,7 @@ def show_content(found: Content, *, values: bool) -> None:
 
 
 def sections(last: Verification | None) -> Iterator[Table]:
-    """For `status`: what the last verification found; nothing before the first."""
+    """Return the sections of `status` on the last verification; none before the first."""
     if last is None:
         return
     found = "no differences" if not last.differing else drawing.count(last.differing, "difference")

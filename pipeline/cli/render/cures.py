@@ -13,7 +13,7 @@ _PLACES = {"source": "the source", "pipeline": "the pipeline database"}
 
 
 def show(found: Sequence[Finding], at: str | None) -> int:
-    """Print what is to be run at `at`, or at both databases; returns the exit status, 1 if SQL does not cure an error.
+    """Print the statements for `at`, or for both databases. Return the exit status: 1 if an error has no SQL cure.
 
     Those errors, and what the reader should know, go to standard error.
     """

@@ -12,7 +12,7 @@ from pipeline.terminal import drawing
 
 
 def show_dead_letters(found: Sequence[DeadLetter]) -> None:
-    """Print each with its place, cause and state."""
+    """Print each dead letter with its place, cause and state."""
     columns = ("id", "state", "table", "action", "key", "place", "attempts", "cause")
     drawing.show(drawing.table(columns, map(_line, found)) if found else "no dead letters")
 
@@ -31,7 +31,7 @@ def _line(each: DeadLetter) -> list[object]:
 
 
 def show_retried(outcome: Outcome) -> None:
-    """Print the result of a retry, or what will do it."""
+    """Print the result of a retry, or who will run it."""
     console = drawing.console()
     done = len(outcome.letters) - outcome.waiting - outcome.failed
     if not outcome.letters:
@@ -51,6 +51,6 @@ def show_retried(outcome: Outcome) -> None:
 
 
 def summary(counts: Mapping[str, int]) -> Table:
-    """One line of `status`."""
+    """Return the line of `status` about dead letters."""
     shown = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
     return drawing.table(("", "", ""), [("dead letters", shown, "`pipeline dead-letters list` shows them")])

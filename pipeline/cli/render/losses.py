@@ -1,4 +1,4 @@
-"""What is lost by a command, for people to read before they agree."""
+"""Texts on the data that a command loses, for people to read before they agree."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pipeline.terminal import drawing
 from pipeline.wires.pgdeltastream.sessions.store import Session
 
 _SOME = 5
-"""How many tables a line names."""
+"""The most tables that a line names."""
 
 
 def slot(found: Slot, ours: bool) -> Iterator[str]:
-    """By deleting a slot; `ours`: the one that the server reads."""
+    """Return what deleting a slot loses; `ours`: it is the one that the server reads."""
     name = f'slot "{found.name}" of database {found.database}'
     if found.invalidated:
-        yield f"{name} has lost its WAL already; nobody can read from it"
+        yield f"{name} has lost its WAL already; no program can read from it"
         return
     since = ""
     if found.inactive_since:
@@ -33,7 +33,7 @@ def slot(found: Slot, ours: bool) -> Iterator[str]:
 
 
 def session(found: Session, slot: Slot | None) -> Iterator[str]:
-    """By ending a client's session, whose slot is None where it is gone already."""
+    """Return what ending a client's session loses; its slot is None if it no longer exists."""
     read = f", which {found.reader} streams" if slot and slot.active_pid is not None and found.reader else ""
     yield (
         f'slot "{found.slot}" is of a session of {found.wire}{read}: its client is cut off, and gets no change any '
@@ -44,7 +44,7 @@ def session(found: Session, slot: Slot | None) -> Iterator[str]:
 
 
 def lake(found: LaggingReader) -> str:
-    """By retention that no longer waits for exports to a folder."""
+    """Return what is lost if retention no longer waits for exports to a folder."""
     return (
         f"{found.name} lacks {drawing.count(found.seqs, 'seq')}, from a commit of "
         f"{drawing.moment(found.committed_at)} on: what retention drops of them it never gets"
@@ -52,7 +52,10 @@ def lake(found: LaggingReader) -> str:
 
 
 def gap(found: Gap, *, reread: bool = False) -> Iterator[str]:
-    """By going on at the source as it is now. `reread`: its tables are compared with the log then."""
+    """Return what is lost if the server continues at the source as it is now.
+
+    `reread`: the next server compares the tables with the log.
+    """
     yield from found.reasons
     if found.begins:
         yield f"this log begins at {drawing.position(found.staged)}: what the slot sent before never comes again"

@@ -14,7 +14,7 @@ from pipeline.terminal.drawing import Text
 
 
 def summary(now: Retention) -> Table:
-    """For `status`, and for a dry run."""
+    """Return the summary of retention, for `status` and for a dry run."""
     return drawing.facts(_facts(now))
 
 

@@ -28,7 +28,7 @@ def show_routing(now: Routing) -> None:
 
 
 def summary(found: Sequence[KnownTable]) -> Table:
-    """Every events table, for `status` too."""
+    """Return a table of the events tables, for `status` too."""
     return drawing.table(
         ("events table", "newest seq", "events", "written"),
         ((each.name, drawing.whole(each.last_seq), f"{each.events:,}", _written(each)) for each in found),

@@ -12,7 +12,7 @@ from pipeline.terminal.drawing import Text
 _SAID: dict[Owner, str] = {
     "ours": "ours",
     "part": "ours, for a part of a backlog",
-    "other": "somebody else's",
+    "other": "another program's",
 }
 
 

@@ -31,18 +31,18 @@ from pipeline.wires.walstream import render as walstream
 
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
 _READER_STAGES = ("consumed", "followed")
-"""Stages of which the reader that lags most is named."""
+"""Stages of lag for which the status names the reader that lags most."""
 FEW_GAPS = 5
-"""Gaps that the status shows of each kind; `pipeline sources list` shows them all."""
+"""The most gaps of each kind that the status shows; `pipeline sources list` shows them all."""
 
 
 def show_status(now: Status) -> None:
-    """Print whether it replicates, and if not, why; positions, lag, rates, roles, tables that are not captured."""
+    """Print if the source is replicated or why not, positions, lag, rates, roles, and tables not captured."""
     drawing.show(*sections(now))
 
 
 def sections(now: Status) -> Iterator[RenderableType]:
-    """The parts of that, to be printed below each other."""
+    """Return the sections of the status, from top to bottom."""
     yield _headline(now)
     yield from (Text(f"warning: {each}", "yellow") for each in now.warnings)
     if now.revision is not None:
@@ -51,7 +51,7 @@ def sections(now: Status) -> Iterator[RenderableType]:
 
 
 def _of_the_log(now: Status) -> Iterator[Table]:
-    """Everything but the positions."""
+    """Return the sections on the log, without positions."""
     if now.lag:
         yield from lag_tables(now.lag)
     if now.catchup:
@@ -69,7 +69,7 @@ def _of_the_log(now: Status) -> Iterator[Table]:
 
 
 def _problems(now: Status) -> Iterator[Table]:
-    """Schedules that failed, and tables of which the log lacks something."""
+    """Return the sections on failed schedules, and on tables of which the log lacks something."""
     if now.failed_schedules:
         yield failed_schedules(now.failed_schedules)
     if now.not_captured:
@@ -95,7 +95,7 @@ def _of_readers(now: Status) -> Iterator[Table]:
 
 
 def failed_schedules(found: Mapping[str, str]) -> Table:
-    """Which schedules failed when they last ran, and why."""
+    """Return the schedules that failed when they last ran, and why."""
     return drawing.table(("failed schedule", "why"), ((Text(name, "bold red"), why) for name, why in found.items()))
 
 
@@ -224,7 +224,7 @@ def _events(progress: Progress) -> str:
 
 
 def _ways(found: Sequence[WayCount]) -> str:
-    """The share of each way; of changes that were staged first also the commonest reason."""
+    """Return the share of each write path, and the most common reason for staging."""
     total = sum(each.changes for each in found) or 1
     at_once, adopted = (sum(each.changes for each in found if each.way == way) for way in ("at_once", "adopt"))
     text = f"{at_once / total:.0%} of changes written at once"
@@ -234,7 +234,7 @@ def _ways(found: Sequence[WayCount]) -> str:
 
 
 def _adoption(found: Adoption) -> str:
-    """What waits, and for whom."""
+    """Return what waits to become a partition, and what it waits for."""
     text = f"{found.tables:,} tables with {drawing.count(found.events, 'event')} wait to become partitions"
     if found.from_seq is not None:
         text += f"; more are filled, seq {found.from_seq} was the first"
@@ -252,7 +252,7 @@ def _rate(rate: float | None, noun: str) -> str:
 
 
 def lag_tables(found: Lag) -> Iterator[Table]:
-    """For `status`: the stages, then the limits."""
+    """Return the tables of `status` on lag: the stages, then the limits."""
     if found.stages:
         yield drawing.table(("stage", "position", "behind", "lag", "behind here", "lag here"), _lag_stages(found))
     limits = enumerate(found.limits)
@@ -284,7 +284,7 @@ def _limit_text(limit: Limit) -> Text:
 
 
 def gap_table(found: Sequence[Gap], most: int | None = None) -> Table:
-    """One line for each gap; beyond `most` of a kind, one that says how many more there are."""
+    """Return a line for each gap; beyond `most` of a kind, a line with the number of the others."""
     rows: list[tuple[Text, str]] = []
     for kind in ("changes", "rows"):
         of_kind = [gap for gap in found if gap.what == kind]
@@ -298,13 +298,13 @@ def gap_table(found: Sequence[Gap], most: int | None = None) -> Table:
 def _gap_text(gap: Gap) -> str:
     until = f"{drawing.position(gap.until_lsn)} ({drawing.cell(gap.until)})"
     if gap.what == "rows":
-        return f"rows from before {until}, when it was published: it had some, or that could not be read"
+        return f"existing rows {until}, when it was published: it had some, or that could not be read"
     since = f"changes after {drawing.position(gap.from_lsn)} ({drawing.cell(gap.since)})"
     return f"{since}, when it was taken out of the publication" + ("" if gap.until is None else f", up to {until}")
 
 
 def catchup_table(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -> Table:
-    """For `status`: one line for each part, in the order of the WAL."""
+    """Return the table of `status` on a catch-up: a line for each part, in the order of the WAL."""
     by_name = {lag.name: lag for lag in lags}
     columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
     names = [slots.part_name(anchor, part.worker) if part.worker else anchor for part in parts]

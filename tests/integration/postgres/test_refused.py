@@ -54,7 +54,7 @@ def test_a_reader_is_not_told_to_try_again_where_that_cannot_help(database_dsn: 
 def test_a_role_waits_and_says_what_was_refused(database_dsn: str, monkeypatch: pytest.MonkeyPatch):
     config = settings.load(source_dsn=database_dsn, database_dsn=database_dsn)
 
-    def refused(role: runners.Role) -> None:
+    def refused(role: runners.HeldRole) -> None:
         role.connection.execute(RAISE.format("54000").encode())
 
     monkeypatch.setitem(runners.RUNNERS, "shuffle", refused)

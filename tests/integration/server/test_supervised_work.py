@@ -22,7 +22,7 @@ from pipeline.process import supervised
 from pipeline.process.signals import Stop
 from pipeline.rpc.presence import ROLE, Presence
 from pipeline.server import schedule
-from pipeline.server.leadership import Leadership
+from pipeline.server.leadership import LeaderElection
 from tests.fixtures.waiting import eventually
 
 
@@ -128,7 +128,7 @@ def test_a_server_competes_for_the_lead_after_an_unexpected_error() -> None:
         called.release()
         raise ValueError("the database cannot be revived")
 
-    with Leadership("host=/nowhere", "a name", revive) as leads:
+    with LeaderElection("host=/nowhere", "a name", revive) as leads:
         assert called.acquire(timeout=60) and called.acquire(timeout=60)
         assert not leads()
 

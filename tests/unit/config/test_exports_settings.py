@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import cron
-from pipeline.config.bucket import Bucket
+from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import load
 from pipeline.errors import ConfigError
 from pipeline.exports import lakes
@@ -42,7 +42,7 @@ def test_a_folder_is_taken_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_a_bucket_is_taken_as_it_is() -> None:
     config = load(export_dir=" s3://shop-lake/a/b/ ")
-    assert config.exports == Bucket("s3://shop-lake/a/b")
+    assert config.exports == LakeBucket("s3://shop-lake/a/b")
     assert str(lakes.folder(config, "public.audit/events")) == "s3://shop-lake/a/b/public.audit%2Fevents"
 
 
