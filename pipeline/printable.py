@@ -14,6 +14,8 @@ from typing import TextIO
 
 _QUOTED = re.compile(r""""(?:[^"]|"")*"|\bE'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'""", re.DOTALL)
 
+_LITERAL = re.compile(rf"(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$(?P<body>.*?)\$(?P=tag)\$|{_QUOTED.pattern}", re.DOTALL)
+
 _RESERVED = frozenset(
     re.findall(
         r"\w+",
@@ -72,6 +74,20 @@ def sql(text: str) -> str:
     For SQL among text that people read, and that `escaped` leaves alone.
     """
     return _QUOTED.sub(lambda found: found[0] if found[0].isprintable() else _unicode(found[0]), text)
+
+
+def sql_in_one_line(text: str) -> str:
+    """Return SQL that means the same in one printable line: the definition of a function, which has no comments.
+
+    Its body, which may have some, becomes a string.
+    """
+
+    def printed(found: re.Match[str]) -> str:
+        body = found["body"]
+        quoted = found[0] if body is None else "'" + body.replace("'", "''") + "'"
+        return found[0] if found[0].isprintable() else _unicode(quoted)
+
+    return re.sub(r" *[\t-\r]\s*", " ", _LITERAL.sub(printed, text))
 
 
 def _unicode(quoted: str) -> str:

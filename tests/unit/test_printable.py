@@ -56,6 +56,14 @@ def test_a_comment_of_sql_has_a_name_as_json_in_ascii() -> None:
     assert (shown.isascii() and shown.isprintable(), json.loads(shown)) == (True, name)
 
 
+def test_sql_of_many_lines_means_the_same_in_one() -> None:
+    body = "$body$ -- it's\n select $$\\$$ $body$"
+    made = f"create function \"a$b$\"(text)\n RETURNS text\r\n\tAS {body}, $1, $$b'$$, E'\\n'\n"
+    shown = "create function \"a$b$\"(text) RETURNS text AS E' -- it''s\\u000a select $$\\\\$$ ', $1, $$b'$$, E'\\n' "
+    assert printable.sql_in_one_line(made) == shown
+    assert printable.sql_in_one_line(shown) == shown
+
+
 class TestLog:
     def lines(self, style: str, monkeypatch: pytest.MonkeyPatch, **extra: object) -> list[str]:
         """What the log has of one record with an exception, all of which name a table."""

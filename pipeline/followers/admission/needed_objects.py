@@ -12,7 +12,7 @@ from pipeline.followers.admission.rights import MissingRight
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.printable import identifier, in_comment
+from pipeline.printable import identifier, in_comment, sql_in_one_line
 
 _ROOM = "followers.admission"
 _SHOWN = 5
@@ -74,7 +74,8 @@ def find(source: Connection, follower: Connection, tables: Sequence[int]) -> lis
 def statements(source: Connection, follower: Connection, tables: Sequence[int]) -> list[str]:
     """Return the SQL that makes all that the follower lacks for these tables of the source, for its user to own.
 
-    Empty if nothing is missing, or if no SQL makes some of it. Nothing may be open in either session.
+    Each statement is one printable line. Empty if nothing is missing, or if no SQL makes some of it. Nothing may be
+    open in either session.
     """
     with source.transaction():
         source.execute("set local search_path = ''")  # names of types come out qualified
@@ -83,7 +84,7 @@ def statements(source: Connection, follower: Connection, tables: Sequence[int]) 
         return []
     user: str = queries.value(follower, "select current_user::text")
     script = [each for each in _script(follower, [], missing, user) if not each.startswith("--")]
-    return [each.rstrip(";") for each in script]
+    return [sql_in_one_line(each.rstrip(";")) for each in script]
 
 
 def require(

@@ -47,7 +47,8 @@ def test_a_new_table_names_the_sql_of_all_that_it_needs(stage: Stage, cluster: C
             f"create schema {app}",
             f"create type {app}.mood as enum ('sad', 'it''s ok')",
             f"create domain {app}.moods as {app}.mood[]",
-            f"create function {app}.fine({app}.mood) returns boolean immutable language sql as\n'select $1 <> ''sad'''",
+            f"create function {app}.fine({app}.mood) returns boolean immutable language sql as"
+            " $$ -- what \\ it's\n\tselect $1 <> 'sad' $$",
             f"create sequence {app}.numbers start 7",
         )
         changed.run(
@@ -57,6 +58,7 @@ def test_a_new_table_names_the_sql_of_all_that_it_needs(stage: Stage, cluster: C
         )
         stage.arrive()
         statement = eventually(lambda: statement_for(changed, table))
+        assert statement.isprintable()  # a line break would be shown as two characters, and could not be run
         made = re.findall(r"\bcreate (?:or replace )?(\w+)", statement, re.IGNORECASE)
         assert sorted(kind.lower() for kind in made) == ["domain", "function", "schema", "sequence", "type"]
         changed.there(statement)
