@@ -37,7 +37,7 @@ from pipeline.api.problems import Problem
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Served, Service, Surroundings
 from pipeline.config import certificates
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.silence import Silence
 from pipeline.process import supervised
 from pipeline.process.signals import Stop
@@ -140,7 +140,7 @@ def run(parts: Parts, stop: Stop) -> None:
 class _Server(uvicorn.Server):
     """uvicorn without its signal handling: `Stop` ends it, and it then ends long polls, and what wires do."""
 
-    def __init__(self, settings: uvicorn.Config, wakeups: Wakeups, services: Sequence[Service]) -> None:
+    def __init__(self, settings: uvicorn.Config, wakeups: WakeupListener, services: Sequence[Service]) -> None:
         super().__init__(settings)
         self._wakeups = wakeups
         self._services = services

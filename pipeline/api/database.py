@@ -12,7 +12,7 @@ import anyio.to_thread
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.pool import Pool
 
 T = TypeVar("T")
@@ -33,10 +33,10 @@ async def _database(connection: HTTPConnection) -> Pool:
     return found
 
 
-async def _wakeups(connection: HTTPConnection) -> Wakeups:
-    found: Wakeups = connection.app.state.wakeups
+async def _wakeups(connection: HTTPConnection) -> WakeupListener:
+    found: WakeupListener = connection.app.state.wakeups
     return found
 
 
 TheDatabase = Annotated[Pool, Depends(_database)]
-TheWakeups = Annotated[Wakeups, Depends(_wakeups)]
+TheWakeups = Annotated[WakeupListener, Depends(_wakeups)]

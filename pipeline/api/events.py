@@ -19,8 +19,17 @@ from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
 from pipeline.api.turns import Turns
 from pipeline.log import shapes
-from pipeline.log.entry import Entry
-from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, Pages, beyond, is_expired
+from pipeline.log.entry import JsonEvent
+from pipeline.log.page import (
+    EVERYTHING,
+    EventFilter,
+    EventPageReader,
+    EventPageRequest,
+    NewestSeq,
+    OldestKeptSeq,
+    beyond,
+    is_expired,
+)
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool, rows
@@ -51,11 +60,11 @@ class _Reading:
     table: str
     limit: int
     after: int | None
-    wanted: Filter
+    wanted: EventFilter
     consumer: str | None
     events: list[str] = field(default_factory=list)
     unfinished: bool = False
-    pages: Pages[Entry] = shapes.JSON
+    pages: EventPageReader[JsonEvent] = shapes.JSON
     woken: bool = False
 
 
@@ -90,7 +99,7 @@ async def read(
     Continue with `after` = `last_seq`, which NDJSON has in the header `Last-Seq`. It can grow while `data` is empty:
     then no event up to there matched. Reading moves no cursor; `advance` does.
     """
-    wanted = Filter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
+    wanted = EventFilter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
     known: Sequence[str] = request.app.state.events_tables
     table = _table(known, events_table) if consumer is None else await _read_by(database, known, events_table, consumer)
     reading = _Reading(table, limit, after, wanted, consumer, pages=_pages(table, known[0]))
@@ -106,7 +115,7 @@ async def read(
     return _answer(request, reading)
 
 
-def _pages(table: str, default: str) -> Pages[Entry]:
+def _pages(table: str, default: str) -> EventPageReader[JsonEvent]:
     return shapes.JSON if table == default else shapes.json_of(EventsTable.parse(table).identifier)
 
 
@@ -167,7 +176,7 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
     begun = after = reading.after or 0
     size, rows, full = 0, _FIRST_ROWS, True
     while full and (left := reading.limit - len(reading.events)) > 0 and size < MAX_BYTES:
-        wanted = PageRequest(after, min(rows, left), MAX_BYTES - size, reading.wanted)
+        wanted = EventPageRequest(after, min(rows, left), MAX_BYTES - size, reading.wanted)
         page = await reading.pages.read_async(connection, wanted)
         reading.events += [entry.event for entry in page.entries]
         after, size, rows, full = page.upto, size + page.size, page.next_rows, page.full
@@ -185,8 +194,8 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
 
 
 @cache
-def _kept_from(table: str) -> KeptFrom:
-    return KeptFrom(EventsTable.parse(table))
+def _kept_from(table: str) -> OldestKeptSeq:
+    return OldestKeptSeq(EventsTable.parse(table))
 
 
 def _expired(reading: _Reading, below: int) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from pipeline.log.wakeups import Subscription
+from pipeline.log.wakeups import WakeupSubscription
 
 MAX_SECONDS = 60
 """The longest that a client may ask us to wait."""
@@ -36,7 +36,7 @@ class Client:
 
 
 @asynccontextmanager
-async def _watched(request: Request, subscription: Subscription) -> AsyncIterator[Client]:
+async def _watched(request: Request, subscription: WakeupSubscription) -> AsyncIterator[Client]:
     """The client while it waits; the subscription is notified when it disconnects. The body must have been read."""
     client = Client()
 
@@ -58,7 +58,7 @@ async def _watched(request: Request, subscription: Subscription) -> AsyncIterato
 
 async def until_found(
     request: Request,
-    subscription: Subscription,
+    subscription: WakeupSubscription,
     seconds: float,
     look: Callable[[Client], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],

@@ -14,7 +14,7 @@ from starlette.routing import compile_path
 from pipeline.config.settings import Config
 
 if TYPE_CHECKING:
-    from pipeline.log.wakeups import Wakeups
+    from pipeline.log.wakeups import WakeupListener
     from pipeline.postgres.pool import Pool
 
 
@@ -53,7 +53,7 @@ class Surroundings:
 
     config: Config
     database: Pool
-    wakeups: Wakeups
+    wakeups: WakeupListener
     server: str
 
 

@@ -17,7 +17,18 @@ from pipeline.client import exact_json
 from pipeline.config import patterns
 from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Refused, Unavailable
-from pipeline.log.page import Filter, KeptFrom, Lost, NewestSeq, Page, PageRequest, Pages, Shape, beyond, is_expired
+from pipeline.log.page import (
+    EventFilter,
+    EventPage,
+    EventPageReader,
+    EventPageRequest,
+    EventShape,
+    LostSeqCheck,
+    NewestSeq,
+    OldestKeptSeq,
+    beyond,
+    is_expired,
+)
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
@@ -104,7 +115,7 @@ class EventLog:
         """
         return self._following(_Place(after, wait), _filter(tables))
 
-    def _following(self, place: _Place, wanted: Filter) -> Iterator[Event]:
+    def _following(self, place: _Place, wanted: EventFilter) -> Iterator[Event]:
         delay = _FIRST_DELAY
         while True:
             try:
@@ -121,7 +132,7 @@ class EventLog:
             delay = min(2 * delay, _LONGEST_DELAY)
 
     @contextmanager
-    def _reader(self, wanted: Filter) -> Iterator[_Reader]:
+    def _reader(self, wanted: EventFilter) -> Iterator[_Reader]:
         where = f"the log {self._table} ({describe(self._dsn)})"
         try:
             connection = connections.connect_plainly(
@@ -176,18 +187,18 @@ def _follow(reader: _Reader, place: _Place) -> Iterator[Event]:
 class _Reader:
     """A reader's connection. `rows`: how many events to ask for, so that a page stays small in memory."""
 
-    def __init__(self, connection: Connection, table: EventsTable, wanted: Filter) -> None:
+    def __init__(self, connection: Connection, table: EventsTable, wanted: EventFilter) -> None:
         self.rows = _FIRST_ROWS
         self._connection = connection
         self._table = table
         self._wanted = wanted
         self._newest = NewestSeq(table)
         self._poll = POLL_SECONDS
-        self._pages = Pages(table.identifier, _COLUMNS)
+        self._pages = EventPageReader(table.identifier, _COLUMNS)
         sees_jumps = bool(queries.value(connection, queries.statement("client", "sees_jumps")))
         sees_retention = queries.value(connection, queries.statement("client", "sees_retention"))
-        self._kept = KeptFrom(table, sees_retention=sees_retention, sees_jumps=sees_jumps)
-        self._lost = Lost(table, sees_jumps=sees_jumps)
+        self._kept = OldestKeptSeq(table, sees_retention=sees_retention, sees_jumps=sees_jumps)
+        self._lost = LostSeqCheck(table, sees_jumps=sees_jumps)
         self._reached: int | None = None
 
     def listen(self) -> None:
@@ -197,9 +208,9 @@ class _Reader:
         except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
             self._poll = _POLL_ALONE_SECONDS
 
-    def page(self, after: int, limit: int) -> Page[Event]:
+    def page(self, after: int, limit: int) -> EventPage[Event]:
         """The next events, at most `limit`. Raises CursorExpired, and ConsumerError for a seq that is yet to come."""
-        request = PageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
+        request = EventPageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
         if after != self._reached and (lost := self._lost.read(self._connection, after)):
             raise CursorExpired(f"{lost}; some changes come again", lost.before)
@@ -226,12 +237,12 @@ class _Reader:
         return self._kept.read(self._connection)
 
 
-def _filter(tables: Sequence[str]) -> Filter:
+def _filter(tables: Sequence[str]) -> EventFilter:
     try:
         patterns.require_qualified(tables)
     except ValueError as error:
         raise ConsumerError(str(error)) from None
-    return Filter(tuple(tables))
+    return EventFilter(tuple(tables))
 
 
 def _event(*values: Any) -> Event:
@@ -243,7 +254,7 @@ def _event(*values: Any) -> Event:
 
 _NAMES = [each.name for each in fields(Event)]
 _JSON = {_NAMES.index(name): name for name in exact_json.COLUMNS}
-_COLUMNS = Shape(
+_COLUMNS = EventShape(
     columns="""e.seq, e.source_database_id, e.source_epoch, e.commit_lsn, e.commit_idx, e.xid, e.source_table_oid,
         e.source_table_schema, e.source_table_name, e.record_pk, e.record::text as record, e.changes::text as changes,
         e.exact::text as exact, e.action, e.unchanged_columns,

@@ -65,7 +65,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True)
-class Retry:
+class RequestedRetry:
     """A dead letter that is to be written to its events table again."""
 
     id: int
@@ -117,9 +117,11 @@ def discard(connection: Connection, ids: Sequence[int] | None) -> list[int]:
     return [row[0] for row in connection.execute(_DISCARD_DEAD_LETTERS, {"ids": _list(ids)})]
 
 
-def claim_retries(connection: Connection, source: uuid.UUID, limit: int) -> list[Retry]:
+def claim_retries(connection: Connection, source: uuid.UUID, limit: int) -> list[RequestedRetry]:
     """Dead letters that the shuffler was asked to write again, locked, in the order of the log."""
-    return queries.rows(connection, Retry, statement("log", "claim_retries"), {"source": source, "limit": limit})
+    return queries.rows(
+        connection, RequestedRetry, statement("log", "claim_retries"), {"source": source, "limit": limit}
+    )
 
 
 def mark_retried(connection: Connection, dead_letter: int, seq: int) -> None:

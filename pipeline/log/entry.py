@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JsonEvent:
     """One event; `event` is its JSON as Postgres prints it. Adjacent entries of one `transaction` belong together."""
 
     seq: int

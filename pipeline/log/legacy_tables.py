@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import SchemaError
-from pipeline.log.table_shape import ADDED, FENCE, KINDS, Found, look, refuse_unfit
+from pipeline.log.table_shape import ADDED, FENCE, KINDS, ExistingRelation, look, refuse_unfit
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection, one_line
 from pipeline.postgres.queries import statement
@@ -52,7 +52,10 @@ def migrate(connection: Connection, table: EventsTable) -> bool:
 
 
 def attempt(
-    change: Callable[[Connection, EventsTable], None], connection: Connection, table: EventsTable, found: Found
+    change: Callable[[Connection, EventsTable], None],
+    connection: Connection,
+    table: EventsTable,
+    found: ExistingRelation,
 ) -> None:
     """Make the change in a transaction, as soon as its locks can be taken. Raises SchemaError as `migrate` does."""
     for _ in range(ATTEMPTS):
@@ -116,7 +119,7 @@ def _change(connection: Connection, table: EventsTable) -> None:
         _give_sequence(connection, table, found)
 
 
-def _give_sequence(connection: Connection, table: EventsTable, found: Found) -> None:
+def _give_sequence(connection: Connection, table: EventsTable, found: ExistingRelation) -> None:
     """Give seq its own sequence, by the name that the shuffler knows, starting above every seq in the table."""
     names: dict[str, sql.Composable] = {
         "table": table.identifier,
@@ -144,7 +147,7 @@ def _give_sequence(connection: Connection, table: EventsTable, found: Found) -> 
 
 
 def _make_sequence(
-    connection: Connection, table: EventsTable, found: Found, names: Mapping[str, sql.Composable]
+    connection: Connection, table: EventsTable, found: ExistingRelation, names: Mapping[str, sql.Composable]
 ) -> int:
     """Create the sequence, or take over one of that name that no other column uses; returns its last value, else 0."""
     values = {"name": table.sequence.as_string(connection), "table": found.oid}
@@ -168,7 +171,7 @@ def _last_value(connection: Connection, sequence: int | None) -> int:
     return int(queries.value(connection, "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)", [sequence]))
 
 
-def _holders(connection: Connection, found: Found) -> str:
+def _holders(connection: Connection, found: ExistingRelation) -> str:
     """The sessions that hold locks on the table, as far as this user can see them."""
     rows = connection.execute(statement("log", "find_holders"), {"oid": found.oid}).fetchall()
     shown = [

@@ -1,6 +1,6 @@
 """Events after a seq, a page at a time: all readers for clients use this, each in its own shape.
 
-`Pages` composes the statement and interprets its rows; `read` and `read_async` only execute it.
+`EventPageReader` composes the statement and interprets its rows; `read` and `read_async` only execute it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_LOG = sql.Identifier("pipeline", "events")
 """The view of the default events table."""
 
 
-class Numbered(Protocol):
+class NumberedEvent(Protocol):
     """An event in any shape."""
 
     @property
@@ -34,7 +34,7 @@ class Numbered(Protocol):
         """Its place in the log."""
 
 
-class Described(Protocol):
+class FilterableEvent(Protocol):
     """What a filter needs to know of an event."""
 
     @property
@@ -46,11 +46,11 @@ class Described(Protocol):
         """For instance insert."""
 
 
-T = TypeVar("T", bound=Numbered)
+T = TypeVar("T", bound=NumberedEvent)
 
 
 @dataclass(frozen=True)
-class Filter:
+class EventFilter:
     """Which events a reader wants: patterns `schema.table` in which `*` matches anything, and actions; empty means all.
 
     `within`: further patterns; if there are any, one of them has to match as well.
@@ -61,7 +61,7 @@ class Filter:
     within: tuple[str, ...] = ()
     _named: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def wants(self, event: Described) -> bool:
+    def wants(self, event: FilterableEvent) -> bool:
         """Whether the reader wants this event."""
         if self.actions and event.action not in self.actions:
             return False
@@ -73,11 +73,11 @@ class Filter:
         return named
 
 
-EVERYTHING = Filter()
+EVERYTHING = EventFilter()
 
 
 @dataclass(frozen=True)
-class Shape(Generic[T]):
+class EventShape(Generic[T]):
     """The form in which a reader gets events: `columns` of the relation `e`, including seq; `make` turns their values
     into an event.
 
@@ -91,7 +91,7 @@ class Shape(Generic[T]):
 
 
 @dataclass(frozen=True)
-class PageRequest:
+class EventPageRequest:
     """The next events after a seq: `rows` of them, or until they take `bytes`, whichever is less.
 
     The last event may exceed `bytes`. Legacy tables may repeat a seq: a page holds all events of its last seq.
@@ -100,11 +100,11 @@ class PageRequest:
     after: int
     rows: int
     bytes: int
-    wanted: Filter = EVERYTHING
+    wanted: EventFilter = EVERYTHING
 
 
 @dataclass(frozen=True)
-class Page(Generic[T]):
+class EventPage(Generic[T]):
     """Events; up to the seq `upto` there are no others that were wanted. `size`: the characters they take.
 
     `full`: the page ended at a limit of the request, so more events may follow. `next_rows`: how many to ask for next,
@@ -129,10 +129,10 @@ class Page(Generic[T]):
         return self.upto >= self.head
 
 
-class Pages(Generic[T]):
+class EventPageReader(Generic[T]):
     """Reads pages of one relation that has the columns of an events table, in one shape."""
 
-    def __init__(self, events: sql.Identifier, shape: Shape[T]) -> None:
+    def __init__(self, events: sql.Identifier, shape: EventShape[T]) -> None:
         self.statement = queries.composed(
             statement("log", "read_page"), events=events, columns=sql.SQL(shape.columns), size=sql.SQL(shape.size)
         )
@@ -140,11 +140,11 @@ class Pages(Generic[T]):
         self._make = shape.make
         self._first = 4 if shape.sized else 5
 
-    def read(self, connection: Connection, request: PageRequest) -> Page[T]:
+    def read(self, connection: Connection, request: EventPageRequest) -> EventPage[T]:
         """The page that was asked for."""
         return self.page(request, connection.execute(self.statement, values(request), prepare=True).fetchall())
 
-    async def read_async(self, connection: AsyncConnection, request: PageRequest) -> Page[T]:
+    async def read_async(self, connection: AsyncConnection, request: EventPageRequest) -> EventPage[T]:
         """The same for asyncio."""
         cursor = await connection.execute(self.statement, values(request), prepare=True)
         return self.page(request, await cursor.fetchall())
@@ -154,19 +154,19 @@ class Pages(Generic[T]):
         row = await (await connection.execute(self._newest)).fetchone()
         return int(row[0]) if row else 0
 
-    def page(self, request: PageRequest, rows: Sequence[tuple[Any, ...]]) -> Page[T]:
+    def page(self, request: EventPageRequest, rows: Sequence[tuple[Any, ...]]) -> EventPage[T]:
         """The page that the statement's rows make."""
         head, bound, found = rows[0][:3]
         if bound is None:
-            return Page([], request.after, head, 0, full=False, next_rows=request.rows)
+            return EventPage([], request.after, head, 0, full=False, next_rows=request.rows)
         entries = [self._make(*row[self._first :]) for row in rows] if found else []
         size = sum(row[4] for row in rows) if found else 0
         full = bool(found) and (found >= request.rows or len(entries) < found)
         upto = entries[-1].seq if full else min(head, bound - 1)
-        return Page(entries, upto, head, size, full, _next_rows(request, len(entries), size))
+        return EventPage(entries, upto, head, size, full, _next_rows(request, len(entries), size))
 
 
-def values(request: PageRequest) -> dict[str, object]:
+def values(request: EventPageRequest) -> dict[str, object]:
     """The values of the statement's parameters."""
     return {
         "after": request.after,
@@ -179,14 +179,14 @@ def values(request: PageRequest) -> dict[str, object]:
     }
 
 
-def _next_rows(request: PageRequest, events: int, size: int) -> int:
+def _next_rows(request: EventPageRequest, events: int, size: int) -> int:
     """Grow step by step, but ask for no more events than fit by their mean size."""
     if not events:
         return request.rows
     return max(1, min(_GROWTH * request.rows, request.bytes * events // max(1, size)))
 
 
-class KeptFrom:
+class OldestKeptSeq:
     """From which seq on every event of a table is kept.
 
     Ask after a read: retention records what it drops before it drops it, so if the events just read are still kept,
@@ -204,7 +204,9 @@ class KeptFrom:
             kept_from=sql.SQL(before_jump).format(from_seq=from_seq) if sees_jumps else from_seq,
         )
         self._statement = queries.composed("{kept}", kept=kept)
-        self._with_lost = queries.composed("select k.*, {lost} from ({kept}) k", lost=sql.SQL(Lost.BEFORE), kept=kept)
+        self._with_lost = queries.composed(
+            "select k.*, {lost} from ({kept}) k", lost=sql.SQL(LostSeqCheck.BEFORE), kept=kept
+        )
         self._values = {"table": str(table), "relation": table.identifier.as_string(None)}
 
     def read(self, connection: Connection) -> int:
@@ -218,7 +220,7 @@ class KeptFrom:
         return int(row[0])
 
     async def read_with_lost_async(self, connection: AsyncConnection, after: int) -> tuple[int, LostPlace | None]:
-        """The seq, and what `Lost` says of a reader at `after`: one round trip instead of two."""
+        """The seq, and what `LostSeqCheck` says of a reader at `after`: one round trip instead of two."""
         row = await (await connection.execute(self._with_lost, {**self._values, "after": after})).fetchone()
         assert row is not None  # noqa: S101  an aggregate
         return int(row[0]), None if row[1] is None else LostPlace(after, row[1])
@@ -245,7 +247,7 @@ class NewestSeq:
         return None if row is None or row[0] is None else int(row[0])
 
 
-class Lost:
+class LostSeqCheck:
     """Says what is wrong with a reader whose seq is of an event that the log lost when it was restored.
 
     Ask where a reader begins: no page ends there. `sees_jumps`: whether this user may ask for jumps.

@@ -33,7 +33,7 @@ _PARTITION_KEY = "select pg_get_partkeydef(%(table)s::regclass)"
 
 
 @dataclass(frozen=True)
-class Partition:
+class EventsPartition:
     """An attached partition: `lower` <= seq < `upper`."""
 
     oid: int
@@ -51,10 +51,10 @@ class Partition:
         return f"{self.schema}.{self.name}"
 
 
-def attached(connection: Connection, table: EventsTable) -> list[Partition]:
+def attached(connection: Connection, table: EventsTable) -> list[EventsPartition]:
     """The partitions of a table in order of seq; empty for a table that is not partitioned by seq."""
     name = table.identifier.as_string(connection)
-    return queries.rows(connection, Partition, statement("log", "list_partitions"), {"table": name})
+    return queries.rows(connection, EventsPartition, statement("log", "list_partitions"), {"table": name})
 
 
 def stem(table: EventsTable) -> str:
@@ -66,7 +66,7 @@ def stem(table: EventsTable) -> str:
     return f"{table.name.encode()[: _LONGEST_STEM - 9].decode(errors='ignore')}_{digest}"
 
 
-class Partitions:
+class PartitionCreator:
     """Knows up to which seq an events table has partitions; one object for each connection that writes it.
 
     `rows`: how many seqs a partition spans. With a `retention` in seconds it spans at most that many, and otherwise

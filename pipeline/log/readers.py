@@ -51,7 +51,7 @@ class LaggingReader:
     epoch: int
 
 
-class Readers:
+class ReaderRegistry:
     """The readers of one events table; `known` returns those of all tables."""
 
     def __init__(self, connection: Connection, table: EventsTable) -> None:

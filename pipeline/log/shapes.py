@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from pipeline.log.entry import Entry
-from pipeline.log.page import DEFAULT_LOG, Pages, Shape
+from pipeline.log.entry import JsonEvent
+from pipeline.log.page import DEFAULT_LOG, EventPageReader, EventShape
 
 _TRANSACTION = """coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' ', nullif(e.commit_lsn::text, '')), '')
             || case when e.commit_lsn is null then e.seq::text else '' end as transaction"""
 """Adjacent events of which this is equal are of one transaction."""
 
 
-class Columns(NamedTuple):
+class EventColumns(NamedTuple):
     """One event by its columns; jsonb as the text that Postgres prints. `committed_at`: microseconds since 1970, UTC.
 
     Adjacent ones of one `transaction` belong together. `size`: the bytes of what is long in it.
@@ -51,31 +51,31 @@ class Columns(NamedTuple):
         return f"{self.schema}.{self.name}"
 
 
-_JSON: Shape[Entry] = Shape(
+_JSON: EventShape[JsonEvent] = EventShape(
     columns=f"""e.seq, e.source_table_schema || '.' || e.source_table_name as table_name, e.action,
         {_TRANSACTION}, e.commit_lsn, e.xid, row_to_json(e)::text as event""",
     size="octet_length(event)",
-    make=Entry,
+    make=JsonEvent,
 )
-_COLUMNS: Shape[Columns] = Shape(
+_COLUMNS: EventShape[EventColumns] = EventShape(
     columns=f"""e.seq, e.source_table_schema, e.source_table_name, e.action, {_TRANSACTION},
         e.source_epoch, e.commit_lsn, e.commit_idx, e.xid,
         (extract(epoch from e.committed_at) * 1000000)::bigint as committed_at, e.record_pk,
         e.record::text as record, e.changes::text as changes, e.exact::text as exact, e.unchanged_columns,
         e.transaction_annotations::text as annotations, e.metadata::text as metadata, e.source_table_oid""",
     size="octet_length(concat(record_pk, record, changes, exact, annotations, metadata))",
-    make=Columns,
+    make=EventColumns,
     sized=True,
 )
-JSON = Pages(DEFAULT_LOG, _JSON)
+JSON = EventPageReader(DEFAULT_LOG, _JSON)
 """The default events table as JSON."""
 
 
-def json_of(events: sql.Identifier) -> Pages[Entry]:
+def json_of(events: sql.Identifier) -> EventPageReader[JsonEvent]:
     """An events table as JSON."""
-    return Pages(events, _JSON)
+    return EventPageReader(events, _JSON)
 
 
-def columns_of(events: sql.Identifier) -> Pages[Columns]:
+def columns_of(events: sql.Identifier) -> EventPageReader[EventColumns]:
     """An events table by its columns."""
-    return Pages(events, _COLUMNS)
+    return EventPageReader(events, _COLUMNS)

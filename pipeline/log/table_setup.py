@@ -11,7 +11,7 @@ from psycopg.pq import TransactionStatus
 from pipeline.errors import Unavailable
 from pipeline.log import indexes, legacy_tables, table_shape
 from pipeline.log.table import EventsTable
-from pipeline.log.table_shape import Found
+from pipeline.log.table_shape import ExistingRelation
 from pipeline.postgres import migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -77,13 +77,13 @@ def _create(connection: Connection, table: EventsTable) -> None:
     connection.execute(statement("log", "jump_of_new_table"), values)
 
 
-def add_default_partition(connection: Connection, table: EventsTable, found: Found) -> None:
+def add_default_partition(connection: Connection, table: EventsTable, found: ExistingRelation) -> None:
     """Add it if the table, described by `found`, lacks it. Raises SchemaError when sessions hold the table."""
     if _default_is_lacking(found):
         legacy_tables.attempt(_attach_default, connection, table, found)
 
 
-def _default_is_lacking(found: Found) -> bool:
+def _default_is_lacking(found: ExistingRelation) -> bool:
     return found.partitioned_by == "RANGE (committed_at)" and not found.has_default
 
 

@@ -71,7 +71,7 @@ class _Column:
 
 
 @dataclass(frozen=True)
-class Found:
+class ExistingRelation:
     """What exists under the name of an events table. `kind`: pg_class.relkind; `user`: whom this connection runs as."""
 
     oid: int
@@ -97,10 +97,10 @@ class Found:
         return not self.lacks and self.has_sequence
 
 
-def look(connection: Connection, table: EventsTable) -> Found | None:
+def look(connection: Connection, table: EventsTable) -> ExistingRelation | None:
     """What exists under that name; None when nothing does. Changes nothing, locks nothing."""
     values = {"table": table.identifier.as_string(connection), "fence": FENCE}
-    found = queries.one(connection, Found, statement("log", "describe_table"), values)
+    found = queries.one(connection, ExistingRelation, statement("log", "describe_table"), values)
     if found is None:
         return None
     rows = queries.rows(connection, _Column, statement("log", "list_columns"), {"oid": found.oid})
@@ -108,10 +108,10 @@ def look(connection: Connection, table: EventsTable) -> Found | None:
     sequence = queries.value(connection, "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)])
     seq = columns.get("seq")
     has_sequence = bool(seq and not seq.identity and sequence is not None and seq.sequence == sequence)
-    return Found(**{**vars(found), "columns": columns, "has_sequence": has_sequence})
+    return ExistingRelation(**{**vars(found), "columns": columns, "has_sequence": has_sequence})
 
 
-def refuse_unfit(found: Found, table: EventsTable) -> None:
+def refuse_unfit(found: ExistingRelation, table: EventsTable) -> None:
     """Raises SchemaError for what is not an events table and cannot be made one by this user. Changes nothing."""
     if found.kind not in ("r", "p"):
         raise SchemaError(
@@ -138,7 +138,7 @@ def refuse_unfit(found: Found, table: EventsTable) -> None:
         )
 
 
-def _defects(found: Found) -> Iterator[str]:
+def _defects(found: ExistingRelation) -> Iterator[str]:
     """Why our rows cannot be written to it, in plain words."""
     columns = found.columns
     missing = [name for name in REQUIRED if name not in columns]

@@ -25,10 +25,10 @@ _NEW_EVENTS = " new events of "
 """How topics of events tables begin: no name of a consumer does, those have no space."""
 
 
-class Subscription:
+class WakeupSubscription:
     """Notified when there may be something new. What happens between two waits is not missed."""
 
-    def __init__(self, wakeups: Wakeups) -> None:
+    def __init__(self, wakeups: WakeupListener) -> None:
         self._wakeups = wakeups
         self._notified = asyncio.Event()
 
@@ -51,7 +51,7 @@ class Subscription:
         return notified
 
 
-class Wakeups:
+class WakeupListener:
     """Passes the notifications that `run` receives to the subscriptions.
 
     After the connection was lost all are notified, since notifications may have been missed. Subscribe first, then look
@@ -64,16 +64,16 @@ class Wakeups:
         self._name = f"{SESSION} {port}"
         self._dsn = dsn
         self._default = events_table
-        self._subscriptions: defaultdict[str, set[Subscription]] = defaultdict(set)
+        self._subscriptions: defaultdict[str, set[WakeupSubscription]] = defaultdict(set)
 
     @contextmanager
-    def for_consumer(self, name: str) -> Iterator[Subscription]:
+    def for_consumer(self, name: str) -> Iterator[WakeupSubscription]:
         """A subscription to new items of that consumer."""
         with self._subscribe(name) as subscription:
             yield subscription
 
     @contextmanager
-    def for_events(self, *consumers: str, table: str | None = None) -> Iterator[Subscription]:
+    def for_events(self, *consumers: str, table: str | None = None) -> Iterator[WakeupSubscription]:
         """A subscription to new events, and to notifications of these consumers. `table`: not the default one."""
         with self._subscribe(_NEW_EVENTS + (table or self._default), *consumers) as subscription:
             yield subscription
@@ -116,8 +116,8 @@ class Wakeups:
                 self._notify_all()
 
     @contextmanager
-    def _subscribe(self, *topics: str) -> Iterator[Subscription]:
-        subscription = Subscription(self)
+    def _subscribe(self, *topics: str) -> Iterator[WakeupSubscription]:
+        subscription = WakeupSubscription(self)
         for topic in topics:
             self._subscriptions[topic].add(subscription)
         try:

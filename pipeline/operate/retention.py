@@ -13,10 +13,10 @@ from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, RetentionBusy
 from pipeline.exports import lakes, status
 from pipeline.log import tables
-from pipeline.log.partitions import Partition
-from pipeline.log.readers import LAKE, LaggingReader, Readers
+from pipeline.log.partitions import EventsPartition
+from pipeline.log.readers import LAKE, LaggingReader, ReaderRegistry
 from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
-from pipeline.log.retention.policy import Dropped
+from pipeline.log.retention.policy import DropRecord
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -115,7 +115,7 @@ def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
 
 def lacking(connection: Connection, config: Config, directory: str) -> LaggingReader | None:
     """What the lake in this folder has not got yet; None when it has everything, or there is none."""
-    lagging = Readers(connection, EventsTable.parse(config.events_table)).lagging()
+    lagging = ReaderRegistry(connection, EventsTable.parse(config.events_table)).lagging()
     return next((each for each in lagging if (each.kind, each.name) == (LAKE, directory)), None)
 
 
@@ -159,7 +159,7 @@ def _drop(
     return Outcome(gone, rows, policy.dropped(connection, table).below)
 
 
-def _record(config: Config, connection: Connection, table: EventsTable, partition: Partition) -> bool:
+def _record(config: Config, connection: Connection, table: EventsTable, partition: EventsPartition) -> bool:
     """Record that it is being dropped; False when a reader that needs it has come meanwhile."""
     before = policy.dropped(connection, table)
     policy.record(connection, table, partition.upper, partition)
@@ -210,7 +210,7 @@ def _lowest(holders: Sequence[Holder]) -> int:
 
 def _holders(config: Config, connection: Connection, table: EventsTable) -> list[Holder]:
     """Every reader with a position in the table, the lowest first; also the lake that the first export will make."""
-    readers = Readers(connection, table)
+    readers = ReaderRegistry(connection, table)
     found = [Holder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
     lake = str(lakes.folder(config, str(table)))
     exported = status.why_off(config) is None
@@ -227,7 +227,7 @@ def _holders(config: Config, connection: Connection, table: EventsTable) -> list
     return sorted(found, key=lambda each: (each.position or 0, each.kind, each.name))
 
 
-def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list[Holder]:
+def _readers(connection: Connection, table: EventsTable, known: DropRecord) -> list[Holder]:
     """The session that reads a partition being dropped, once it has held it for more than MOMENTS."""
     if known.since is None or datetime.now(UTC) - known.since < timedelta(seconds=MOMENTS):
         return []

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from pipeline.api import access
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor.leases import Cursors
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.pool import Pool
 from pipeline.process import open_files, supervised
 from pipeline.process.signals import Stop, in_loop
@@ -93,7 +93,7 @@ def _pass_over_departures(loop: asyncio.AbstractEventLoop, context: dict[str, An
 async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundings]:
     """The pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
     database = Pool(config.database, "pipeline grpc")
-    wakeups = Wakeups(config.database, config.events_table, config.grpc_port)
+    wakeups = WakeupListener(config.database, config.events_table, config.grpc_port)
     await database.open()
     cursors = Cursors(config.database, database.transaction)
     hearing = supervised.start_task("wakeups", wakeups.run)

@@ -10,7 +10,7 @@ import grpc
 
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor.leases import Cursors
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.pool import Pool
 
 
@@ -20,7 +20,7 @@ class Surroundings:
 
     config: Config
     database: Pool
-    wakeups: Wakeups
+    wakeups: WakeupListener
     cursors: Cursors
     server: str
 

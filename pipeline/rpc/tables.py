@@ -5,8 +5,8 @@ from __future__ import annotations
 from pipeline.consumers.cursor.feed import Feed
 from pipeline.errors import CursorExpired, WrongArgument
 from pipeline.log import shapes
-from pipeline.log.page import DEFAULT_LOG, KeptFrom, NewestSeq, beyond, is_expired
-from pipeline.log.shapes import Columns
+from pipeline.log.page import DEFAULT_LOG, NewestSeq, OldestKeptSeq, beyond, is_expired
+from pipeline.log.shapes import EventColumns
 from pipeline.log.table import EventsTable
 from pipeline.rpc.service import Surroundings
 
@@ -20,8 +20,8 @@ class Table:
         table = EventsTable.parse(name)
         self.relation = DEFAULT_LOG if name == config.events_table else table.identifier
         self.pages = shapes.columns_of(self.relation)
-        self.feed: Feed[Columns] = Feed(config.database, surroundings.wakeups, self._lend, self.pages, name)
-        self._kept_from = KeptFrom(table)
+        self.feed: Feed[EventColumns] = Feed(config.database, surroundings.wakeups, self._lend, self.pages, name)
+        self._kept_from = OldestKeptSeq(table)
         self._newest = NewestSeq(table)
 
     async def begin(self, after: int | None) -> int:

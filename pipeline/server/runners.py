@@ -27,7 +27,7 @@ from pipeline.process.signals import Stop, in_loop
 from pipeline.wires.pgdeltastream.sessions.store import live_slots
 
 if TYPE_CHECKING:
-    from pipeline.log.shuffling.poison import Poison
+    from pipeline.log.shuffling.poison import PoisonChange
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ def _run_shuffle(role: HeldRole) -> None:
                 shuffler.wait()
 
 
-def _report_poison(report: StateReport, poison: Poison | None, reported: str | None) -> str | None:
+def _report_poison(report: StateReport, poison: PoisonChange | None, reported: str | None) -> str | None:
     """Report once what blocks the shuffler, and once when it no longer does."""
     now = str(poison) if poison else None
     if now == reported:

@@ -12,7 +12,7 @@ from pipeline.consumers import endpoints as consumers
 from pipeline.consumers.cursor import websocket
 from pipeline.consumers.cursor.leases import Cursors
 from pipeline.followers.operating import endpoints as followers
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.wakeups import WakeupListener
 from pipeline.operate import endpoints as operate
 from pipeline.operate import readiness
 from pipeline.postgres.pool import Pool
@@ -38,7 +38,7 @@ def serve_http(config: Config, server: str, stop: Stop) -> None:
 def parts(config: Config, server: str) -> Parts:
     """Return all endpoints, with the wires of PIPELINE_WIRES."""
     database = Pool(config.database, "pipeline api")
-    wakeups = Wakeups(config.database, config.events_table, config.http_port)
+    wakeups = WakeupListener(config.database, config.events_table, config.http_port)
     cursors = Cursors(config.database, database.transaction)
     surroundings = Surroundings(config, database, wakeups, server)
     wires = Served([WIRES[name] for name in config.wires if name in WIRES], config.open_wires)

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from pipeline.comparing.partition_bounds import Line
 from pipeline.log.staging import ranges
-from pipeline.log.staging.ranges import Moved
+from pipeline.log.staging.ranges import MovedRanges
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -204,7 +204,7 @@ def more_ranges(connection: Connection, backfill: int, added: int, files: Mappin
     connection.execute(_MORE_RANGES, values)
 
 
-def count_moved(connection: Connection, backfill: int) -> Moved:
+def count_moved(connection: Connection, backfill: int) -> MovedRanges:
     """Count the ranges that have become events since the last call."""
     with connection.transaction():
         moved = ranges.collect(connection, backfill)

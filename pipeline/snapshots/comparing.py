@@ -12,7 +12,7 @@ from pipeline.comparing import differing
 from pipeline.log import tables as events_tables
 from pipeline.log.retention import policy
 from pipeline.log.staging import ranges
-from pipeline.log.staging.ranges import Planned, Taken
+from pipeline.log.staging.ranges import ClaimedRange, PlannedRange
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import backfills
 from pipeline.snapshots.backfills import Backfill
@@ -28,16 +28,16 @@ LOOK_SECONDS = 1.0
 """Between two looks whether a comparison is to go on."""
 
 
-def comparison(backfill: Backfill) -> Planned:
+def comparison(backfill: Backfill) -> PlannedRange:
     """The range whose reader compares, instead of reading rows."""
-    return Planned(backfill.table_oid, backfill.table_oid, None, compares=True)
+    return PlannedRange(backfill.table_oid, backfill.table_oid, None, compares=True)
 
 
-def of_keys(backfill: Backfill, keys: Sequence[Sequence[str]]) -> list[Planned]:
+def of_keys(backfill: Backfill, keys: Sequence[Sequence[str]]) -> list[PlannedRange]:
     """Ranges of these keys; one without keys where there are none, whose marker comes all the same."""
     parts = [keys[at : at + KEYS_PER_RANGE] for at in range(0, len(keys), KEYS_PER_RANGE)] or [[]]
     table, marks = backfill.table_oid, backfill.differences
-    return [Planned(table, table, None, keys=part, differences=marks) for part in parts]
+    return [PlannedRange(table, table, None, keys=part, differences=marks) for part in parts]
 
 
 def floor_seqs(pipeline: Connection) -> dict[str, int]:
@@ -57,7 +57,7 @@ class Comparison:
     def __init__(self, source: Connection, look: Connection, plan: Connection, stored: Source) -> None:
         self._source, self._look, self._plan, self._stored = source, look, plan, stored
 
-    def run(self, taken: Taken, backfill: Backfill, stop: Callable[[], bool]) -> bool:
+    def run(self, taken: ClaimedRange, backfill: Backfill, stop: Callable[[], bool]) -> bool:
         """False when it was to stop, or was taken away, before its end: then it is to be made from its beginning.
 
         Ranges that were planned by then are read all the same, and once more: what does not differ adds nothing.
@@ -74,7 +74,7 @@ class Comparison:
             batch = following
         return not stopping.said and self._end(taken, backfill, batch or [])
 
-    def _end(self, taken: Taken, backfill: Backfill, last: Sequence[Sequence[str]]) -> bool:
+    def _end(self, taken: ClaimedRange, backfill: Backfill, last: Sequence[Sequence[str]]) -> bool:
         """Plan the last batch; False when the range was taken away."""
         ended = False
         with self._plan.transaction():
@@ -87,7 +87,9 @@ class Comparison:
             backfills.wait(self._plan, backfill.id, None)
         return ended
 
-    def _batches(self, taken: Taken, backfill: Backfill, stopping: Callable[[], bool]) -> Iterator[list[list[str]]]:
+    def _batches(
+        self, taken: ClaimedRange, backfill: Backfill, stopping: Callable[[], bool]
+    ) -> Iterator[list[list[str]]]:
         table = taken.table_oid
         return iter(differing.keys(self._source, self._look, self._stored, table, stopping, backfill.bounds))
 

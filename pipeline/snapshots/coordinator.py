@@ -17,7 +17,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log import tables as events_tables
 from pipeline.log.staging import ranges
-from pipeline.log.staging.ranges import Planned, Unfinished
+from pipeline.log.staging.ranges import PlannedRange, UnfinishedRange
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -220,7 +220,7 @@ class Coordinator:
         if backfill.compares and not backfill.partial:
             self._settle(backfill)
         first = extents[0]
-        last = Planned(first.oid, first.table_oid, first.file, 0, 0)
+        last = PlannedRange(first.oid, first.table_oid, first.file, 0, 0)
         self._add(backfill, comparing.of_keys(backfill, []) if backfill.compares else [last])
         return True
 
@@ -232,7 +232,7 @@ class Coordinator:
         values = {"source": self._stored.id, "oid": backfill.table_oid, "epoch": backfill.epoch, "lsn": lsn}
         self._pipeline.execute(_SETTLE_TABLE, values)
 
-    def _add(self, backfill: Backfill, planned: Sequence[Planned]) -> None:
+    def _add(self, backfill: Backfill, planned: Sequence[PlannedRange]) -> None:
         with self._pipeline.transaction():
             added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
             backfills.more_ranges(self._pipeline, backfill.id, added)
@@ -253,7 +253,7 @@ class Coordinator:
             return False
         last.begin(seqs)
         parts = [found[at : at + KEYS_PER_RANGE] for at in range(0, len(found), KEYS_PER_RANGE)]
-        planned = [Planned(each.oid, each.table_oid, each.file, keys=part) for each in extents for part in parts]
+        planned = [PlannedRange(each.oid, each.table_oid, each.file, keys=part) for each in extents for part in parts]
         self._add(backfill, comparing.of_keys(backfill, found) if backfill.compares else planned)
         return True
 
@@ -318,7 +318,7 @@ def recover_ranges(source: Connection, pipeline: Connection, source_id: UUID) ->
         ranges.reset(pipeline, lost)
 
 
-def _without_marker(source: Connection, pipeline: Connection, staged: list[Unfinished]) -> list[int]:
+def _without_marker(source: Connection, pipeline: Connection, staged: list[UnfinishedRange]) -> list[int]:
     """Those whose marker will not come; of the others it is noted before which LSN it has committed."""
     unsure = {each.marker_xid: each for each in staged if each.seen_lsn is None and each.marker_xid is not None}
     if not unsure:

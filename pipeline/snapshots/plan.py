@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.log.staging.ranges import Planned
+from pipeline.log.staging.ranges import PlannedRange
 
 ROWS, BYTES = 6_000, 16_000_000
 """About so many rows, and at most so many bytes, are one range: what is lost when its reading is broken off. Less is
@@ -45,15 +45,15 @@ class Extent:
         return self.tuples / self.pages if self.tuples >= 0 and self.pages > 0 else ROWS_PER_BLOCK
 
 
-def by_blocks(relation: Extent) -> Iterator[Planned]:
+def by_blocks(relation: Extent) -> Iterator[PlannedRange]:
     """Ranges of blocks, in their order. Blocks that are added later hold only what the stream has."""
     step = max(1, min(round(ROWS / max(relation._density, 0.01)), BYTES // BLOCK))
     for first in range(0, relation.blocks, step):
         until = min(first + step, relation.blocks)
-        yield Planned(relation.oid, relation.table_oid, relation.file, first, until)
+        yield PlannedRange(relation.oid, relation.table_oid, relation.file, first, until)
 
 
-def whole(relation: Extent) -> Iterator[Planned]:
+def whole(relation: Extent) -> Iterator[PlannedRange]:
     """One range: where rows have no key, changes that are made meanwhile could not be told from what was read."""
     if relation.blocks:
-        yield Planned(relation.oid, relation.table_oid, relation.file, 0, None)
+        yield PlannedRange(relation.oid, relation.table_oid, relation.file, 0, None)

@@ -20,7 +20,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
 from pipeline.log.staging import rows
 from pipeline.log.staging.range_writer import RangeWriter
-from pipeline.log.staging.ranges import Read, Taken
+from pipeline.log.staging.ranges import ClaimedRange, RangeReadResult
 from pipeline.postgres import connections, copy_text, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
@@ -78,7 +78,9 @@ class RangeReader:
         self._shapes = Shapes(source, pipeline, stored)
         self._departures = Departures(pipeline, stored)
 
-    def read(self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: str | None = None) -> None:
+    def read(
+        self, taken: ClaimedRange, staging: RangeWriter, since: Mapping[str, int], condition: str | None = None
+    ) -> None:
         """Read the range and stage its rows, unless it was taken away. `since`: seqs before the backfill began.
 
         `condition`: what a user wrote. It is checked in the transaction that reads, because a table's owner may alter
@@ -103,10 +105,12 @@ class RangeReader:
             assert marked is not None  # noqa: S101  function calls
             seqs = self._samples.before(facts.snapshot, since)
             version = shape.description.to_json()
-            read = Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1], departed)
+            read = RangeReadResult(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1], departed)
             self._source.execute("commit" if staging.store(read) else "rollback")
 
-    def _read_rows(self, taken: Taken, name: str, staging: RangeWriter, condition: str | None) -> tuple[Facts, Shape]:
+    def _read_rows(
+        self, taken: ClaimedRange, name: str, staging: RangeWriter, condition: str | None
+    ) -> tuple[Facts, Shape]:
         """Rows of one relation, as they are."""
         self._lock(taken, [name])
         facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
@@ -128,7 +132,7 @@ class RangeReader:
         self._copy(query, shape, staging)
         return facts, shape
 
-    def _read_keys(self, taken: Taken, staging: RangeWriter) -> tuple[Facts, Shape, dict[str, Any]]:
+    def _read_keys(self, taken: ClaimedRange, staging: RangeWriter) -> tuple[Facts, Shape, dict[str, Any]]:
         """Rows of a whole table with these keys, in whatever partition, and of each key without a row a delete."""
         leaves = self._look_before(taken)
         self._lock(taken, [name for _, name in leaves])
@@ -149,7 +153,7 @@ class RangeReader:
         found |= self._stage_missing(taken.keys or (), comparison, shape, staging, found)
         return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
 
-    def _look_before(self, taken: Taken) -> list[tuple[int, str]]:
+    def _look_before(self, taken: ClaimedRange) -> list[tuple[int, str]]:
         """The relations to read. No query comes before the locks in the transaction that reads, nor one of the log that
         may take long.
         """
@@ -193,7 +197,7 @@ class RangeReader:
             staging.add(list(staged.values()))
         return staged.keys() | set()
 
-    def _lock(self, taken: Taken, names: Sequence[str]) -> None:
+    def _lock(self, taken: ClaimedRange, names: Sequence[str]) -> None:
         try:
             reading_session.lock(self._source, [queries.trusted(name) for name in names], SNAPSHOT, LOCK_TIMEOUT)
         except psycopg.Error as error:
@@ -209,7 +213,7 @@ class RangeReader:
         reading_session.begin(self._source, SNAPSHOT, **local)
 
     @contextmanager
-    def _transaction(self, taken: Taken, limit: int | None) -> Iterator[None]:
+    def _transaction(self, taken: ClaimedRange, limit: int | None) -> Iterator[None]:
         """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors.
 
         `limit`: how long a statement may take, in milliseconds, unless the role has less.
@@ -227,7 +231,7 @@ class RangeReader:
         finally:
             reading_session.roll_back(self._source)
 
-    def _explained(self, taken: Taken, error: psycopg.Error, remedy: str) -> Exception:
+    def _explained(self, taken: ClaimedRange, error: psycopg.Error, remedy: str) -> Exception:
         """What an error of the source says about the range; the error itself where it says nothing."""
         line = connections.one_line(error)
         if isinstance(error, psycopg.errors.LockNotAvailable):
@@ -273,7 +277,7 @@ class RangeReader:
         if staged:
             staging.add(staged)
 
-    def _who_holds(self, taken: Taken) -> str:
+    def _who_holds(self, taken: ClaimedRange) -> str:
         row = self._source.execute(statement("snapshots", "holders_of_table"), {"oid": taken.relation_oid}).fetchone()
         if row is None:
             return "waits for a lock on the table"
@@ -284,7 +288,7 @@ class RangeReader:
 
 
 def range_query(
-    taken: Taken, name: str, version: TableVersion, conditions: Iterable[sql.Composable | None]
+    taken: ClaimedRange, name: str, version: TableVersion, conditions: Iterable[sql.Composable | None]
 ) -> sql.Composable:
     """The range's rows for which all conditions hold, with the columns in the order of the version."""
     columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in version.columns)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.config.settings import Config
-from pipeline.log.staging.ranges import Planned
+from pipeline.log.staging.ranges import PlannedRange
 from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -98,7 +98,7 @@ def listed(columns: Sequence[str]) -> str:
     return f" ({', '.join(map(identifier, columns))})" if columns else ""
 
 
-def ranges(config: Config, source: Connection, extents: Iterable[Extent], *, by_key: bool) -> list[Planned]:
+def ranges(config: Config, source: Connection, extents: Iterable[Extent], *, by_key: bool) -> list[PlannedRange]:
     """The ranges in which relations are read: of blocks, if rows are told apart by key and the reading role may see
     where they are, else all of a relation at once.
     """

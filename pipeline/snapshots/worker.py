@@ -21,7 +21,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
 from pipeline.log.staging import progress, ranges
 from pipeline.log.staging.range_writer import RangeWriter
-from pipeline.log.staging.ranges import Taken
+from pipeline.log.staging.ranges import ClaimedRange
 from pipeline.postgres import connections, queries, reading_session, session_settings, waits
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -150,7 +150,7 @@ class Worker:
             return None
         return self._read(taken if about is None else self._shortened(taken, about), stop)
 
-    def _shortened(self, taken: Taken, rows: int) -> Taken:
+    def _shortened(self, taken: ClaimedRange, rows: int) -> ClaimedRange:
         if taken.compares or taken.from_block is None or taken.until_block is None:
             return taken
         at = taken.from_block + max(1, round(rows / self.density.get(taken.relation_oid, plan.ROWS_PER_BLOCK)))
@@ -162,7 +162,7 @@ class Worker:
             backfills.more_ranges(self.take, taken.backfill_id, 1)
         return replace(taken, until_block=at)
 
-    def _read(self, taken: Taken, stop: Stop) -> int:
+    def _read(self, taken: ClaimedRange, stop: Stop) -> int:
         """Read one range; returns the number of its rows."""
         backfill = backfills.find(self.take, taken.backfill_id)
         if backfill is None or backfill.state not in ("reading", "paused"):
@@ -189,12 +189,12 @@ class Worker:
             raise
         return 0
 
-    def _put_off(self, taken: Taken, backfill: Backfill, reason: str, seconds: float) -> None:
+    def _put_off(self, taken: ClaimedRange, backfill: Backfill, reason: str, seconds: float) -> None:
         ranges.give_back(self.take, taken)
         backfills.wait(self.take, backfill.id, reason)
         self.held[backfill.id] = time.monotonic() + seconds
 
-    def _stage(self, taken: Taken, backfill: Backfill) -> int:
+    def _stage(self, taken: ClaimedRange, backfill: Backfill) -> int:
         with RangeWriter(self.staging, self.source_id, taken) as staging:
             self.reader.read(taken, staging, backfill.since_seqs or {}, backfill.condition)
             under_way = backfill.compares and ranges.compares(self.take, backfill.id)
@@ -204,7 +204,7 @@ class Worker:
                 self.density[taken.relation_oid] = staging.rows / (taken.until_block - (taken.from_block or 0))
             return staging.rows
 
-    def _compare(self, taken: Taken, backfill: Backfill, stop: Stop) -> int:
+    def _compare(self, taken: ClaimedRange, backfill: Backfill, stop: Stop) -> int:
         """Plan ranges of the keys that may differ."""
         stored = sources.find(self.take, self.source_id)
         assert stored is not None  # noqa: S101  a worker is of a source
@@ -218,7 +218,7 @@ class Worker:
             raise Changed(connections.one_line(error)) from error
         return 0
 
-    def _split(self, taken: Taken, backfill: Backfill, slow: TooSlow) -> None:
+    def _split(self, taken: ClaimedRange, backfill: Backfill, slow: TooSlow) -> None:
         """Read it in two halves, or give up where it cannot be any shorter."""
         if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
             self._fail(backfill, f"{slow}, also for the shortest range: {slow.remedy}")

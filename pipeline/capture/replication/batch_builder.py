@@ -9,7 +9,7 @@ from orjson import dumps
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.schema_history.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.rows import LONGEST, change_head, lsn_of, row, too_long, transaction_head, without_values
 from pipeline.wal.lsn import show
 from pipeline.wal.messages import Begin, Commit
@@ -157,7 +157,7 @@ class BatchBuilder:
         self._idx -= changes + skipped
         self._ordinal -= changes
 
-    def take_whole(self) -> Batch | None:
+    def take_whole(self) -> ChangeBatch | None:
         """As `take`, but where a complete transaction waits the little that has come of an open one stays here."""
         kept = self._rows[self._open_at :]
         size = sum(map(len, kept))
@@ -177,7 +177,7 @@ class BatchBuilder:
             self._first_lsn = self._last_lsn = begin.final_lsn
         return batch
 
-    def take(self) -> Batch | None:
+    def take(self) -> ChangeBatch | None:
         """Everything collected, also the beginning of an open transaction; None when there is nothing.
 
         A batch may have no rows: transactions without changes for us still move the position, and of a transaction that
@@ -190,7 +190,7 @@ class BatchBuilder:
         whole = self._whole
         ends_staged = (self._taken_in_part or self._places_range) and whole is not None
         self._taken_in_part = self._begin is not None and self._last_lsn == self._open_lsn
-        batch = Batch(
+        batch = ChangeBatch(
             rows=self._rows,
             first_lsn=self._first_lsn,
             last_lsn=self._last_lsn,

@@ -13,7 +13,7 @@ from enum import Enum
 from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import DecodeError, HistoryDiverged
-from pipeline.log.staging.progress import Staged
+from pipeline.log.staging.progress import StagedPosition
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.markers import OURS
 from pipeline.wal.messages import Begin, Delete, Insert, Keepalive, LogicalMessage, Relation, Truncate, Update
@@ -38,7 +38,7 @@ class Replay:
 
     def __init__(
         self,
-        staged: Staged,
+        staged: StagedPosition,
         from_lsn: int,
         carried: Collection[tuple[int, int]] = (),
         is_own: Callable[[Relation], bool] = lambda _: False,

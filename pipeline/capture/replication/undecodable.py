@@ -21,7 +21,7 @@ from pipeline.capture.source.blocked_transactions import BlockedTransaction
 from pipeline.capture.source.sources import Source
 from pipeline.errors import Undecodable
 from pipeline.log.staging import rows
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.writing import log_writer
 from pipeline.postgres.connections import Connection
@@ -82,7 +82,7 @@ async def _skip(
 ) -> None:
     at = blocked.commit_lsn
     relation = _relation(connection, source, at)
-    batch = Batch(
+    batch = ChangeBatch(
         rows=[_row(relation, blocked)],
         first_lsn=at,
         last_lsn=at,

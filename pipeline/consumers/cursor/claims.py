@@ -11,7 +11,7 @@ from psycopg.rows import DictRow, dict_row
 
 from pipeline.consumers.cursor.feed import Connection
 from pipeline.errors import ConsumerChanged, ConsumerError, PipelineError, UnknownConsumer
-from pipeline.log.page import Filter
+from pipeline.log.page import EventFilter
 from pipeline.postgres import connections, session_settings
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Claim:
     """
 
     def __init__(
-        self, name: str, session: str, wanted: Filter, position: int, events_table: str | None, *, paused: bool
+        self, name: str, session: str, wanted: EventFilter, position: int, events_table: str | None, *, paused: bool
     ) -> None:
         self.name = name
         self.session = session

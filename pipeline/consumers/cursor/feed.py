@@ -15,8 +15,8 @@ from psycopg.rows import TupleRow
 
 from pipeline.consumers.cursor.frames import FRAME_BYTES, MAX_EVENTS
 from pipeline.errors import Unavailable
-from pipeline.log.page import EVERYTHING, Described, Filter, Numbered, PageRequest, Pages
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.page import EVERYTHING, EventFilter, EventPageReader, EventPageRequest, FilterableEvent, NumberedEvent
+from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres import connections, session_settings
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ POLL_SECONDS = 2.0
 _RETRY_SECONDS, _START_SECONDS = 0.5, 10.0
 
 
-class Event(Numbered, Described, Protocol):
+class Event(NumberedEvent, FilterableEvent, Protocol):
     """An event in a shape that can be followed."""
 
     @property
@@ -58,9 +58,9 @@ class Batch(Generic[E]):
     whole: bool
     next_rows: int = MAX_EVENTS
     paged: bool = False
-    found: dict[Filter, list[E]] = field(default_factory=dict, repr=False)
+    found: dict[EventFilter, list[E]] = field(default_factory=dict, repr=False)
 
-    def of(self, wanted: Filter) -> Batch[E]:
+    def of(self, wanted: EventFilter) -> Batch[E]:
         """The part that a filter wants; computed once."""
         if wanted == EVERYTHING:
             return self
@@ -85,7 +85,7 @@ class _Interest:
 class Follower(Generic[E]):
     """One reader of the feed. `position`: it has everything up to there; also skips what its filter leaves out."""
 
-    def __init__(self, feed: Feed[E], wanted: Filter, position: int) -> None:
+    def __init__(self, feed: Feed[E], wanted: EventFilter, position: int) -> None:
         self._feed = feed
         self._filter = wanted
         self._position = position
@@ -127,7 +127,7 @@ class Follower(Generic[E]):
 class Feed(Generic[E]):
     """One per process, events table and shape. Reads the log only while there is a follower."""
 
-    def __init__(self, dsn: str, wakeups: Wakeups, lend: Connect, pages: Pages[E], table: str) -> None:
+    def __init__(self, dsn: str, wakeups: WakeupListener, lend: Connect, pages: EventPageReader[E], table: str) -> None:
         """`pages`: of the events table of this name, `schema.table`."""
         self.head = 0
         self._pages = pages
@@ -137,13 +137,13 @@ class Feed(Generic[E]):
         self._lend = lend
         self._ring: deque[Batch[E]] = deque()
         self._size = 0
-        self._interests: dict[Filter, _Interest] = {}
+        self._interests: dict[EventFilter, _Interest] = {}
         self._tail: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
         self._readers = asyncio.Semaphore(PAGE_READERS)
 
     @asynccontextmanager
-    async def follower(self, wanted: Filter, position: int) -> AsyncIterator[Follower[E]]:
+    async def follower(self, wanted: EventFilter, position: int) -> AsyncIterator[Follower[E]]:
         """Follow the events that a filter wants after `position`. Raises Unavailable when the log cannot be read."""
         if self._tail is None:
             self._tail = asyncio.create_task(self._run(), name="feed")
@@ -155,11 +155,11 @@ class Feed(Generic[E]):
                 raise Unavailable("the log cannot be read now; connect again") from None
             yield Follower(self, wanted, position)
 
-    def nothing_since(self, wanted: Filter, position: int) -> bool:
+    def nothing_since(self, wanted: EventFilter, position: int) -> bool:
         """Whether the filter wants no event from there to the head, as far as is known without reading."""
         return self._interests[wanted].newest <= position < self.head
 
-    def buffered(self, wanted: Filter, position: int) -> Batch[E] | None:
+    def buffered(self, wanted: EventFilter, position: int) -> Batch[E] | None:
         """The next batch after a position; None when it is not buffered."""
         if not self._ring or not self._ring[0].after <= position < self.head:
             return None
@@ -169,17 +169,17 @@ class Feed(Generic[E]):
             batch = Batch(position, batch.upto, [e for e in batch.entries if e.seq > position], batch.whole)
         return batch.of(wanted)
 
-    async def page(self, after: int, wanted: Filter, rows: int) -> Batch[E]:
+    async def page(self, after: int, wanted: EventFilter, rows: int) -> Batch[E]:
         """Read the next events that a filter wants, at most one frame of them."""
         async with self._readers, self._lend() as connection:
             return replace(await read_page(connection, self._pages, after, wanted, rows), paged=True)
 
-    async def wait(self, wanted: Filter) -> None:
+    async def wait(self, wanted: EventFilter) -> None:
         """Wait until there may be new events for that filter."""
         await self._interests[wanted].changed.wait()
 
     @contextmanager
-    def _interest(self, wanted: Filter) -> Iterator[None]:
+    def _interest(self, wanted: EventFilter) -> Iterator[None]:
         interest = self._interests.setdefault(wanted, _Interest(self.head))
         interest.users += 1
         try:
@@ -246,9 +246,11 @@ class Feed(Generic[E]):
                 interest.wake()
 
 
-async def read_page(connection: Connection, pages: Pages[E], after: int, wanted: Filter, rows: int) -> Batch[E]:
+async def read_page(
+    connection: Connection, pages: EventPageReader[E], after: int, wanted: EventFilter, rows: int
+) -> Batch[E]:
     """The next events after a seq, at most `rows` and at most one frame; `upto` is `after` when there are none."""
-    page = await pages.read_async(connection, PageRequest(after, rows, FRAME_BYTES, wanted))
+    page = await pages.read_async(connection, EventPageRequest(after, rows, FRAME_BYTES, wanted))
     return Batch(after, page.upto, page.entries, page.at_head, min(page.next_rows, MAX_EVENTS))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from pipeline.close_codes import POLICY
-from pipeline.log.entry import Entry
+from pipeline.log.entry import JsonEvent
 
 MAX_EVENTS = 500
 """Events in one frame, at most."""
@@ -97,7 +97,7 @@ class EventFrames:
     def __init__(self, max_events: int) -> None:
         self._max_events = max_events
 
-    def add(self, entries: Sequence[Entry], *, whole: bool) -> Iterator[Frame]:
+    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[Frame]:
         """The frames of these events."""
         for part in _parts(entries, self._max_events):
             text = ",".join([entry.event for entry in part])
@@ -109,7 +109,7 @@ class TransactionFrames:
 
     def __init__(self, max_events: int) -> None:
         self._max_events = max_events
-        self._part: list[Entry] = []
+        self._part: list[JsonEvent] = []
         self._size = 0
 
     @property
@@ -117,7 +117,7 @@ class TransactionFrames:
         """Whether some of the added events are in no frame yet."""
         return bool(self._part)
 
-    def add(self, entries: Sequence[Entry], *, whole: bool) -> Iterator[Frame]:
+    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[Frame]:
         """The frames that these events complete. `whole`: no transaction continues after them."""
         for entry in entries:
             if self._part and entry.transaction != self._part[-1].transaction:
@@ -139,7 +139,7 @@ class TransactionFrames:
         return Frame(f'{head[:-1]},"data":[{text}]}}', part[-1].seq, ends=complete)
 
 
-def _parts(entries: Sequence[Entry], max_events: int) -> Iterator[Sequence[Entry]]:
+def _parts(entries: Sequence[JsonEvent], max_events: int) -> Iterator[Sequence[JsonEvent]]:
     """Parts of at most `max_events` events, each closed once it holds FRAME_BYTES."""
     start = size = 0
     for end, entry in enumerate(entries, 1):

@@ -25,7 +25,7 @@ from pipeline.errors import (
     UnknownConsumer,
     WrongKind,
 )
-from pipeline.log.page import Filter
+from pipeline.log.page import EventFilter
 from pipeline.postgres import queries
 from pipeline.postgres.silence import Silence
 
@@ -96,7 +96,7 @@ class Cursors:
         session = await self._silence.unless_silent(self._live_session())
         own = f"{session.name}:{next(self._numbers)}"
         found = await self._take(name, reader, own)
-        wanted = Filter(tuple(found.tables), tuple(found.actions))
+        wanted = EventFilter(tuple(found.tables), tuple(found.actions))
         claim = Claim(name, own, wanted, found.position, found.events_table, paused=found.state == "paused")
         if session.lost is not None:
             raise session.lost

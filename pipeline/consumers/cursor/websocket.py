@@ -23,9 +23,9 @@ from pipeline.consumers.cursor.leases import Cursors
 from pipeline.consumers.cursor.reading import Reading
 from pipeline.errors import PipelineError, WrongArgument
 from pipeline.log import shapes
-from pipeline.log.entry import Entry
+from pipeline.log.entry import JsonEvent
 from pipeline.log.table import EventsTable
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.pool import Pool
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ ACKNOWLEDGE_SECONDS = 0.1
 _FAREWELL_SECONDS = 2.0
 
 
-def router(config: Config, database: Pool, wakeups: Wakeups, cursors: Cursors, server: str) -> APIRouter:
+def router(config: Config, database: Pool, wakeups: WakeupListener, cursors: Cursors, server: str) -> APIRouter:
     """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, shown to clients refused a cursor."""
     routes = APIRouter()
     streams = _Streams(cursors, Feeds(config, database, wakeups), server)
@@ -53,13 +53,13 @@ def router(config: Config, database: Pool, wakeups: Wakeups, cursors: Cursors, s
 class Feeds:
     """The feeds of this process, one for each events table that a consumer reads."""
 
-    def __init__(self, config: Config, database: Pool, wakeups: Wakeups) -> None:
+    def __init__(self, config: Config, database: Pool, wakeups: WakeupListener) -> None:
         self._config = config
         self._database = database
         self._wakeups = wakeups
-        self._known: dict[str | None, Feed[Entry]] = {}
+        self._known: dict[str | None, Feed[JsonEvent]] = {}
 
-    def of(self, events_table: str | None) -> Feed[Entry]:
+    def of(self, events_table: str | None) -> Feed[JsonEvent]:
         """The feed of an events table; None: of the default one."""
         if events_table not in self._known:
             named = events_table or self._config.events_table
@@ -110,7 +110,7 @@ class _Stream:
         websocket: WebSocket,
         cursors: Cursors,
         claim: Claim,
-        follower: Follower[Entry],
+        follower: Follower[JsonEvent],
         options: frames.Options,
     ) -> None:
         self._websocket = websocket

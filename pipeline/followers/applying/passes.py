@@ -18,7 +18,7 @@ from pipeline.errors import CursorExpired, NotFollowable
 from pipeline.followers.applying import copied, table_versions
 from pipeline.followers.applying.followed_tables import FollowedTables
 from pipeline.followers.applying.table_versions import Place
-from pipeline.log.page import KeptFrom
+from pipeline.log.page import OldestKeptSeq
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -107,7 +107,7 @@ class Passes:
         """`events`: the most in a pass."""
         self._log, self._source, self._events_table, self._events = log, source, events_table, events
         self._gap = gap
-        self._kept_from = KeptFrom(events_table)
+        self._kept_from = OldestKeptSeq(events_table)
         self._composed: tuple[FollowedTables, str] | None = None
 
     def next(

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
-from pipeline.log.page import KeptFrom
+from pipeline.log.page import OldestKeptSeq
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -37,7 +37,7 @@ def next_after(log: Connection, here: Position, events_table: EventsTable) -> Tr
         events=events_table.identifier, source=sql.Literal(here.source), after=sql.Literal(here.seq)
     )
     found = queries.one(log, Transaction, query)
-    return None if KeptFrom(events_table).read(log) > here.seq + 1 else found
+    return None if OldestKeptSeq(events_table).read(log) > here.seq + 1 else found
 
 
 def skip(follower: Connection, here: Position, left_out: Transaction, reason: str) -> Position:

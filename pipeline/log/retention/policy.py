@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from psycopg import sql
 
 from pipeline.log import partitions
-from pipeline.log.partitions import Partition
+from pipeline.log.partitions import EventsPartition
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -32,7 +32,7 @@ where events_table = %(table)s
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DropRecord:
     """All below seq `below` is dropped or about to be. `dropping`: oid of a partition whose drop began at `since`."""
 
     below: int = 1
@@ -42,7 +42,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Event:
+class EventArrival:
     """An event's seq and when it arrived."""
 
     seq: int
@@ -58,7 +58,7 @@ class RowDeletion:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RetentionPlan:
     """What may be dropped now: whole partitions, oldest first, then rows. `aged_upto`: the seq up to which events are
     old enough, whether or not a reader needs them.
 
@@ -66,31 +66,31 @@ class Plan:
     """
 
     now: datetime
-    drops: Sequence[Partition] = ()
+    drops: Sequence[EventsPartition] = ()
     deletion: RowDeletion | None = None
     aged_upto: int = 0
     due: datetime | None = None
-    oldest: Event | None = None
+    oldest: EventArrival | None = None
 
 
-def dropped(connection: Connection, table: EventsTable) -> Dropped:
+def dropped(connection: Connection, table: EventsTable) -> DropRecord:
     """What was dropped from the table so far."""
-    return queries.one(connection, Dropped, _FIND_DROPPED, {"table": str(table)}) or Dropped()
+    return queries.one(connection, DropRecord, _FIND_DROPPED, {"table": str(table)}) or DropRecord()
 
 
-def record(connection: Connection, table: EventsTable, below: int, partition: Partition | None = None) -> None:
+def record(connection: Connection, table: EventsTable, below: int, partition: EventsPartition | None = None) -> None:
     """Record that every seq below `below` is dropped, before it is: a reader below must get an error, never a gap."""
     oid, name = (partition.oid, str(partition)) if partition else (None, None)
     values = {"table": str(table), "below": below, "oid": oid, "name": name}
     connection.execute(statement("log.retention", "record_drop"), values)
 
 
-def undo_record(connection: Connection, table: EventsTable, before: Dropped) -> None:
+def undo_record(connection: Connection, table: EventsTable, before: DropRecord) -> None:
     """Undo `record` for a partition of which nothing was dropped yet."""
     connection.execute(_UNDO_DROP, {"table": str(table), "below": before.below})
 
 
-def plan(connection: Connection, table: EventsTable, keep: float, needed_after: int) -> Plan:
+def plan(connection: Connection, table: EventsTable, keep: float, needed_after: int) -> RetentionPlan:
     """What may be dropped when events are kept for `keep` seconds and readers need every seq above `needed_after`.
 
     The newest event is never dropped, nor is the partition that the shuffler writes to.
@@ -101,12 +101,12 @@ def plan(connection: Connection, table: EventsTable, keep: float, needed_after: 
     oldest = first(connection, table.identifier, below)
     assert row is not None  # noqa: S101  a function call
     if head is None or oldest is None:
-        return Plan(row[0])
+        return RetentionPlan(row[0])
     old = row[0] - timedelta(seconds=keep)
     parts = partitions.attached(connection, table)
     aged = _aged(connection, parts, head.seq, old)
     drops = [each for each in aged if each.upper - 1 <= needed_after]
-    found = Plan(row[0], drops, None, aged[-1].upper - 1 if aged else 0, None, oldest)
+    found = RetentionPlan(row[0], drops, None, aged[-1].upper - 1 if aged else 0, None, oldest)
     if len(drops) < len(aged):
         return found
     rest = parts[len(aged)] if parts else table
@@ -114,25 +114,34 @@ def plan(connection: Connection, table: EventsTable, keep: float, needed_after: 
 
 
 def _with_rest(
-    connection: Connection, found: Plan, piece: Partition | EventsTable, head: Event, upto: int, keep: float
-) -> Plan:
+    connection: Connection,
+    found: RetentionPlan,
+    piece: EventsPartition | EventsTable,
+    head: EventArrival,
+    upto: int,
+    keep: float,
+) -> RetentionPlan:
     """The plan with what is known of the first partition, or table, that cannot be dropped as a whole."""
     begin = first(connection, piece.identifier, found.oldest.seq if found.oldest else 1)
     if begin is None:
         return found
-    slack = DELETE_ROWS_AFTER if isinstance(piece, Partition) else 1.0
+    slack = DELETE_ROWS_AFTER if isinstance(piece, EventsPartition) else 1.0
     due = begin.at + timedelta(seconds=keep * slack)
     if due < found.now:
         deletion = RowDeletion(piece.identifier, upto) if begin.seq <= upto else None
         return replace(found, deletion=deletion, aged_upto=min(begin.seq, head.seq - 1))
-    if isinstance(piece, Partition) and piece.upper <= head.seq and (last := newest(connection, piece.identifier)):
+    if (
+        isinstance(piece, EventsPartition)
+        and piece.upper <= head.seq
+        and (last := newest(connection, piece.identifier))
+    ):
         due = min(due, last.at + timedelta(seconds=keep))
     return replace(found, due=due)
 
 
-def _aged(connection: Connection, parts: Sequence[Partition], head: int, old: datetime) -> list[Partition]:
+def _aged(connection: Connection, parts: Sequence[EventsPartition], head: int, old: datetime) -> list[EventsPartition]:
     """The first partitions that are full and whose newest event arrived before `old`."""
-    aged: list[Partition] = []
+    aged: list[EventsPartition] = []
     for each in parts:
         if each.upper > head:
             break
@@ -143,21 +152,24 @@ def _aged(connection: Connection, parts: Sequence[Partition], head: int, old: da
     return aged
 
 
-def newest(connection: Connection, of: sql.Identifier, upto: int = 2**63 - 1) -> Event | None:
+def newest(connection: Connection, of: sql.Identifier, upto: int = 2**63 - 1) -> EventArrival | None:
     """The last event of a table or partition up to a seq."""
     return queries.one(
-        connection, Event, sql.SQL(statement("log.retention", "newest_event")).format(events=of), {"upto": upto}
+        connection, EventArrival, sql.SQL(statement("log.retention", "newest_event")).format(events=of), {"upto": upto}
     )
 
 
-def first(connection: Connection, of: sql.Identifier, since: int) -> Event | None:
+def first(connection: Connection, of: sql.Identifier, since: int) -> EventArrival | None:
     """The first event of a table or partition; none is below the seq `since`."""
     return queries.one(
-        connection, Event, sql.SQL(statement("log.retention", "oldest_event")).format(events=of), {"since": since}
+        connection,
+        EventArrival,
+        sql.SQL(statement("log.retention", "oldest_event")).format(events=of),
+        {"since": since},
     )
 
 
-def is_old(connection: Connection, event: Event, keep: float) -> bool:
+def is_old(connection: Connection, event: EventArrival, keep: float) -> bool:
     """Whether it arrived more than `keep` seconds ago, by the database's clock."""
     return bool(
         queries.value(connection, "select clock_timestamp() - %s > make_interval(secs => %s)", (event.at, keep))

@@ -14,7 +14,7 @@ from typing import Any
 from psycopg import sql
 
 from pipeline.log import tables
-from pipeline.log.partitions import Partition
+from pipeline.log.partitions import EventsPartition
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -55,7 +55,9 @@ class PreservedTable:
         return {**vars(self), "narrow": self.narrow}
 
 
-def preserve(connection: Connection, table: EventsTable, partition: Partition, stopped: Callable[[], bool]) -> bool:
+def preserve(
+    connection: Connection, table: EventsTable, partition: EventsPartition, stopped: Callable[[], bool]
+) -> bool:
     """Preserve what a partition has of rows without newer events; False when it was stopped before the end.
 
     No more events may be written to the partition. The connection must be in autocommit mode and outside of a

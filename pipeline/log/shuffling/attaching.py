@@ -11,8 +11,8 @@ import psycopg
 from psycopg import sql
 
 from pipeline.log.shuffling import waiting
-from pipeline.log.shuffling.transfer import Place, Transfers
-from pipeline.log.shuffling.waiting import Waiting, WaitingRun
+from pipeline.log.shuffling.transfer import LogWatermark, TransferFactory
+from pipeline.log.shuffling.waiting import WaitingRun, WaitingTable
 from pipeline.log.staging.choose_path import PathReason, WritePath
 from pipeline.log.table import EventsTable
 from pipeline.log.table_shape import COLUMNS
@@ -31,10 +31,10 @@ _NEWEST_JUMP = "select max(after) from pipeline.seq_jumps where events_table = %
 """The first seq behind all jumps of an events table; null where it has none."""
 
 
-class Attacher:
+class TableAttacher:
     """Attaches what comes next, or says what is to be moved instead."""
 
-    def __init__(self, connection: Connection, source: uuid.UUID, transfers: Transfers) -> None:
+    def __init__(self, connection: Connection, source: uuid.UUID, transfers: TransferFactory) -> None:
         self._connection = connection
         self._source = source
         self._transfers = transfers
@@ -65,7 +65,7 @@ class Attacher:
             self._held_up(tables)
             return -1
 
-    def _reason(self, tables: Sequence[Waiting], after: int) -> str | None:
+    def _reason(self, tables: Sequence[WaitingTable], after: int) -> str | None:
         """Why they are not attached."""
         default = self._transfers.default
         if not all(each.attaches for each in tables):
@@ -76,7 +76,7 @@ class Attacher:
             return "there are routes"
         return self._unfit() or self._overtaken(tables)
 
-    def _overtaken(self, tables: Sequence[Waiting]) -> str | None:
+    def _overtaken(self, tables: Sequence[WaitingTable]) -> str | None:
         """Whether their seqs are free."""
         table = self._transfers.default
         name = {"table": table.identifier.as_string(self._connection)}
@@ -90,10 +90,10 @@ class Attacher:
         seq = queries.value(self._connection, newest, {"name": str(table)})
         return "a later seq was handed out" if seq >= tables[0].first_seq else None
 
-    def _attach(self, tables: Sequence[Waiting], epoch: int, after: int) -> int:
+    def _attach(self, tables: Sequence[WaitingTable], epoch: int, after: int) -> int:
         """In one transaction with the watermark. That they fit is asked for again under the locks."""
         with self._connection.transaction():
-            transfer = self._transfers.begin(Place(epoch, after))
+            transfer = self._transfers.begin(LogWatermark(epoch, after))
             with queries.lock_timeout(self._connection, LOCK_TIMEOUT):
                 for each in tables:
                     self._attach_one(each, self._transfers.default)
@@ -110,7 +110,7 @@ class Attacher:
         logger.info("a backlog became partitions", extra=told)
         return added
 
-    def _attach_one(self, each: Waiting, table: EventsTable) -> None:
+    def _attach_one(self, each: WaitingTable, table: EventsTable) -> None:
         names = {
             "events": table.identifier,
             "table": each.table,
@@ -130,7 +130,7 @@ class Attacher:
         values = {"source": self._source, "ways": [path], "reasons": [reason or ""], "changes": [changes]}
         self._connection.execute(statement("log.staging", "count_ways"), values)
 
-    def _held_up(self, tables: Sequence[Waiting]) -> None:
+    def _held_up(self, tables: Sequence[WaitingTable]) -> None:
         self._try_at = time.monotonic() + TRY_EVERY
         values = {
             "source": self._source,

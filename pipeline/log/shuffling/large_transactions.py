@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import psycopg
 
-from pipeline.log.shuffling.transfer import Place, Transfer, Transfers
+from pipeline.log.shuffling.transfer import LogWatermark, RowTransfer, TransferFactory
 from pipeline.log.staging.segments import Segment, StagingState
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -30,7 +30,7 @@ class LargeTransactionMover:
     def __init__(
         self,
         connection: Connection,
-        transfers: Transfers,
+        transfers: TransferFactory,
         look: Callable[[], tuple[StagingState | None, list[Segment]]],
         stopping: Callable[[], bool],
     ) -> None:
@@ -62,17 +62,17 @@ class LargeTransactionMover:
             return -1
         return self._transfers.committed(*done)
 
-    def _move(self, now: StagingState, commit_lsn: int) -> tuple[Transfer, int] | None:
+    def _move(self, now: StagingState, commit_lsn: int) -> tuple[RowTransfer, int] | None:
         """The committed transfer and the number of segments that it drained; None when it was rolled back."""
         with self._connection.transaction():
-            transfer = self._transfers.begin(Place(now.epoch, now.watermark))
+            transfer = self._transfers.begin(LogWatermark(now.epoch, now.watermark))
             drained = self._follow(transfer, now, commit_lsn)
             if drained is None:
                 raise psycopg.Rollback
             transfer.finish(commit_lsn, drained)
         return None if drained is None else (transfer, len(drained))
 
-    def _follow(self, transfer: Transfer, begun: StagingState, commit_lsn: int) -> list[int] | None:
+    def _follow(self, transfer: RowTransfer, begun: StagingState, commit_lsn: int) -> list[int] | None:
         """Move segments of the open transaction as they fill. Returns those to drain, or None to roll back."""
         seen: set[int] = set()
         deadline = time.monotonic() + AHEAD_TIMEOUT

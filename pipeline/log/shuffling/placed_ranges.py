@@ -19,10 +19,10 @@ from psycopg import sql
 from pipeline.log import tables
 from pipeline.log.shuffling import settled_ranges
 from pipeline.log.shuffling.last_changes import LastChanges
-from pipeline.log.shuffling.plan import Run
-from pipeline.log.shuffling.transfer import Transfer
+from pipeline.log.shuffling.plan import ShuffleRun
+from pipeline.log.shuffling.transfer import RowTransfer
 from pipeline.log.staging import ranges, segments
-from pipeline.log.staging.ranges import Placed
+from pipeline.log.staging.ranges import PlacedRange
 from pipeline.log.staging.segments import Segment
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
@@ -40,7 +40,7 @@ _PLACED = """(select {commit_lsn}::bigint as commit_lsn, {place}::integer as com
 class PlacedSegment(Segment):
     """The rows of a placed range as those of a segment. `left_out`: ordinals in it of rows that are no events."""
 
-    placed: Placed
+    placed: PlacedRange
     left_out: Sequence[int] = ()
 
     @property
@@ -63,12 +63,12 @@ class PlacedSegment(Segment):
 
 
 @dataclass(frozen=True)
-class PlacedRun(Run):
+class PlacedRun(ShuffleRun):
     """The run of the ranges with one place, each with the ordinals of rows that the log has newer, and of all that are
     left out.
     """
 
-    ranges: tuple[tuple[Placed, Sequence[int], Sequence[int]], ...]
+    ranges: tuple[tuple[PlacedRange, Sequence[int], Sequence[int]], ...]
 
     @property
     def only_reads(self) -> bool:
@@ -103,7 +103,7 @@ def _left_out(
     connection: Connection,
     source: uuid.UUID,
     epoch: int,
-    placed: Placed,
+    placed: PlacedRange,
     written: Sequence[EventsTable],
     upto: Mapping[str, int],
 ) -> list[int]:
@@ -157,7 +157,7 @@ def _completed(connection: Connection, names: Mapping[str, sql.Composable], valu
 
 
 def _known_already(
-    connection: Connection, source: uuid.UUID, placed: Placed, segment: int, written: Sequence[EventsTable]
+    connection: Connection, source: uuid.UUID, placed: PlacedRange, segment: int, written: Sequence[EventsTable]
 ) -> list[int]:
     """Of rows without a key, those that the log has: so many of equal ones as it says that there are."""
     each = sql.SQL(statement("log.shuffling", "rows_without_key"))
@@ -169,7 +169,7 @@ def _known_already(
     return [ordinal for (ordinal,) in connection.execute(query, values).fetchall()]
 
 
-def moved(connection: Connection, run: PlacedRun, transfer: Transfer) -> None:
+def moved(connection: Connection, run: PlacedRun, transfer: RowTransfer) -> None:
     """Its rows are events. In the transaction that adds them."""
     newest = transfer.newest if transfer.moved else ("", 0)
     for placed, newer, left_out in run.ranges:
@@ -177,7 +177,7 @@ def moved(connection: Connection, run: PlacedRun, transfer: Transfer) -> None:
         ranges.moved(connection, placed.id, *newest, placed.rows_read - len(left_out), again)
 
 
-def _keys_of(connection: Connection, placed: Placed, ordinals: Sequence[int]) -> list[str]:
+def _keys_of(connection: Connection, placed: PlacedRange, ordinals: Sequence[int]) -> list[str]:
     """The keys of staged rows."""
     if placed.segment_id is None or not ordinals:
         return []

@@ -12,7 +12,7 @@ RUN_ROWS = 50_000
 
 
 @dataclass(frozen=True)
-class Run:
+class ShuffleRun:
     """Move the rows with `after` < commit_lsn <= `upto` of `segments`, in this order; it ends those in `drained`."""
 
     segments: tuple[Segment, ...]
@@ -26,7 +26,7 @@ class Run:
         return sum(segment.row_count for segment in self.segments)
 
 
-def next_run(pending: Sequence[Segment], watermark: int, complete: int, limit: int = RUN_ROWS) -> Run | None:
+def next_run(pending: Sequence[Segment], watermark: int, complete: int, limit: int = RUN_ROWS) -> ShuffleRun | None:
     """The next whole transactions, or None when there is nothing to do.
 
     `pending` is in order of LSN; `watermark` is the last commit_lsn moved, `complete` the last one staged whole.
@@ -48,4 +48,4 @@ def next_run(pending: Sequence[Segment], watermark: int, complete: int, limit: i
     moving = tuple(segment for segment in chosen if segment.last_lsn > watermark)
     if upto <= watermark and not drained:
         return None
-    return Run(moving if upto > watermark else (), watermark, max(upto, watermark), drained)
+    return ShuffleRun(moving if upto > watermark else (), watermark, max(upto, watermark), drained)

@@ -12,8 +12,8 @@ import psycopg
 from psycopg import sql
 
 from pipeline.log import dead_letters
-from pipeline.log.shuffling.plan import Run
-from pipeline.log.shuffling.transfer import Transfer
+from pipeline.log.shuffling.plan import ShuffleRun
+from pipeline.log.shuffling.transfer import RowTransfer
 from pipeline.log.staging.segments import Segment
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -30,7 +30,7 @@ _MAKE_COPY = (
 
 
 @dataclass(frozen=True)
-class _Copied(Segment):
+class _CopiedSegment(Segment):
     """A segment whose rows are read from the temporary copy."""
 
     @property
@@ -40,7 +40,7 @@ class _Copied(Segment):
 
 
 @dataclass(frozen=True)
-class Poison:
+class PoisonChange:
     """A change that cannot be written, and why. `in_place`: the event that would take its place cannot either.
 
     `values_lost`: its values were too long to be staged.
@@ -67,10 +67,10 @@ class Poison:
         return f"{what}; remove the cause, or set PIPELINE_ON_POISON=park to keep it as a dead letter and continue"
 
 
-class Stopped(Exception):
+class PoisonError(Exception):
     """Raised inside of a transaction that must be rolled back: this change cannot be written."""
 
-    def __init__(self, poison: Poison) -> None:
+    def __init__(self, poison: PoisonChange) -> None:
         super().__init__(str(poison))
         self.poison = poison
 
@@ -78,7 +78,7 @@ class Stopped(Exception):
 class BisectingTransfer:
     """Moves rows in a transaction and finds those that cannot be written. Make it after the `transfer`."""
 
-    def __init__(self, connection: Connection, source: uuid.UUID, transfer: Transfer, on_poison: OnPoison) -> None:
+    def __init__(self, connection: Connection, source: uuid.UUID, transfer: RowTransfer, on_poison: OnPoison) -> None:
         self._connection = connection
         self._source = source
         self._transfer = transfer
@@ -89,9 +89,12 @@ class BisectingTransfer:
         connection.execute("set constraints all immediate")
 
     def move(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> None:
-        """As Transfer.move, without the rows that cannot be written. Raises Stopped at the first that is not parked."""
+        """Move rows as `RowTransfer.move` does, without those that cannot be written.
+
+        Raises PoisonError at the first one that is not parked.
+        """
         first, last = self._copy(segment, ordinal, upto, last)
-        copied = _Copied(**{each.name: getattr(segment, each.name) for each in fields(Segment)})
+        copied = _CopiedSegment(**{each.name: getattr(segment, each.name) for each in fields(Segment)})
         todo = [(first, last)] if first is not None and last is not None else []
         while todo:
             low, high = todo.pop()
@@ -131,7 +134,7 @@ class BisectingTransfer:
     def _poisoned(self, copied: Segment, segment: Segment, ordinal: int, upto: int, error: psycopg.Error) -> None:
         poison = self._locate(segment, ordinal, error)
         if self._on_poison == "stop":
-            raise Stopped(poison)
+            raise PoisonError(poison)
         letter = dead_letters.park(
             self._connection, self._source, self._transfer.epoch, _COPY, ordinal, poison.cause, poison.sqlstate
         )
@@ -147,13 +150,13 @@ class BisectingTransfer:
                 dead_letters.set_event(self._connection, letter, *self._transfer.newest)
                 self.parked += 1
                 return
-        raise Stopped(self._locate(segment, ordinal, failure, in_place=True))
+        raise PoisonError(self._locate(segment, ordinal, failure, in_place=True))
 
     def _blank(self, ordinal: int, letter: int, *, annotated: bool) -> None:
         values = {"ordinal": ordinal, "metadata": json.dumps({"parked": letter}), "annotated": annotated}
         self._connection.execute(statement("log.shuffling", "blank_row"), values)
 
-    def _locate(self, segment: Segment, ordinal: int, error: psycopg.Error, *, in_place: bool = False) -> Poison:
+    def _locate(self, segment: Segment, ordinal: int, error: psycopg.Error, *, in_place: bool = False) -> PoisonChange:
         row = self._connection.execute(statement("log.shuffling", "locate_row"), {"ordinal": ordinal}).fetchone()
         assert row is not None  # noqa: S101  it was just read
         table, commit_lsn, commit_idx, action, too_long = row
@@ -161,7 +164,7 @@ class BisectingTransfer:
         lost = bool(too_long) and not in_place
         if lost:
             cause, state = too_long, "54000"  # program_limit_exceeded
-        return Poison(table, commit_lsn, commit_idx, action, cause, state, ordinal, segment, in_place, lost)
+        return PoisonChange(table, commit_lsn, commit_idx, action, cause, state, ordinal, segment, in_place, lost)
 
 
 def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:
@@ -173,7 +176,7 @@ def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:
     return [(first, last) for first, last in around if first <= last]
 
 
-def before(connection: Connection, run: Run, poison: Poison) -> Run | None:
+def before(connection: Connection, run: ShuffleRun, poison: PoisonChange) -> ShuffleRun | None:
     """The part of a run that is whole transactions before the poisoned one; None when there is none."""
     found = []
     for segment in run.segments:
@@ -185,4 +188,4 @@ def before(connection: Connection, run: Run, poison: Poison) -> Run | None:
         return None
     moving = tuple(segment for segment in run.segments if segment.first_lsn <= upto)
     drained = tuple(segment.id for segment in moving if segment.full and segment.last_lsn <= upto)
-    return Run(moving, run.after, upto, drained)
+    return ShuffleRun(moving, run.after, upto, drained)

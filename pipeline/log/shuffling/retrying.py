@@ -12,8 +12,8 @@ from psycopg import sql
 
 from pipeline.log import dead_letters
 from pipeline.log import table as log
-from pipeline.log.dead_letters import Retry
-from pipeline.log.shuffling.targets import Target, Targets
+from pipeline.log.dead_letters import RequestedRetry
+from pipeline.log.shuffling.targets import TargetTable, TargetTables
 from pipeline.log.shuffling.transfer import require_all, require_no_rule
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -27,7 +27,7 @@ _LOCK_LOG = "select coalesce(last_seq, 0) from pipeline.shuffle_progress where s
 """The newest seq, locked against another writer."""
 
 
-def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
+def retry(connection: Connection, source: uuid.UUID, targets: TargetTables) -> bool:
     """Write one batch of requested retries; returns whether there were any. Their state commits with the events."""
     if connection.execute(statement("log.shuffling", "retry_wanted"), {"source": source}).fetchone() is None:
         return False
@@ -50,8 +50,8 @@ def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
 
 
 def _append(
-    connection: Connection, source: uuid.UUID, name: str, targets: Targets, letters: list[Retry]
-) -> Target | None:
+    connection: Connection, source: uuid.UUID, name: str, targets: TargetTables, letters: list[RequestedRetry]
+) -> TargetTable | None:
     """Write the dead letters of one events table; None when nothing can be written to it."""
     try:
         with connection.transaction():
@@ -80,7 +80,9 @@ def _append(
     return target
 
 
-def _write(connection: Connection, source: uuid.UUID, target: Target, letter: Retry, *, outdated: bool) -> None:
+def _write(
+    connection: Connection, source: uuid.UUID, target: TargetTable, letter: RequestedRetry, *, outdated: bool
+) -> None:
     marks = {"retried": letter.id, **({"outdated": True} if outdated else {})}
     rows = sql.SQL("({})").format(sql.SQL(statement("log.shuffling", "select_letter")))
     query = sql.SQL(statement("log.shuffling", "move_segment")).format(events=target.table.identifier, rows=rows)
@@ -94,14 +96,16 @@ def _write(connection: Connection, source: uuid.UUID, target: Target, letter: Re
     connection.execute(query, {"seq": target.seq, "id": letter.id})
 
 
-def _outdated(connection: Connection, target: Target, letters: list[Retry]) -> set[int]:
+def _outdated(connection: Connection, target: TargetTable, letters: list[RequestedRetry]) -> set[int]:
     """Ids of the dead letters for whose rows the log has newer changes."""
     query = sql.SQL(statement("log.shuffling", "outdated_letters")).format(events=target.table.identifier)
     values = {"ids": [letter.id for letter in letters], "table": str(target.table)}
     return {row[0] for row in connection.execute(query, values)}
 
 
-def _finish(connection: Connection, source: uuid.UUID, default: Target, written: Sequence[Target | None]) -> None:
+def _finish(
+    connection: Connection, source: uuid.UUID, default: TargetTable, written: Sequence[TargetTable | None]
+) -> None:
     tables = [target for target in written if target and target.added]
     for target in tables:
         log.set_seq(connection, target.table, target.seq - 1)

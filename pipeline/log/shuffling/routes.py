@@ -14,7 +14,7 @@ from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
 from pipeline.log import table as log
 from pipeline.log import table_setup
-from pipeline.log.readers import Readers
+from pipeline.log.readers import ReaderRegistry
 from pipeline.log.shuffling import sequences
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
@@ -34,7 +34,7 @@ _HELD_ROUTES = "select events_table, routes from pipeline.routes where source_id
 
 
 @dataclass(frozen=True)
-class Held:
+class RecordedRoutes:
     """The routes that were recorded last."""
 
     events_table: str
@@ -78,16 +78,16 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
         _record(connection, source, default, wanted, tables(default, routes))
 
 
-def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> Held | None:
+def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> RecordedRoutes | None:
     """The recorded routes. Raises ConfigError when the default table was another one and a reader has a place in it."""
-    held = queries.one(connection, Held, _HELD_ROUTES, {"source": source})
+    held = queries.one(connection, RecordedRoutes, _HELD_ROUTES, {"source": source})
     if held is not None and held.events_table != str(default):
         _require_unfollowed(connection, held.events_table, str(default))
     return held
 
 
 def _require_unfollowed(connection: Connection, before: str, default: str) -> None:
-    if readers := Readers(connection, EventsTable.parse(before)).needing():
+    if readers := ReaderRegistry(connection, EventsTable.parse(before)).needing():
         names = ", ".join(f'{reader.kind} "{reader.name}"' for reader in readers)
         raise ConfigError(
             f"PIPELINE_EVENTS_TABLE was {before} and now is {default}, but {names} would lose its place, a seq of "

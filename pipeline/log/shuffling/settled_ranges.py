@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.log.staging import segments
-from pipeline.log.staging.ranges import Placed
+from pipeline.log.staging.ranges import PlacedRange
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -26,7 +26,11 @@ _UNION = sql.SQL("\n    union all\n    ")
 
 
 def settle(
-    connection: Connection, source: uuid.UUID, placed: Placed, touched: Sequence[int], written: Sequence[EventsTable]
+    connection: Connection,
+    source: uuid.UUID,
+    placed: PlacedRange,
+    touched: Sequence[int],
+    written: Sequence[EventsTable],
 ) -> list[int]:
     """Give staged rows their actions; returns the ordinals of those that are no events. May be repeated.
 
@@ -89,7 +93,7 @@ def _each(name: str, written: Sequence[EventsTable]) -> sql.Composable:
     return _UNION.join(each.format(events=table.identifier, name=sql.Literal(str(table))) for table in written)
 
 
-def _is_told(connection: Connection, placed: Placed, written: Sequence[EventsTable]) -> bool:
+def _is_told(connection: Connection, placed: PlacedRange, written: Sequence[EventsTable]) -> bool:
     """Whether the log says of every key that the table ever had; False once retention has dropped some of that."""
     told = (placed.differences or {}).get("told_seqs")
     if told is None:

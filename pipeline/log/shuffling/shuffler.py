@@ -15,14 +15,21 @@ from pipeline.config.routes import Route
 from pipeline.log import jumps
 from pipeline.log.jumps import SourceClock
 from pipeline.log.shuffling import placed_ranges, poison, retrying, routes, waiting
-from pipeline.log.shuffling.attaching import Attacher
+from pipeline.log.shuffling.attaching import TableAttacher
 from pipeline.log.shuffling.large_transactions import LargeTransactionMover
 from pipeline.log.shuffling.last_changes import LastChanges
 from pipeline.log.shuffling.placed_ranges import PlacedRun
-from pipeline.log.shuffling.plan import Run, next_run
-from pipeline.log.shuffling.poison import BisectingTransfer, OnPoison, Poison, Stopped
-from pipeline.log.shuffling.targets import Targets
-from pipeline.log.shuffling.transfer import Place, SeqTaken, Transfer, Transfers, WatermarkMoved, wake_readers
+from pipeline.log.shuffling.plan import ShuffleRun, next_run
+from pipeline.log.shuffling.poison import BisectingTransfer, OnPoison, PoisonChange, PoisonError
+from pipeline.log.shuffling.targets import TargetTables
+from pipeline.log.shuffling.transfer import (
+    LogWatermark,
+    RowTransfer,
+    SeqTaken,
+    TransferFactory,
+    WatermarkMoved,
+    wake_readers,
+)
 from pipeline.log.shuffling.waiting import WaitingRun
 from pipeline.log.staging import segments
 from pipeline.log.staging.segments import Segment, StagingState
@@ -45,7 +52,7 @@ EMPTY_EVERY = 1.0
 """Seconds between looks for segments that other shufflers have drained."""
 
 
-class Queues(Protocol):
+class QueuesToFill(Protocol):
     """What else this session does between two moves; it waits for nobody."""
 
     def fill(self, left: float | None, first: Callable[[], bool]) -> bool:
@@ -78,7 +85,7 @@ class Shuffler:
         table: EventsTable,
         stopping: Callable[[], bool],
         source_clock: SourceClock,
-        queues: Queues,
+        queues: QueuesToFill,
         retention: float | None = None,
         routes: Sequence[Route] = (),
         on_poison: OnPoison = "stop",
@@ -88,17 +95,17 @@ class Shuffler:
         self._stopping, self._source_clock = stopping, source_clock
         self._is_continued = False
         self._table, self._routes, self._retention = table, tuple(routes), retention
-        self._opened: Targets | None = None
+        self._opened: TargetTables | None = None
         self._prepared = Prepared(connection)
         self._changes = LastChanges()
-        self._transfers = Transfers(connection, source, lambda: self._targets)
-        self._attacher = Attacher(connection, source, self._transfers)
+        self._transfers = TransferFactory(connection, source, lambda: self._targets)
+        self._attacher = TableAttacher(connection, source, self._transfers)
         self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
         self._queues = queues
         self._empty_at = 0.0
         self._on_poison = on_poison
         self._probe_at = 0.0
-        self.poison: Poison | None = None
+        self.poison: PoisonChange | None = None
         """The change that cannot be written and blocks all that is staged after it."""
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
@@ -157,7 +164,7 @@ class Shuffler:
     def _retry_dead_letters(self) -> bool:
         return retrying.retry(self._connection, self._source, self._targets)
 
-    def _next_range(self, staged: StagingState) -> Run | None:
+    def _next_range(self, staged: StagingState) -> ShuffleRun | None:
         """Rows that were read from a table, once everything before their place is in the log."""
         place = staged.next_range
         if place is None or place > staged.complete or (staged.next_adopted or place) < place:
@@ -181,19 +188,19 @@ class Shuffler:
         self._empty_at = time.monotonic() + EMPTY_EVERY
 
     @property
-    def _targets(self) -> Targets:
+    def _targets(self) -> TargetTables:
         """The events tables. At the first use, the place from which the routes apply is recorded."""
         if self._opened is None:
             routes.begin(self._connection, self._source, self._table, self._routes)
-            self._opened = Targets(self._connection, self._table, self._routes, self._retention)
+            self._opened = TargetTables(self._connection, self._table, self._routes, self._retention)
             wake_readers(self._connection, self._source)
         return self._opened
 
     def _look(self) -> tuple[StagingState | None, list[Segment]]:
         return segments.look(self._connection, self._source)
 
-    def _move(self, run: Run, epoch: int, prepared: Prepared | None = None) -> int:
-        place = Place(epoch, run.after)
+    def _move(self, run: ShuffleRun, epoch: int, prepared: Prepared | None = None) -> int:
+        place = LogWatermark(epoch, run.after)
         try:
             return self._move_batched(run, place, prepared)
         except SeqTaken:
@@ -209,7 +216,7 @@ class Shuffler:
         self._transfers.forget()
         try:
             return self._move_bisecting(run, place)
-        except Stopped as stopped:
+        except PoisonError as stopped:
             self._transfers.forget()
             rest = poison.before(self._connection, run, stopped.poison)
             moved = self._move(rest, epoch) if rest else -1
@@ -217,7 +224,7 @@ class Shuffler:
                 self.poison = stopped.poison
             return moved
 
-    def _move_batched(self, run: Run, place: Place, prepared: Prepared | None) -> int:
+    def _move_batched(self, run: ShuffleRun, place: LogWatermark, prepared: Prepared | None) -> int:
         with batched_transaction.transaction(self._connection, prepared) as statements:
             transfer = self._transfers.begin(place, statements)
             self._move_all(run, transfer, transfer)
@@ -225,7 +232,7 @@ class Shuffler:
             self._changes.range_moved(*transfer.newest)
         return self._transfers.committed(transfer, len(run.drained))
 
-    def _move_bisecting(self, run: Run, place: Place) -> int:
+    def _move_bisecting(self, run: ShuffleRun, place: LogWatermark) -> int:
         with self._connection.transaction():
             transfer = self._transfers.begin(place)
             bisecting = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
@@ -235,7 +242,7 @@ class Shuffler:
             logger.warning("changes that could not be written are parked as dead letters", extra=counted)
         return self._transfers.committed(transfer, len(run.drained))
 
-    def _move_all(self, run: Run, transfer: Transfer, mover: Transfer | BisectingTransfer) -> None:
+    def _move_all(self, run: ShuffleRun, transfer: RowTransfer, mover: RowTransfer | BisectingTransfer) -> None:
         for segment in run.segments:
             mover.move(segment, self._transfers.next_ordinal(segment, run.after, transfer), run.upto)
         if isinstance(run, PlacedRun):
@@ -244,7 +251,7 @@ class Shuffler:
             waiting.moved(self._connection, self._source, run.tables)
         transfer.finish(run.upto, run.drained)
 
-    def _is_still_poison(self, known: Poison, staged: StagingState) -> bool:
+    def _is_still_poison(self, known: PoisonChange, staged: StagingState) -> bool:
         """Whether the change still cannot be written. It is tried alone, at most every PROBE_EVERY."""
         if staged.watermark >= known.commit_lsn:
             self.poison = None
@@ -255,11 +262,11 @@ class Shuffler:
         self.poison = None
         try:
             with self._connection.transaction():
-                transfer = self._transfers.begin(Place(staged.epoch, staged.watermark))
+                transfer = self._transfers.begin(LogWatermark(staged.epoch, staged.watermark))
                 bisecting = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
                 bisecting.move(known.segment, known.ordinal, known.commit_lsn, known.ordinal)
                 raise psycopg.Rollback
-        except Stopped as stopped:
+        except PoisonError as stopped:
             self.poison = stopped.poison
         self._transfers.forget()
         return self.poison is not None

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from pipeline.config.routes import Route
 from pipeline.log import table as log
-from pipeline.log.partitions import Partitions
+from pipeline.log.partitions import PartitionCreator
 from pipeline.log.shuffling import sequences
 from pipeline.log.staging.segments import Segment
 from pipeline.log.table import EventsTable
@@ -22,7 +22,7 @@ _NAME_RELATIONS = "select id, table_schema, table_name from pipeline.relations w
 """The names that routes look at: those of the partition root, also for a truncate of a leaf."""
 
 
-class Target:
+class TargetTable:
     """An events table as the shuffler writes it: its partitions and, inside of a transaction, its next seq.
 
     Call `begin` when a transaction begins; a seq is taken from the sequence only when one is needed.
@@ -31,7 +31,7 @@ class Target:
 
     def __init__(self, connection: Connection, table: EventsTable, retention: float | None = None) -> None:
         self.table = table
-        self.partitions = Partitions(connection, table, retention=retention)
+        self.partitions = PartitionCreator(connection, table, retention=retention)
         self._connection = connection
         self._first: int | None = None
         self._seq = 0
@@ -101,10 +101,10 @@ class Target:
 
 
 @dataclass
-class Share:
+class TargetShare:
     """A target's rows of a segment: those of these relations by these actions, and with these prefixes, one by one."""
 
-    target: Target
+    target: TargetTable
     relations: list[int] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
     prefixes: list[str | None] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Share:
     """The ordinal of its last row."""
 
 
-class Targets:
+class TargetTables:
     """All targets of one shuffler: the default table first, then those of the routes. Each table must exist."""
 
     def __init__(
@@ -124,24 +124,24 @@ class Targets:
         retention: float | None = None,
     ) -> None:
         self.routes = tuple(routes)
-        self.default = Target(connection, default, retention)
+        self.default = TargetTable(connection, default, retention)
         self._connection = connection
         self._by_name = {str(default): self.default}
         for route in routes:
             if route.events_table not in self._by_name:
                 table = EventsTable.parse(route.events_table)
-                self._by_name[route.events_table] = Target(connection, table, retention)
-        self._chosen: dict[tuple[int, str], Target] = {}
+                self._by_name[route.events_table] = TargetTable(connection, table, retention)
+        self._chosen: dict[tuple[int, str], TargetTable] = {}
 
-    def __iter__(self) -> Iterator[Target]:
+    def __iter__(self) -> Iterator[TargetTable]:
         return iter(self._by_name.values())
 
-    def named(self, name: str) -> Target:
+    def named(self, name: str) -> TargetTable:
         """The target of this name; a table without a route is a target only when it is asked for."""
-        return self._by_name.get(name) or Target(self._connection, EventsTable.parse(name))
+        return self._by_name.get(name) or TargetTable(self._connection, EventsTable.parse(name))
 
     def begin(self, *, guess: bool = False) -> int | None:
-        """Begin a transaction. Returns the default table's next seq if that is a guess, as Target.begin does."""
+        """Begin a transaction. Returns the default table's next seq if that is a guess, as TargetTable.begin does."""
         for target in self:
             target.begin()
         return self.default.begin(guess=guess)
@@ -151,16 +151,16 @@ class Targets:
         for target in self:
             target.forget()
 
-    def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[Share]:
+    def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[TargetShare]:
         """The shares of the segment's rows within these bounds, in the order of their last rows."""
         query = sql.SQL(statement("log.shuffling", "count_rows")).format(segment=segment.rows, bounds=bounds)
         counted = self._connection.execute(query, values).fetchall()
         self._choose({(relation, action) for relation, action, *_ in counted})
-        found: dict[str, Share] = {}
+        found: dict[str, TargetShare] = {}
         for relation, action, prefix, rows, last in counted:
             # By its prefix a message is not remembered: there may be any number of them.
             target = self._target_of("", prefix, action) if prefix else self._chosen[relation, action]
-            share = found.setdefault(str(target.table), Share(target))
+            share = found.setdefault(str(target.table), TargetShare(target))
             share.relations.append(relation)
             share.actions.append(action)
             share.prefixes.append(prefix)
@@ -178,7 +178,7 @@ class Targets:
         for relation, action in missing:
             self._chosen[relation, action] = self._target_of(*names[relation], action)
 
-    def _target_of(self, schema: str, table: str, action: str) -> Target:
+    def _target_of(self, schema: str, table: str, action: str) -> TargetTable:
         for route in self.routes:
             if route.matches(schema, table, action):
                 return self._by_name[route.events_table]

@@ -11,7 +11,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Unfilled:
+class UnfilledRow:
     """A staged row that lacks `columns`. `known_pk`: under which key the log has the row's last event, if any."""
 
     ordinal: int
@@ -20,7 +20,7 @@ class Unfilled:
     record_pk: str
     columns: list[str]
 
-    def leaves_alone(self, later: Unfilled) -> bool:
+    def leaves_alone(self, later: UnfilledRow) -> bool:
         """Whether `later`, of the same row, finds the same values before this one as after it."""
         return (
             self.known_pk == self.record_pk
@@ -29,10 +29,10 @@ class Unfilled:
         )
 
 
-def batches(rows: Iterable[Unfilled], relations: dict[int, int]) -> Iterator[list[Unfilled]]:
+def batches(rows: Iterable[UnfilledRow], relations: dict[int, int]) -> Iterator[list[UnfilledRow]]:
     """Rows in order, in batches in which none needs values of another one. `relations`: oid by relation_id."""
-    batch: list[Unfilled] = []
-    last: dict[tuple[int, str], Unfilled] = {}
+    batch: list[UnfilledRow] = []
+    last: dict[tuple[int, str], UnfilledRow] = {}
     for row in rows:
         oid = relations[row.relation_id]
         before = None if row.known_pk is None else last.get((oid, row.known_pk))

@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.log.shuffling import toast_batches
-from pipeline.log.shuffling.toast_batches import RelationVersion, Unfilled
+from pipeline.log.shuffling.toast_batches import RelationVersion, UnfilledRow
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -34,7 +34,7 @@ before it."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowSelection:
     """Staged rows for one events table, each with its seq: a query and its values."""
 
     table: EventsTable
@@ -52,7 +52,7 @@ class Piece:
         return sql.SQL("({})").format(sql.SQL(statement("log.shuffling", "unfilled_rows")).format(rows=self.rows))
 
 
-class Filler:
+class ValueFiller:
     """Inserts rows that lack unchanged values, in a transaction of the shuffler.
 
     All earlier events must be in the events tables already.
@@ -65,7 +65,7 @@ class Filler:
         self._relations: dict[int, int] = {}
         self._tables: dict[int, int] = {}
 
-    def fill(self, pieces: Sequence[Piece]) -> int:
+    def fill(self, pieces: Sequence[RowSelection]) -> int:
         """Write those rows of one segment that lack values, in their order; returns how many were written."""
         found = sorted(
             ((row, number) for number, piece in enumerate(pieces) for row in self._find(piece)),
@@ -95,9 +95,9 @@ class Filler:
                 written += self._connection.execute(queries[number], values).rowcount
         return written
 
-    def _find(self, piece: Piece) -> list[Unfilled]:
+    def _find(self, piece: RowSelection) -> list[UnfilledRow]:
         query = sql.SQL(statement("log.shuffling", "list_unfilled")).format(rows=piece.lacking)
-        return queries.rows(self._connection, Unfilled, query, piece.values)
+        return queries.rows(self._connection, UnfilledRow, query, piece.values)
 
     def _searched(self) -> list[EventsTable]:
         """Every events table that may have events of the rows; none when one lacks the index for it."""
@@ -115,7 +115,7 @@ class Filler:
         values = {"source": self._source, "epoch": epoch}
         return dict(self._connection.execute(_SETTLED_TABLES, values).fetchall())
 
-    def _query(self, piece: Piece, tables: Sequence[EventsTable]) -> sql.Composed:
+    def _query(self, piece: RowSelection, tables: Sequence[EventsTable]) -> sql.Composed:
         """The query for the rows' last events; seqs compare only within one table."""
         events = sql.SQL(statement("log.shuffling", "fill_from_events"))
         sources: list[sql.Composable] = [events.format(events=piece.table.identifier, before=_BEFORE_SEQ)]

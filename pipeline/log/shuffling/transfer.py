@@ -1,6 +1,6 @@
 """One transaction of the shuffler: rows of segments become events, watermark and segments move with them.
 
-`Transfers` begins one after the other.
+`TransferFactory` begins one after the other.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from psycopg import sql
 
 from pipeline.errors import Fenced
 from pipeline.log import table as log
-from pipeline.log.shuffling.targets import Share, Target, Targets
-from pipeline.log.shuffling.toast_fill import Filler, Piece
+from pipeline.log.shuffling.targets import TargetShare, TargetTable, TargetTables
+from pipeline.log.shuffling.toast_fill import RowSelection, ValueFiller
 from pipeline.log.staging import segments
 from pipeline.log.staging.segments import Segment
 from pipeline.log.table import EventsTable
@@ -43,14 +43,14 @@ class WatermarkMoved(Fenced):
 
 
 @dataclass(frozen=True)
-class Place:
+class LogWatermark:
     """The log's place: every transaction of `epoch` up to `after` has been moved."""
 
     epoch: int
     after: int
 
 
-class Transfer:
+class RowTransfer:
     """Moves rows in one transaction, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
 
     `filler` fills in unchanged values. Unless `batch` is eager the first seq is a guess; a wrong guess raises SeqTaken.
@@ -61,9 +61,9 @@ class Transfer:
         self,
         connection: Connection,
         source: uuid.UUID,
-        targets: Targets,
-        filler: Filler,
-        place: Place,
+        targets: TargetTables,
+        filler: ValueFiller,
+        place: LogWatermark,
         batch: StatementBatch,
     ) -> None:
         self._connection = connection
@@ -125,7 +125,7 @@ class Transfer:
                 moved = self._move_shares(shares, segment, values)
         self.stopped_in = segment.id, ordinal + moved
 
-    def shares(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> list[Share]:
+    def shares(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> list[TargetShare]:
         """The rows that `move` with these arguments would add to each target."""
         self._send()
         values = self._values(ordinal, upto, last)
@@ -163,10 +163,10 @@ class Transfer:
             "last": last,
         }
 
-    def _move_all(self, target: Target, segment: Segment, values: Mapping[str, Any], expected: int) -> int:
+    def _move_all(self, target: TargetTable, segment: Segment, values: Mapping[str, Any], expected: int) -> int:
         """Move all rows, `expected` of them, to this target, in the order of ordinals; returns their number."""
         rows = self._select.format(segment=segment.rows, bounds=_between(values))
-        piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
+        piece = RowSelection(target.table, rows, {**values, "offset": target.seq - values["first"]})
         self._reserve(target, expected)
         added = self._insert_rows(piece, again=not segment.full)
         if added != expected:
@@ -175,13 +175,13 @@ class Transfer:
         self._added(target, added)
         return added
 
-    def _move_shares(self, shares: Sequence[Share], segment: Segment, values: Mapping[str, Any]) -> int:
+    def _move_shares(self, shares: Sequence[TargetShare], segment: Segment, values: Mapping[str, Any]) -> int:
         lacking, added = [], 0
         for share in shares:
             rows = self._select_share.format(segment=segment.rows, bounds=_between(values))
             pairs = {"relations": share.relations, "actions": share.actions, "prefixes": share.prefixes}
             mine = {**pairs, "offset": share.target.seq}
-            piece = Piece(share.target.table, rows, {**values, **mine})
+            piece = RowSelection(share.target.table, rows, {**values, **mine})
             self._reserve(share.target, share.rows)
             written = self._insert_rows(piece, again=not segment.full)
             if written != share.rows:
@@ -193,18 +193,18 @@ class Transfer:
         require_all(", ".join(str(piece.table) for piece in lacking), added, expected)
         return expected
 
-    def _reserve(self, target: Target, rows: int) -> None:
+    def _reserve(self, target: TargetTable, rows: int) -> None:
         """Make sure that partitions exist for so many more rows."""
         if not target.has_room(rows):
             self._send()
             target.reserve(rows)
 
-    def _added(self, target: Target, rows: int) -> None:
+    def _added(self, target: TargetTable, rows: int) -> None:
         target.add(rows)
         if rows:
             self._newest = target
 
-    def _insert_rows(self, piece: Piece, *, again: bool) -> int:
+    def _insert_rows(self, piece: RowSelection, *, again: bool) -> int:
         """Insert the rows that lack no values; returns their number. `again`: more of the segment will follow."""
         query = self._insert.format(events=piece.table.identifier, rows=piece.rows)
         if again:
@@ -296,15 +296,15 @@ def _between(values: Mapping[str, Any]) -> sql.Composable:
     return sql.SQL("") if values["last"] is None else _BETWEEN
 
 
-class Transfers:
+class TransferFactory:
     """Begins transfers, and knows the first row of a segment that is not moved yet."""
 
-    def __init__(self, connection: Connection, source: uuid.UUID, targets: Callable[[], Targets]) -> None:
+    def __init__(self, connection: Connection, source: uuid.UUID, targets: Callable[[], TargetTables]) -> None:
         """`targets` is called when a transfer begins: the targets are opened with the first one."""
         self._connection = connection
         self._source = source
         self._targets = targets
-        self._filler = Filler(connection, source)
+        self._filler = ValueFiller(connection, source)
         self._stopped_in: tuple[int, int] | None = None
         self.drained = 0
         """Number of segments that committed transfers have drained, and that are not emptied yet."""
@@ -323,13 +323,13 @@ class Transfers:
         """Instead of a move: tables with these seqs became partitions of the default table."""
         self._targets().default.attached(first, last)
 
-    def begin(self, place: Place, statements: StatementBatch | None = None) -> Transfer:
+    def begin(self, place: LogWatermark, statements: StatementBatch | None = None) -> RowTransfer:
         """Begin one inside of its transaction; without `statements` each statement is sent at once."""
         statements = statements or StatementBatch(self._connection)
         targets = self._targets()
-        return Transfer(self._connection, self._source, targets, self._filler, place, statements)
+        return RowTransfer(self._connection, self._source, targets, self._filler, place, statements)
 
-    def committed(self, transfer: Transfer, drained: int) -> int:
+    def committed(self, transfer: RowTransfer, drained: int) -> int:
         """Remember where it stopped, and that it drained so many segments; returns the number of events it added."""
         self._stopped_in = transfer.stopped_in or self._stopped_in
         self.drained += drained
@@ -340,7 +340,7 @@ class Transfers:
         self._targets().forget()
         self._stopped_in = None
 
-    def next_ordinal(self, segment: Segment, after: int, transfer: Transfer) -> int:
+    def next_ordinal(self, segment: Segment, after: int, transfer: RowTransfer) -> int:
         """The ordinal of the first row to move. Only a segment that an earlier shuffler moved in part is read."""
         for stopped_in in (transfer.stopped_in, self._stopped_in):
             if stopped_in and stopped_in[0] == segment.id and segment.first_lsn <= after:

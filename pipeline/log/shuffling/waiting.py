@@ -10,7 +10,7 @@ from itertools import pairwise
 import psycopg
 from psycopg import sql
 
-from pipeline.log.shuffling.plan import Run
+from pipeline.log.shuffling.plan import ShuffleRun
 from pipeline.log.staging.segments import Segment
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -28,7 +28,7 @@ select id, table_name from pipeline.adopted_tables where source_id = %(source)s 
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingTable:
     """A table; LSNs are the commit LSNs of its first and last row. `attaches`: it has all that a partition needs.
 
     `run`: the worker's run that has filled it; `ends`: with a transaction, else the next one does.
@@ -60,7 +60,7 @@ class Waiting:
 class WaitingSegment(Segment):
     """Its rows as those of a segment of staging, with which it shares no id; it is never drained."""
 
-    waiting: Waiting
+    waiting: WaitingTable
 
     @property
     def rows(self) -> sql.Composable:
@@ -70,24 +70,24 @@ class WaitingSegment(Segment):
 
 
 @dataclass(frozen=True)
-class WaitingRun(Run):
+class WaitingRun(ShuffleRun):
     """The run that moves the rows of these tables."""
 
-    tables: tuple[Waiting, ...]
+    tables: tuple[WaitingTable, ...]
 
 
-def following(connection: Connection, source: uuid.UUID) -> list[Waiting]:
+def following(connection: Connection, source: uuid.UUID) -> list[WaitingTable]:
     """The tables that come next in the log: the first whole ones, and perhaps more behind them."""
-    return queries.rows(connection, Waiting, statement(_PACKAGE, "next_tables"), {"source": source, "more": MORE})
+    return queries.rows(connection, WaitingTable, statement(_PACKAGE, "next_tables"), {"source": source, "more": MORE})
 
 
-def first_whole(tables: Sequence[Waiting]) -> list[Waiting]:
+def first_whole(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
     """The first of them, and what is needed for it to end with a transaction."""
     last = next((number for number, each in enumerate(tables) if each.ends), len(tables) - 1)
     return list(tables[: last + 1])
 
 
-def together(tables: Sequence[Waiting]) -> list[Waiting]:
+def together(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
     """`first_whole`, and as many behind as one transaction may attach with it: those of its run, without a gap."""
     found = first_whole(tables)
     upto = len(found)
@@ -99,7 +99,7 @@ def together(tables: Sequence[Waiting]) -> list[Waiting]:
     return found[:upto]
 
 
-def run_of(tables: Sequence[Waiting], after: int) -> WaitingRun:
+def run_of(tables: Sequence[WaitingTable], after: int) -> WaitingRun:
     """The run that moves them; of what is before `after` the rows are in the log."""
     moving = tuple(
         WaitingSegment(-each.id, False, each.first_lsn, each.last_lsn, each.first_seq, each.rows, each)
@@ -108,7 +108,7 @@ def run_of(tables: Sequence[Waiting], after: int) -> WaitingRun:
     return WaitingRun(moving, after, tables[-1].last_lsn, (), tuple(tables))
 
 
-def moved(connection: Connection, source: uuid.UUID, tables: Sequence[Waiting]) -> None:
+def moved(connection: Connection, source: uuid.UUID, tables: Sequence[WaitingTable]) -> None:
     """Their rows are events. In the transaction that adds them."""
     values = {"source": source, "ids": [each.id for each in tables], "run": max(each.run for each in tables)}
     connection.execute(statement(_PACKAGE, "moved"), values)

@@ -11,7 +11,7 @@ _LSN = slice(6, 14)
 
 
 @dataclass(frozen=True)
-class Batch:
+class ChangeBatch:
     """Rows to stage: complete transactions, then perhaps the beginning of one more.
 
     Their `ordinal`s count up from `first_ordinal`; those of this worker's next batch continue from there.
@@ -41,7 +41,7 @@ class Batch:
         return not self.rows and not self.ends_staged
 
 
-def split(batch: Batch) -> list[Batch]:
+def split(batch: ChangeBatch) -> list[ChangeBatch]:
     """A part with whole transactions, which may end one that an earlier batch began; then the beginning of another."""
     if batch.open_lsn is None or not batch.rows or batch.last_lsn != batch.open_lsn:
         return [replace(batch, open_lsn=None, open_changes=0)]
@@ -65,7 +65,7 @@ def split(batch: Batch) -> list[Batch]:
     return [whole, begun] if place or batch.ends_staged else [begun]
 
 
-def before(batch: Batch, place: int) -> tuple[Batch, Batch] | None:
+def before(batch: ChangeBatch, place: int) -> tuple[ChangeBatch, ChangeBatch] | None:
     """A part with the whole transactions before the one of this row, and the rest; None where there are none."""
     lsn = lsn_of(batch.rows[place])
     while place and lsn_of(batch.rows[place - 1]) == lsn:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 
 MOST_ROWS = 1_000
 """A larger batch is staged: the worker's next batch and the shuffler's move then run at the same time."""
@@ -126,7 +126,7 @@ def writes_directly(worker: int, small: str) -> bool:
     return worker == 0 and small != "staged"
 
 
-def choose_path(batch: Batch, known: KnownState) -> tuple[WritePath, PathReason | None] | FirstStep:
+def choose_path(batch: ChangeBatch, known: KnownState) -> tuple[WritePath, PathReason | None] | FirstStep:
     """Return the path that this batch takes, and why it is staged; None for the other paths.
 
     A batch belongs to the partitioned path while a segment or a run is open, or where one may begin; else to the direct
@@ -148,7 +148,7 @@ def choose_path(batch: Batch, known: KnownState) -> tuple[WritePath, PathReason 
     return WritePath.DIRECT, None
 
 
-def _belongs_to_run(batch: Batch, known: KnownState) -> bool:
+def _belongs_to_run(batch: ChangeBatch, known: KnownState) -> bool:
     run = known.run
     if run is None or WritePath.PARTITIONED in known.declined:
         return False
@@ -159,7 +159,7 @@ def _belongs_to_run(batch: Batch, known: KnownState) -> bool:
     return run.goes_on and not run.is_near if run.is_begun else run.may_begin
 
 
-def _not_directly(batch: Batch, known: KnownState) -> PathReason | None:
+def _not_directly(batch: ChangeBatch, known: KnownState) -> PathReason | None:
     """Return why this batch is not for the direct path, by itself and by what is remembered."""
     if not writes_directly(known.worker, known.small):
         return PathReason.OFF

@@ -21,7 +21,7 @@ select position from pipeline.replication_progress where source_id = %(source)s 
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedPosition:
     """`commit_lsn` and `committed_at` (µs since 2000) are of the last transaction with rows; 0 and None before it."""
 
     epoch: int
@@ -35,10 +35,10 @@ def with_progress(package: str, name: str) -> LiteralString:
     return statement(package, name).format(set_progress=statement("log.staging", "set_progress"))
 
 
-def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged | None:
+def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> StagedPosition | None:
     """The stored progress; None when this source was never replicated."""
     return queries.one(
-        connection, Staged, statement("log.staging", "last_staged"), {"source": source, "worker": worker}
+        connection, StagedPosition, statement("log.staging", "last_staged"), {"source": source, "worker": worker}
     )
 
 

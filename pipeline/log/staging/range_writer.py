@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.log.staging import rows, segments
-from pipeline.log.staging.ranges import Read, Taken
+from pipeline.log.staging.ranges import ClaimedRange, RangeReadResult
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.pipelined_copy import HEADER, TRAILER
@@ -34,7 +34,7 @@ class RangeWriter:
     A context manager; without `store` nothing is left of it.
     """
 
-    def __init__(self, connection: Connection, source: uuid.UUID, taken: Taken) -> None:
+    def __init__(self, connection: Connection, source: uuid.UUID, taken: ClaimedRange) -> None:
         self._connection = connection
         self._source = source
         self._taken = taken
@@ -62,7 +62,7 @@ class RangeWriter:
             target.write(b"".join((HEADER, *staged, TRAILER)))
         self.rows += len(staged)
 
-    def store(self, read: Read) -> bool:
+    def store(self, read: RangeReadResult) -> bool:
         """Commit; False, with nothing stored, when the range is no longer this session's."""
         values = {
             "id": self._taken.id,

@@ -50,7 +50,7 @@ select distinct backfill_id from pipeline.snapshot_ranges where source_id = %(so
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRange:
     """What to read: blocks of a relation, the last one excluded (None: to its end), or rows with these keys.
 
     `file`: its pg_relation_filenode then; None where its rows are found wherever they are. `keys`: texts of the key's
@@ -68,7 +68,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ClaimedRange:
     """A range that this session is to read, with its new token."""
 
     id: int
@@ -86,7 +86,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Read:
+class RangeReadResult:
     """How it was read. `snapshot`: as pg_snapshot prints it. `since_seqs`, `departed`: see the table's comments.
 
     `version`: the table's form then. `by_key`: its rows have keys that identify them. `marker_xid`: of the transaction.
@@ -102,7 +102,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedRange:
     """A range with its place, for the shuffler. `segment_id`: None where it has no rows."""
 
     id: int
@@ -122,7 +122,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedRange:
     """A range whose reader is gone, or that may have lost its place. `marker_xid`: None before it was staged."""
 
     id: int
@@ -133,7 +133,7 @@ class Unfinished:
     passed: bool
 
 
-def plan(connection: Connection, source: uuid.UUID, epoch: int, backfill: int, planned: Iterable[Planned]) -> int:
+def plan(connection: Connection, source: uuid.UUID, epoch: int, backfill: int, planned: Iterable[PlannedRange]) -> int:
     """Add ranges to read; returns how many. They are read in this order."""
     values = [
         {
@@ -151,21 +151,21 @@ def plan(connection: Connection, source: uuid.UUID, epoch: int, backfill: int, p
     return len(values)
 
 
-def take(connection: Connection, source: uuid.UUID, most: int, without: Sequence[int] = ()) -> Taken | None:
+def take(connection: Connection, source: uuid.UUID, most: int, without: Sequence[int] = ()) -> ClaimedRange | None:
     """The next range to read, now this session's; None when there is none, or `most` are under way already.
 
     `without`: backfills that must wait.
     """
     values = {"source": source, "most": most, "without": list(without)}
-    return queries.one(connection, Taken, statement("log.staging", "take_range"), values)
+    return queries.one(connection, ClaimedRange, statement("log.staging", "take_range"), values)
 
 
-def give_back(connection: Connection, taken: Taken) -> None:
+def give_back(connection: Connection, taken: ClaimedRange) -> None:
     """It is to be read again, by whoever takes it next."""
     connection.execute(_GIVE_RANGE_BACK, {"id": taken.id, "token": taken.token})
 
 
-def compared(connection: Connection, taken: Taken) -> bool:
+def compared(connection: Connection, taken: ClaimedRange) -> bool:
     """It was to compare, and all that it has found is planned; False when it is no longer this session's."""
     values = {"id": taken.id, "token": taken.token}
     return connection.execute(_RANGE_COMPARED, values).rowcount == 1
@@ -177,12 +177,12 @@ def compares(connection: Connection, backfill: int) -> bool:
     return bool(queries.value(connection, query, (backfill,)))
 
 
-def split(connection: Connection, taken: Taken, at: int) -> None:
+def split(connection: Connection, taken: ClaimedRange, at: int) -> None:
     """It takes too long: it ends before block `at` from now on, and another one begins there."""
     connection.execute(statement("log.staging", "split_range"), {"id": taken.id, "token": taken.token, "at": at})
 
 
-def shorten(connection: Connection, taken: Taken, at: int) -> bool:
+def shorten(connection: Connection, taken: ClaimedRange, at: int) -> bool:
     """It ends before block `at`, and another one begins there; False when it is no longer this session's."""
     values = {"id": taken.id, "token": taken.token, "at": at}
     return connection.execute(statement("log.staging", "shorten_range"), values).rowcount == 1
@@ -206,10 +206,10 @@ def place(connection: Connection, token: str, relation: int, commit_lsn: int, co
     connection.execute(statement("log.staging", "place_range"), values)
 
 
-def placed(connection: Connection, source: uuid.UUID, commit_lsn: int) -> list[Placed]:
+def placed(connection: Connection, source: uuid.UUID, commit_lsn: int) -> list[PlacedRange]:
     """The ranges with this place: one, as each marker has a transaction of its own."""
     values = {"source": source, "commit_lsn": commit_lsn}
-    return queries.rows(connection, Placed, statement("log.staging", "placed_ranges"), values)
+    return queries.rows(connection, PlacedRange, statement("log.staging", "placed_ranges"), values)
 
 
 def moved(
@@ -224,9 +224,9 @@ def moved(
     connection.execute(statement("log.staging", "range_moved"), values)
 
 
-def unfinished(connection: Connection, source: uuid.UUID) -> list[Unfinished]:
+def unfinished(connection: Connection, source: uuid.UUID) -> list[UnfinishedRange]:
     """Ranges that somebody has taken, and that have not become events."""
-    return queries.rows(connection, Unfinished, statement("log.staging", "unfinished_ranges"), {"source": source})
+    return queries.rows(connection, UnfinishedRange, statement("log.staging", "unfinished_ranges"), {"source": source})
 
 
 def reset(connection: Connection, ids: Sequence[int]) -> None:
@@ -262,7 +262,7 @@ def hold(connection: Connection, backfill: int, *, hold: bool = True) -> None:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedRanges:
     """What has become of ranges since the last `collect`.
 
     `left_out`: of ranges of keys those of which the log had something newer.
@@ -277,9 +277,9 @@ class Moved:
     left_out: list[str]
 
 
-def collect(connection: Connection, backfill: int) -> Moved:
+def collect(connection: Connection, backfill: int) -> MovedRanges:
     """The ranges of a backfill that have become events; they are forgotten. In the transaction that counts them."""
-    found = queries.one(connection, Moved, statement("log.staging", "collect_moved"), {"backfill": backfill})
+    found = queries.one(connection, MovedRanges, statement("log.staging", "collect_moved"), {"backfill": backfill})
     assert found is not None  # noqa: S101  an aggregate
     return found
 

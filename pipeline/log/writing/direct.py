@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import LogEnd, PathReason
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
@@ -80,7 +80,7 @@ class DirectPath:
         except psycopg.Error as error:
             return await self._failed(error, None) or PathReason.FAILED
 
-    async def write(self, batch: Batch, end: LogEnd, *, wakes_shuffler: bool) -> LogEnd | PathReason:
+    async def write(self, batch: ChangeBatch, end: LogEnd, *, wakes_shuffler: bool) -> LogEnd | PathReason:
         """Write the batch at the log's end, durably. Returns the new end; or why it declines."""
         try:
             return await self._write(batch, end, wakes_shuffler=wakes_shuffler)
@@ -109,7 +109,7 @@ class DirectPath:
             self._is_continued = found[0][0] == []
         return self._is_continued
 
-    async def _write(self, batch: Batch, end: LogEnd, *, wakes_shuffler: bool) -> LogEnd | PathReason:
+    async def _write(self, batch: ChangeBatch, end: LogEnd, *, wakes_shuffler: bool) -> LogEnd | PathReason:
         await self._transaction.prepare()
         events = await self._maker.events(batch.rows, end.seq + 1, self._questions)
         if len(events) < len(batch.rows):
@@ -136,10 +136,10 @@ class DirectPath:
         return after
 
     @staticmethod
-    def _end_after(batch: Batch, end: LogEnd) -> LogEnd:
+    def _end_after(batch: ChangeBatch, end: LogEnd) -> LogEnd:
         return LogEnd(end.epoch, batch.last_lsn, end.routes, end.oid, end.seq + len(batch.rows))
 
-    async def _failed(self, error: psycopg.Error, batch: Batch | None) -> PathReason | None:
+    async def _failed(self, error: psycopg.Error, batch: ChangeBatch | None) -> PathReason | None:
         """Roll back. None if the batch is written all the same: an error may have come behind the COMMIT.
 
         What cannot be written here is written, or found to be poison, by the shuffler.
@@ -159,7 +159,7 @@ class DirectPath:
         logger.debug("a batch could not be written directly", extra=kind)
         return PathReason.FAILED
 
-    async def _is_written(self, batch: Batch) -> bool:
+    async def _is_written(self, batch: ChangeBatch) -> bool:
         """Return whether this worker's progress has the batch."""
         values = {"source": self._claim.source, "generation": self._claim.generation}
         row = await (await self._connection.execute(_STORED_COMMIT, values)).fetchone()

@@ -22,7 +22,7 @@ from pipeline.log import table
 from pipeline.log.jumps import SourceClock
 from pipeline.log.partitions import LAST_SEQ, PARTITION_ROWS
 from pipeline.log.staging import choose_path as paths
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import FirstStep, KnownState, LogEnd, PathReason, WritePath, choose_path
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
@@ -150,10 +150,10 @@ class LogWriter:
         await writer._staged.prepare()
         return writer
 
-    async def append(self, batch: Batch, *, durable: bool) -> WriteResult:
+    async def append(self, batch: ChangeBatch, *, durable: bool) -> WriteResult:
         """Store a batch, or hold it until a run is stored. With `durable`, what is stored is on disk on return."""
         declined: Declined = {}
-        rest: Batch | None = batch
+        rest: ChangeBatch | None = batch
         while rest is not None:
             rest = await self._append(rest, declined, durable=durable)
         return self._result()
@@ -187,7 +187,7 @@ class LogWriter:
         if self._connection.info.transaction_status != TransactionStatus.IDLE:
             await self._connection.close()
 
-    async def _append(self, batch: Batch, declined: Declined, *, durable: bool) -> Batch | None:
+    async def _append(self, batch: ChangeBatch, declined: Declined, *, durable: bool) -> ChangeBatch | None:
         """Let one path take the batch; returns what is left of it, where the path declined that."""
         chosen = choose_path(batch, self._known(declined))
         if chosen is FirstStep.LOOK:
@@ -215,7 +215,7 @@ class LogWriter:
         self._stored(batch, path, reason, durable=durable or path is WritePath.DIRECT)
         return None
 
-    async def _take_into_run(self, batch: Batch, declined: Declined) -> Batch | None:
+    async def _take_into_run(self, batch: ChangeBatch, declined: Declined) -> ChangeBatch | None:
         assert self._partitioned is not None  # noqa: S101  choose_path
         was_begun = self._partitioned.state.is_begun
         rest = await self._partitioned.take(batch)
@@ -247,7 +247,7 @@ class LogWriter:
             declined=declined,
         )
 
-    def _stored(self, batch: Batch, path: WritePath, reason: PathReason | None, *, durable: bool) -> None:
+    def _stored(self, batch: ChangeBatch, path: WritePath, reason: PathReason | None, *, durable: bool) -> None:
         self._begun = batch.open_lsn if batch.open_lsn in (batch.last_lsn, self._begun) else None
         if self._direct is not None:
             self.changes[path, reason] += len(batch.rows)
@@ -289,7 +289,7 @@ class LogWriter:
         self._has_consumers = found[0][0]
 
 
-async def stage_within(connection: AsyncConnection[TupleRow], claim: WorkerClaim, batch: Batch) -> None:
+async def stage_within(connection: AsyncConnection[TupleRow], claim: WorkerClaim, batch: ChangeBatch) -> None:
     """Stage one batch with rows, durably, in the transaction that the caller has open on the claim's connection."""
     staged = StagedPath(connection, claim)
     await staged.prepare()

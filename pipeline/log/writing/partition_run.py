@@ -47,7 +47,7 @@ class PartitionRun:
 
 
 @dataclass(frozen=True)
-class Progress:
+class DrainProgress:
     """What `is_drained.sql` says: whether all is in the log, up to where it is, and whether more is being moved."""
 
     is_drained: bool
@@ -97,14 +97,14 @@ async def begin_drained(
     """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
     query, source = statement("log.staging.frontier", "is_drained"), {"source": claim.source}
 
-    async def look() -> Progress | None:
+    async def look() -> DrainProgress | None:
         found = await (await connection.execute(query, source)).fetchone()
-        return None if found is None else Progress(*found)
+        return None if found is None else DrainProgress(*found)
 
     return await begin(connection, claim, table, clock()) if await drained(look) else None
 
 
-async def drained(look: Callable[[], Awaitable[Progress | None]], longest: float | None = None) -> bool:
+async def drained(look: Callable[[], Awaitable[DrainProgress | None]], longest: float | None = None) -> bool:
     """Wait until all that is staged and comes next is in the log, as long as it is being moved; whether it is.
 
     `look` gives None before the first shuffler has run. `longest`: seconds without a move, instead of DRAIN_LONGEST.

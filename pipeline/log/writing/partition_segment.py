@@ -14,7 +14,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
 from pipeline.log import partitions
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.table import EventsTable
 from pipeline.log.writing import event_rows
@@ -47,7 +47,7 @@ class _Table:
 
 
 @dataclass
-class _Filled:
+class _SegmentContent:
     """What there is so far. `position`, `commit_lsn`, `committed_at`: progress by the last whole transaction of it."""
 
     next_seq: int
@@ -62,7 +62,7 @@ class _Filled:
     def rows(self) -> int:
         return sum(table.rows for table in self.tables)
 
-    def copy(self) -> _Filled:
+    def copy(self) -> _SegmentContent:
         return replace(self, tables=[replace(table) for table in self.tables], relations=set(self.relations))
 
 
@@ -77,8 +77,8 @@ class PartitionSegment:
         self._copy = OpenCopy(connection)
         self._table, self.run = table, run
         self.largest = largest
-        self._filled = _Filled(run.next_seq)
-        self._kept: _Filled | None = None
+        self._filled = _SegmentContent(run.next_seq)
+        self._kept: _SegmentContent | None = None
 
     @property
     def rows(self) -> int:
@@ -119,7 +119,7 @@ class PartitionSegment:
         """Ask something in between."""
         return await self._copy.execute(query)
 
-    async def add(self, batch: Batch, events: Sequence[bytes]) -> None:
+    async def add(self, batch: ChangeBatch, events: Sequence[bytes]) -> None:
         """Add a batch of whole transactions, or a part of one, by `is_inside` perhaps its end; `events`: its rows."""
         if batch.position is None and self._kept is None:
             await self._copy.execute("savepoint inside")
@@ -140,7 +140,7 @@ class PartitionSegment:
                 self._kept = None
                 filled.tables[-1].ends = True
 
-    async def _write(self, batch: Batch, events: Sequence[bytes]) -> None:
+    async def _write(self, batch: ChangeBatch, events: Sequence[bytes]) -> None:
         tables, seq = self._filled.tables, self._filled.next_seq
         if not tables or tables[-1].is_finished or tables[-1].rows + len(events) > self.largest:
             if tables:

@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from pipeline.errors import ReadAgain
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import RunState
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
@@ -59,7 +59,7 @@ class PartitionedPath(ABC):
         """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
         return self._segment is not None
 
-    async def take(self, batch: Batch) -> Batch | None:
+    async def take(self, batch: ChangeBatch) -> ChangeBatch | None:
         """Add the batch to a segment, perhaps a new one. Returns what of it is declined; then no run is open.
 
         Raises ReadAgain when what was taken has to be staged after all, and Fenced.
@@ -86,7 +86,7 @@ class PartitionedPath(ABC):
             await segment.abandon()
 
     @abstractmethod
-    async def _take(self, batch: Batch) -> Batch | None:
+    async def _take(self, batch: ChangeBatch) -> ChangeBatch | None:
         """Return what of the batch is declined."""
 
     @abstractmethod

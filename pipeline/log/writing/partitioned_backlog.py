@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.log.jumps import SourceClock
 from pipeline.log.staging import batch as batch_parts
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import RunState
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
@@ -82,13 +82,13 @@ class BacklogPath(PartitionedPath):
                 await self._store(self._segment)
             await self._leave_run()
 
-    async def _take(self, batch: Batch) -> Batch | None:
+    async def _take(self, batch: ChangeBatch) -> ChangeBatch | None:
         rest = await self._take_into_run(batch)
         if rest is not None:
             await self._leave_run()
         return rest
 
-    async def _take_into_run(self, batch: Batch) -> Batch | None:
+    async def _take_into_run(self, batch: ChangeBatch) -> ChangeBatch | None:
         if (begun := await self._run_of(batch)) is None:
             return batch
         run, events = begun
@@ -100,7 +100,7 @@ class BacklogPath(PartitionedPath):
             events = events[len(part.rows) :]
         return None
 
-    async def _take_before(self, run: PartitionRun, batch: Batch, events: list[bytes]) -> Batch:
+    async def _take_before(self, run: PartitionRun, batch: ChangeBatch, events: list[bytes]) -> ChangeBatch:
         """Take the whole transactions of these events, behind which one is for the shuffler only, and end the segment.
 
         Returns the rest.
@@ -114,7 +114,7 @@ class BacklogPath(PartitionedPath):
             await self._store_before(self._segment, rest.first_lsn)
         return rest
 
-    async def _add(self, run: PartitionRun, part: Batch, events: list[bytes]) -> bool:
+    async def _add(self, run: PartitionRun, part: ChangeBatch, events: list[bytes]) -> bool:
         """Add a part of a batch; False when the run has come to its end before it."""
         if not run.goes_on:
             return False
@@ -142,7 +142,7 @@ class BacklogPath(PartitionedPath):
         self._run, self._not_before = None, max(self._not_before or 0, not_before)
         await runs.end(self._connection, ended, not_before)
 
-    async def _run_of(self, batch: Batch) -> tuple[PartitionRun, list[bytes]] | None:
+    async def _run_of(self, batch: ChangeBatch) -> tuple[PartitionRun, list[bytes]] | None:
         """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""
         if (segment := self._segment) is not None:
             return segment.run, await self._events(batch, segment.next_seq, segment.session)
@@ -151,7 +151,7 @@ class BacklogPath(PartitionedPath):
             return await self._begin(batch, session)
         return run, await self._events(batch, run.next_seq, session)
 
-    async def _begin(self, batch: Batch, session: OpenCopy) -> tuple[PartitionRun, list[bytes]] | None:
+    async def _begin(self, batch: ChangeBatch, session: OpenCopy) -> tuple[PartitionRun, list[bytes]] | None:
         """Begin a run with this batch; None where none may begin."""
         events = await self._events(batch, 0, session)
         if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
@@ -166,10 +166,10 @@ class BacklogPath(PartitionedPath):
         logger.info("a backlog becomes partitions of %s", self._table, extra=told)
         return found, event_rows.numbered(events, found.next_seq)
 
-    async def _events(self, batch: Batch, seq: int, session: OpenCopy) -> list[bytes]:
+    async def _events(self, batch: ChangeBatch, seq: int, session: OpenCopy) -> list[bytes]:
         return [] if batch.places_range else await self._maker.events(batch.rows, seq, session)
 
-    def _is_plain(self, batch: Batch, events: int) -> bool:
+    def _is_plain(self, batch: ChangeBatch, events: int) -> bool:
         """Whether at least half of it can be taken, of which so many rows are plain."""
         if events == len(batch.rows):
             return True

@@ -19,7 +19,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import ReadAgain
 from pipeline.log.staging import batch as batch_parts
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import RunState
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.table import EventsTable
@@ -110,7 +110,7 @@ class PartPath(PartitionedPath):
                 await asyncio.sleep(LOOK_EVERY)
         await self._store(segment)
 
-    async def _take(self, batch: Batch) -> Batch | None:
+    async def _take(self, batch: ChangeBatch) -> ChangeBatch | None:
         segment = self._segment or await self._open(self._run or await self._begin(), FEWEST)
         events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.session)
         if batch.places_range or len(events) < len(batch.rows):
@@ -138,7 +138,7 @@ class PartPath(PartitionedPath):
         logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
         return run
 
-    async def _take_before(self, segment: PartitionSegment, batch: Batch, events: list[bytes]) -> Batch:
+    async def _take_before(self, segment: PartitionSegment, batch: ChangeBatch, events: list[bytes]) -> ChangeBatch:
         """A row is for the shuffler only: take the whole transactions before it, and store them; returns the rest.
 
         Where it is not the part's turn yet, all of the part is read again, and staged.
@@ -168,9 +168,9 @@ class PartPath(PartitionedPath):
         """Once all before it is in the log; then a run begins with it, and ends with it, and locks the watermark."""
         values = literals(**runs.values_of(self._claim, self._table), not_before=0, highest=segment.first_seq)
 
-        async def look() -> runs.Progress | None:
+        async def look() -> runs.DrainProgress | None:
             found = await segment.ask(statement("log.staging.frontier", "is_drained") % values)
-            return runs.Progress(found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
+            return runs.DrainProgress(found[0][0] == b"t", found[0][1], found[0][2] == b"t") if found else None
 
         if not await runs.drained(look, STOPPING_LONGEST if self._turn.stopping() else None):
             return False

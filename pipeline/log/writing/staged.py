@@ -13,7 +13,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.errors import Fenced
 from pipeline.log.staging import rows, segments
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.progress import with_progress
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.postgres.pipelined_copy import copy_within
@@ -58,7 +58,7 @@ class StagedPath:
         text = with_progress("log.writing", "store_batch") % {**literals(**self._claim.who), **numbers}
         await self._statements.prepare({"store_batch": text})
 
-    async def write(self, batch: Batch, *, durable: bool) -> None:
+    async def write(self, batch: ChangeBatch, *, durable: bool) -> None:
         """Stage a batch in one transaction. With `durable`, it and all before it are on disk when this returns.
 
         A batch without rows ends transactions that were staged in part.
@@ -78,7 +78,7 @@ class StagedPath:
                 await self._connection.rollback()
             raise
 
-    async def write_within(self, batch: Batch) -> None:
+    async def write_within(self, batch: ChangeBatch) -> None:
         """Stage a batch with rows, durably, in the transaction that the caller has open."""
         await self._copy(batch, "", durable=True, commit="")
 
@@ -97,7 +97,7 @@ class StagedPath:
                 raise self._claim.fenced()
         return int(row[0])
 
-    async def _copy(self, batch: Batch, begin: str, *, durable: bool, commit: str = "; COMMIT") -> None:
+    async def _copy(self, batch: ChangeBatch, begin: str, *, durable: bool, commit: str = "; COMMIT") -> None:
         """Send `begin`, the progress, the rows and `commit` in one message."""
         segment = self._segment if self._segment is not None else await self._take_segment()
         # Progress is updated before the rows: after that no newer worker can take over before this COMMIT.
@@ -114,7 +114,7 @@ class StagedPath:
         self._next_ordinal = first + len(batch.rows)
         self._segment = segment if state == b"filling" else None
 
-    async def _end_transactions(self, batch: Batch, *, durable: bool) -> None:
+    async def _end_transactions(self, batch: ChangeBatch, *, durable: bool) -> None:
         if durable:
             await self._connection.execute("set local synchronous_commit = on")
         cursor = await self._connection.execute(
@@ -133,7 +133,7 @@ class StagedPath:
         if await cursor.fetchone() is None:
             raise self._claim.fenced()
 
-    def _store(self, batch: Batch, segment: int) -> str:
+    def _store(self, batch: ChangeBatch, segment: int) -> str:
         values = (
             segment,
             segments.FULL_AT,

@@ -12,7 +12,7 @@ from pipeline.consumers import status
 from pipeline.exports.status import ExportStatus
 from pipeline.followers import applier_session, registry
 from pipeline.followers.operating import status as followers
-from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader, Readers
+from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader, ReaderRegistry
 from pipeline.log.table import EventsTable
 from pipeline.operate.lag import causes, follower_causes, lsn_times, reader_causes
 from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
@@ -39,7 +39,7 @@ def measure(
         return Lag([causes.not_begun(reasons, starts=starts)], at.written)
     found = positions(at, moved)
     exported = exports is not None and not exports.off and exports.exported_seq is not None
-    readers = Readers(connection, EventsTable.parse(config.events_table))
+    readers = ReaderRegistry(connection, EventsTable.parse(config.events_table))
     lake = (LAKE, str(config.exports)) if exported else None
     facts = Facts(
         at=at,
@@ -66,14 +66,14 @@ def measure(
     return Lag(causes.limits(facts, stages), at.written, stages)
 
 
-def _lagging(readers: Readers, lake: tuple[str, str] | None) -> Iterator[LaggingReader]:
+def _lagging(readers: ReaderRegistry, lake: tuple[str, str] | None) -> Iterator[LaggingReader]:
     return (each for each in readers.lagging() if each.kind != LAKE or (each.kind, each.name) == lake)
 
 
 def _elsewhere(connection: Connection) -> Iterator[LaggingReader]:
     """The lagging consumers of other events tables than the default one."""
     for name in status.tables_read(connection):
-        found = Readers(connection, EventsTable.parse(name)).lagging(of_default=False)
+        found = ReaderRegistry(connection, EventsTable.parse(name)).lagging(of_default=False)
         yield from (each for each in found if each.kind not in (LAKE, FOLLOWER))
 
 

@@ -41,7 +41,7 @@ from pipeline.log import jumps, recent_transactions, tables
 from pipeline.log.shuffling import watermark
 from pipeline.log.shuffling.shuffler import Shuffler
 from pipeline.log.staging import progress, segments
-from pipeline.log.staging.progress import Staged
+from pipeline.log.staging.progress import StagedPosition
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.operate.preflight import legacy_log
@@ -87,7 +87,13 @@ def adopt(
 
 class _Adoption:
     def __init__(
-        self, config: Config, source: Connection, pipeline: Connection, stored: Source, staged: Staged, reread: bool
+        self,
+        config: Config,
+        source: Connection,
+        pipeline: Connection,
+        stored: Source,
+        staged: StagedPosition,
+        reread: bool,
     ) -> None:
         self._config = config
         self._source = source

@@ -22,8 +22,8 @@ from pipeline.consumers.cursor.feed import Batch
 from pipeline.consumers.cursor.frames import MAX_EVENTS
 from pipeline.consumers.cursor.reading import Reading
 from pipeline.errors import ConsumerChanged, TableRefused, Unavailable, WrongArgument
-from pipeline.log.page import Filter
-from pipeline.log.shapes import Columns
+from pipeline.log.page import EventFilter
+from pipeline.log.shapes import EventColumns
 from pipeline.postgres.queries import statement
 from pipeline.rpc import statuses
 from pipeline.rpc.calls import Calls, until_one_ends
@@ -162,7 +162,9 @@ class EventLog:
         return pb.Position(source_epoch=epoch, commit_lsn=commit_lsn, seq=claim.position)
 
 
-async def _up_to_head(table: Table, wanted: Filter, after: int, grouping: Grouping) -> AsyncIterator[Batch[Columns]]:
+async def _up_to_head(
+    table: Table, wanted: EventFilter, after: int, grouping: Grouping
+) -> AsyncIterator[Batch[EventColumns]]:
     """What is in the log by now, and what completes it in `grouping`, to which each batch is added meanwhile."""
     head, rows = await table.head(), MAX_EVENTS
     while after < head or grouping.has_pending_upto(head):
@@ -174,13 +176,13 @@ async def _up_to_head(table: Table, wanted: Filter, after: int, grouping: Groupi
         after, rows = batch.upto, batch.next_rows
 
 
-async def _send(context: Context, grouping: Grouping, batch: Batch[Columns]) -> None:
+async def _send(context: Context, grouping: Grouping, batch: Batch[EventColumns]) -> None:
     for message in grouping.add(batch.entries, whole=batch.whole):
         await context.write(message)
 
 
 async def _send_read(
-    batches: AsyncIterator[Batch[Columns]], claim: Claim, reading: Reading, grouping: Grouping, context: Context
+    batches: AsyncIterator[Batch[EventColumns]], claim: Claim, reading: Reading, grouping: Grouping, context: Context
 ) -> None:
     async for batch in batches:
         await claim.active()
@@ -200,7 +202,7 @@ class Grouping:
     """Makes messages of events as they are read. The last part is held until it is known to be the last."""
 
     def __init__(self) -> None:
-        self._part: list[Columns] = []
+        self._part: list[EventColumns] = []
         self._size = 0
 
     @property
@@ -212,7 +214,7 @@ class Grouping:
         """Whether one of them is not after this seq."""
         return bool(self._part) and self._part[0].seq <= seq
 
-    def add(self, events: Sequence[Columns], *, whole: bool) -> Iterator[pb.Transaction]:
+    def add(self, events: Sequence[EventColumns], *, whole: bool) -> Iterator[pb.Transaction]:
         """The messages that these events complete. `whole`: no transaction continues after them."""
         for event in events:
             size = event.size + _OVERHEAD
@@ -238,7 +240,7 @@ class Grouping:
         )
 
 
-def _change(event: Columns) -> pb.Change:
+def _change(event: EventColumns) -> pb.Change:
     return pb.Change(
         seq=event.seq,
         commit_idx=event.commit_idx or 0,
@@ -263,7 +265,7 @@ class Wanted:
     follow: bool
     consumer: str | None
     after: int | None
-    filter: Filter
+    filter: EventFilter
 
 
 def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> Wanted:
@@ -282,7 +284,7 @@ def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) 
         request.follow,
         consumer,
         after,
-        Filter(actions=_actions(request.actions), within=_tables(request.tables)),
+        EventFilter(actions=_actions(request.actions), within=_tables(request.tables)),
     )
 
 

@@ -21,7 +21,7 @@ from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Feed
 from pipeline.consumers.cursor.leases import Cursors
 from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
-from pipeline.log.shapes import Columns
+from pipeline.log.shapes import EventColumns
 from pipeline.process import supervised
 from pipeline.wires.walstream import messages
 from pipeline.wires.walstream.session import Session
@@ -44,7 +44,7 @@ LOOK_SECONDS = 30.0
 class Hub:
     """`session` for each client; `close` at the end."""
 
-    def __init__(self, cursors: Cursors, feed: Feed[Columns], store: Store, server: str) -> None:
+    def __init__(self, cursors: Cursors, feed: Feed[EventColumns], store: Store, server: str) -> None:
         self._cursors, self._feed, self._store = cursors, feed, store
         self._reader = f"walstream's clients through server {server}"
         self._sessions: set[Session] = set()

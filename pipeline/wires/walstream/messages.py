@@ -9,8 +9,8 @@ from typing import Any
 
 from orjson import loads
 
-from pipeline.log.page import Filter
-from pipeline.log.shapes import Columns
+from pipeline.log.page import EventFilter
+from pipeline.log.shapes import EventColumns
 from pipeline.rpc.protos import plugin_pb2 as pb
 from pipeline.wires.walstream import payload
 
@@ -28,11 +28,11 @@ _EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-def wanted(consumer: Filter) -> Filter:
+def wanted(consumer: EventFilter) -> EventFilter:
     """Return the filter by which sessions read for the consumer `walstream`: inserts may be rows that were read."""
     actions = tuple(action for action in ACTIONS if action in (consumer.actions or ACTIONS))
     reads = ("read",) if "insert" in actions or "read" in consumer.actions else ()
-    return Filter(consumer.tables, (*actions, *reads) or ("none",), consumer.within)
+    return EventFilter(consumer.tables, (*actions, *reads) or ("none",), consumer.within)
 
 
 class Messages:
@@ -44,7 +44,7 @@ class Messages:
         self._written: OrderedDict[int, bytes | None] = OrderedDict()
         self._size = 0
 
-    def of(self, event: Columns) -> bytes | None:
+    def of(self, event: EventColumns) -> bytes | None:
         """A ServerMessage, serialized; None for an event that has no values."""
         if event.seq in self._written:
             return self._written[event.seq]
@@ -55,7 +55,7 @@ class Messages:
             self._size -= len(self._written.popitem(last=False)[1] or b"")
         return message
 
-    def _write(self, event: Columns) -> bytes | None:
+    def _write(self, event: EventColumns) -> bytes | None:
         if event.metadata is not None and _says_nothing_new(event.action, loads(event.metadata)):
             return None
         place: dict[str, Any] = {"pg_lsn": event.commit_lsn or 0, "schema": event.schema, "table": event.name}

@@ -13,7 +13,7 @@ import psycopg
 
 from pipeline.consumers.cursor.feed import Feed
 from pipeline.errors import PipelineError, Unavailable
-from pipeline.log.shapes import Columns
+from pipeline.log.shapes import EventColumns
 from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
 from pipeline.process import supervised
@@ -46,7 +46,7 @@ class PluginService:
 
     name = NAME
 
-    def __init__(self, surroundings: Surroundings, feed: Feed[Columns]) -> None:
+    def __init__(self, surroundings: Surroundings, feed: Feed[EventColumns]) -> None:
         """`feed`: of the default events table."""
         self._database = surroundings.database
         self._store = Store(surroundings.database, surroundings.server)
@@ -123,7 +123,7 @@ class FirstRows:
         self._database = database
         self._known: dict[Table, list[Reads]] = {}
 
-    async def learn(self, events: Iterable[Columns]) -> None:
+    async def learn(self, events: Iterable[EventColumns]) -> None:
         """Ask for the tables of these events, unless they are of backfills that are known to have ended."""
         reads = [event for event in events if event.action == "read"]
         asked = list({_first_rows_table(event) for event in reads if not self._is_within(event, ended=True)})
@@ -136,16 +136,16 @@ class FirstRows:
         for row in found:
             self._known[asked[row["at"] - 1]].append((row["after"], row["upto"]))
 
-    def include(self, event: Columns) -> bool:
+    def include(self, event: EventColumns) -> bool:
         """True if this event is of the first rows of a new table or partition. `learn` must know it."""
         return self._is_within(event)
 
-    def _is_within(self, event: Columns, *, ended: bool = False) -> bool:
+    def _is_within(self, event: EventColumns, *, ended: bool = False) -> bool:
         return any(
             after < event.seq and (not ended if upto is None else event.seq <= upto)
             for after, upto in self._known.get(_first_rows_table(event), ())
         )
 
 
-def _first_rows_table(event: Columns) -> Table:
+def _first_rows_table(event: EventColumns) -> Table:
     return event.source, event.epoch, event.table_oid

@@ -7,7 +7,7 @@ import asyncio
 from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Follower
 from pipeline.errors import PipelineError
-from pipeline.log.shapes import Columns
+from pipeline.log.shapes import EventColumns
 from pipeline.wires.walstream.ledger import Ledger
 from pipeline.wires.walstream.store import SessionNote
 
@@ -15,7 +15,7 @@ from pipeline.wires.walstream.store import SessionNote
 class Session:
     """`ended`: why it must end. `id`: of its row."""
 
-    def __init__(self, session: int, claim: Claim, follower: Follower[Columns]) -> None:
+    def __init__(self, session: int, claim: Claim, follower: Follower[EventColumns]) -> None:
         """`claim`: of the cursor, behind whose position it begins, as `follower` does."""
         self.id = session
         self.claim = claim
@@ -26,7 +26,7 @@ class Session:
         self._transaction: str | None = None
         self._noted: SessionNote | None = None
 
-    def begin_to_send(self, event: Columns) -> None:
+    def begin_to_send(self, event: EventColumns) -> None:
         """It is about to be sent this event."""
         self._ledger.sent(event.commit_lsn or 0, event.seq, begins=event.transaction != self._transaction)
         self._transaction, self._sent = event.transaction, event.seq

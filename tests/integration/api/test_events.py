@@ -15,7 +15,7 @@ from psycopg.sql import SQL
 
 from pipeline.api.events import MAX_BYTES
 from pipeline.log import shapes
-from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
+from pipeline.log.page import EVERYTHING, EventFilter, EventPageRequest, values
 from tests.fixtures.api import Api
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.small_log import add_inserts, add_table, small_log
@@ -238,12 +238,12 @@ def test_a_large_page_ends_early(reading: Api, log: psycopg.Connection) -> None:
     assert reading.get("/v1/events", after=first["last_seq"], limit=1).json()["data"][0]["seq"] == first["last_seq"] + 1
 
 
-@pytest.mark.parametrize("wanted", [EVERYTHING, Filter(within=("public.notes*",))])
-def test_reads_by_the_primary_key(log: psycopg.Connection, wanted: Filter) -> None:
+@pytest.mark.parametrize("wanted", [EVERYTHING, EventFilter(within=("public.notes*",))])
+def test_reads_by_the_primary_key(log: psycopg.Connection, wanted: EventFilter) -> None:
     add_inserts(log, 30_000)
     log.execute("create table later partition of sequin_events for values from (100000000) to (200000000)")
     log.execute("analyze sequin_events")
-    request = values(PageRequest(after=20_000, rows=100, bytes=MAX_BYTES, wanted=wanted))
+    request = values(EventPageRequest(after=20_000, rows=100, bytes=MAX_BYTES, wanted=wanted))
     row = log.execute(b"explain (format json) " + shapes.JSON.statement, request).fetchone()
     assert row is not None
     ran = list(nodes(row[0][0]["Plan"]))

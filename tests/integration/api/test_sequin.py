@@ -20,7 +20,7 @@ from psycopg.types.json import Jsonb
 
 from pipeline.config.routes import Route
 from pipeline.log.table import EventsTable
-from pipeline.log.wakeups import Subscription, Wakeups
+from pipeline.log.wakeups import WakeupListener, WakeupSubscription
 from pipeline.postgres.queries import statement
 from pipeline.wires.sequin import items
 from pipeline.wires.sequin.endpoints import NOT_FOUND
@@ -447,13 +447,13 @@ def test_it_is_not_in_openapi(api: Api) -> None:
 def test_who_waits_is_answered_when_the_server_stops(
     staged: Staged, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting, subscribe = threading.Event(), Wakeups.for_consumer
+    waiting, subscribe = threading.Event(), WakeupListener.for_consumer
 
-    def seen(wakeups: Wakeups, name: str) -> AbstractContextManager[Subscription]:
+    def seen(wakeups: WakeupListener, name: str) -> AbstractContextManager[WakeupSubscription]:
         waiting.set()
         return subscribe(wakeups, name)
 
-    monkeypatch.setattr(Wakeups, "for_consumer", seen)
+    monkeypatch.setattr(WakeupListener, "for_consumer", seen)
     answers: list[httpx.Response] = []
     with answering(staged.dsn, wires=("sequin",)) as ending:
         url = f"{PATHS[0]}/orders/receive?wait_for=5m"

@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.log.wakeups import Wakeups
+from pipeline.log.wakeups import WakeupListener
 from tests.fixtures.waiting import eventually
 
-Test = Callable[[Wakeups, psycopg.Connection], Coroutine[Any, Any, None]]
+Test = Callable[[WakeupListener, psycopg.Connection], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def within(database_dsn: str) -> Callable[[Test], None]:
 
     async def run(test: Test) -> None:
         with psycopg.connect(database_dsn, autocommit=True) as log:
-            async with listening(Wakeups(database_dsn, "public.sequin_events", 1)) as wakeups:
+            async with listening(WakeupListener(database_dsn, "public.sequin_events", 1)) as wakeups:
                 await test(wakeups, log)
 
     return lambda test: asyncio.run(run(test))
 
 
 @asynccontextmanager
-async def listening(wakeups: Wakeups) -> AsyncIterator[Wakeups]:
+async def listening(wakeups: WakeupListener) -> AsyncIterator[WakeupListener]:
     with wakeups.for_consumer("first") as subscription:
         task = asyncio.create_task(wakeups.run())
         assert await subscription.wait(60)  # whoever was there before it listened is woken
@@ -42,7 +42,7 @@ async def listening(wakeups: Wakeups) -> AsyncIterator[Wakeups]:
 
 
 def test_each_hears_its_own(within: Callable[[Test], None]) -> None:
-    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+    async def test(wakeups: WakeupListener, log: psycopg.Connection) -> None:
         with wakeups.for_consumer("a") as a, wakeups.for_consumer("b") as b, wakeups.for_events("b") as events:
             log.execute("notify pipeline_consumers, 'a'")
             assert await a.wait(60)
@@ -58,7 +58,7 @@ def test_each_hears_its_own(within: Callable[[Test], None]) -> None:
 
 
 def test_another_events_table_is_not_ours(within: Callable[[Test], None]) -> None:
-    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+    async def test(wakeups: WakeupListener, log: psycopg.Connection) -> None:
         with wakeups.for_events() as events, wakeups.for_consumer("after") as after:
             log.execute("""notify sequin_events, '{"table": "public.others", "seq": 1}'""")
             log.execute("notify pipeline_consumers, 'after'")
@@ -69,7 +69,7 @@ def test_another_events_table_is_not_ours(within: Callable[[Test], None]) -> Non
 
 
 def test_a_payload_that_is_nested_too_deeply_ends_no_wakeup(within: Callable[[Test], None]) -> None:
-    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+    async def test(wakeups: WakeupListener, log: psycopg.Connection) -> None:
         with wakeups.for_events() as events, wakeups.for_consumer("after") as after:
             for payload in ("[" * 7_900, '{"table":' * 800, '{"table": ' + "[" * 900 + "]" * 900 + "}", '{"table": 1}'):
                 log.execute("select pg_notify('sequin_events', %s)", [payload])
@@ -81,7 +81,7 @@ def test_a_payload_that_is_nested_too_deeply_ends_no_wakeup(within: Callable[[Te
 
 
 def test_what_comes_before_the_wait_is_not_missed(within: Callable[[Test], None]) -> None:
-    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+    async def test(wakeups: WakeupListener, log: psycopg.Connection) -> None:
         with wakeups.for_consumer("a") as early, wakeups.for_consumer("a") as late:
             log.execute("notify pipeline_consumers, 'a'")
             assert await early.wait(60)
@@ -92,7 +92,7 @@ def test_what_comes_before_the_wait_is_not_missed(within: Callable[[Test], None]
 
 
 def test_all_are_woken_when_the_connection_was_cut(within: Callable[[Test], None]) -> None:
-    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+    async def test(wakeups: WakeupListener, log: psycopg.Connection) -> None:
         with wakeups.for_consumer("a") as a, wakeups.for_events() as events:
             log.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -106,7 +106,7 @@ def test_all_are_woken_when_the_connection_was_cut(within: Callable[[Test], None
 
 
 def test_nobody_waits_while_the_process_ends(within: Callable[[Test], None]) -> None:
-    async def test(wakeups: Wakeups, _log: psycopg.Connection) -> None:
+    async def test(wakeups: WakeupListener, _log: psycopg.Connection) -> None:
         with wakeups.for_consumer("a") as subscription:
             waiting = asyncio.create_task(subscription.wait(60))
             await asyncio.sleep(0)
@@ -117,7 +117,7 @@ def test_nobody_waits_while_the_process_ends(within: Callable[[Test], None]) -> 
 
 
 def test_a_bell_that_is_put_away_is_forgotten(within: Callable[[Test], None]) -> None:
-    async def test(wakeups: Wakeups, _log: psycopg.Connection) -> None:
+    async def test(wakeups: WakeupListener, _log: psycopg.Connection) -> None:
         with wakeups.for_events("a"), wakeups.for_consumer("a"):
             assert wakeups._subscriptions
         assert not wakeups._subscriptions

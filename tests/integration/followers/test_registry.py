@@ -12,7 +12,7 @@ from pipeline.errors import FollowerError, UnknownFollower
 from pipeline.followers import registry
 from pipeline.followers.operating import status as followers
 from pipeline.followers.registry import Database, FollowerTable, Options, Position, Report, TableName
-from pipeline.log.readers import Readers
+from pipeline.log.readers import ReaderRegistry
 from pipeline.operate import status
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
@@ -76,10 +76,10 @@ def test_retention_goes_on_as_a_follower_does(old: AgingLog) -> None:
 
 def test_it_lags_as_any_reader_does(old: AgingLog) -> None:
     add(old.connection, seq=120)
-    [lagging] = Readers(old.connection, old.table).lagging()
+    [lagging] = ReaderRegistry(old.connection, old.table).lagging()
     assert (lagging.kind, lagging.name, lagging.seqs, lagging.paused) == ("follower", "reports", 180, False)
     followers.pause(old.connection, "reports")
-    [lagging] = Readers(old.connection, old.table).lagging()
+    [lagging] = ReaderRegistry(old.connection, old.table).lagging()
     assert (lagging.active, lagging.paused) == (False, True)
 
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from pipeline.log import planner_statistics
-from pipeline.log.partitions import Partitions
+from pipeline.log.partitions import PartitionCreator
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres import connections
 
@@ -23,7 +23,7 @@ KNOWN = """
 @pytest.fixture
 def dsn(database_dsn: str) -> str:
     with psycopg.connect(database_dsn, autocommit=True) as log:
-        Partitions(log, DEFAULT, rows=10_000).reserve(3000)
+        PartitionCreator(log, DEFAULT, rows=10_000).reserve(3000)
         log.execute("create table legacy_events (like sequin_events including defaults)")
         leaves = [name for (name,) in log.execute(LEAVES)]
         for name in (*leaves, "legacy_events"):

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from pipeline.log import shapes
-from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
-from pipeline.log.partitions import Partitions
+from pipeline.log.page import EVERYTHING, EventFilter, EventPageRequest, values
+from pipeline.log.partitions import PartitionCreator
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.connections import Connection
 
@@ -34,7 +34,7 @@ FILL = """
 def log(database_dsn: str) -> Iterator[Connection]:
     """An events table of 20 full partitions with statistics as autovacuum makes them: not for the empty ones ahead."""
     with psycopg.connect(database_dsn, autocommit=True) as connection:
-        Partitions(connection, DEFAULT, rows=ROWS).reserve(PARTITIONS * ROWS)
+        PartitionCreator(connection, DEFAULT, rows=ROWS).reserve(PARTITIONS * ROWS)
         connection.execute(FILL, [SOURCE, TABLES, KEYS, PARTITIONS * ROWS])
         filled = connection.execute("select distinct tableoid::regclass::text from public.sequin_events").fetchall()
         assert len(filled) == PARTITIONS
@@ -99,15 +99,17 @@ def test_the_history_of_one_key_is_an_index_scan(log: Connection):
 
 
 @pytest.mark.usefixtures("plan_cache_mode")
-@pytest.mark.parametrize("wanted", [EVERYTHING, Filter(tables=("public.t",)), Filter(("none.*",), ("delete",))])
-def test_a_page_for_a_client_reads_in_order_and_no_more_than_a_span(log: Connection, wanted: Filter):
+@pytest.mark.parametrize(
+    "wanted", [EVERYTHING, EventFilter(tables=("public.t",)), EventFilter(("none.*",), ("delete",))]
+)
+def test_a_page_for_a_client_reads_in_order_and_no_more_than_a_span(log: Connection, wanted: EventFilter):
     seven = {"after": "bigint", "span": "bigint", "tables": "text[]", "within": "text[]", "actions": "text[]"}
     types = seven | {"rows": "int", "bytes": "bigint"}
     text = shapes.JSON.statement.decode()
     for place, name in enumerate(types, 1):
         text = text.replace(f"%({name})s", f"${place}")
     for after in (0, ROWS - 10, 10 * ROWS - 500, PARTITIONS * ROWS - 10):
-        asked = values(PageRequest(after, 100, 1_000_000, wanted))
+        asked = values(EventPageRequest(after, 100, 1_000_000, wanted))
         ran = executed(log, text, ", ".join(types.values()), *(asked[name] for name in types))
         read = [scan for scan in scans(ran) if scan["Actual Rows"] or scan.get("Rows Removed by Filter")]
         assert {scan["Node Type"] for scan in read} <= {"Index Scan", "Index Only Scan"}, (after, ran)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.cli.render import retention as retention_report
-from pipeline.log.readers import Readers
+from pipeline.log.readers import ReaderRegistry
 from pipeline.operate import metrics
 from pipeline.operate.lag import stages
 from pipeline.operate.lag.facts import AtSource, Look, Moved
@@ -85,7 +85,7 @@ def test_what_each_kind_has_read_and_needs(aged_log: AgingLog) -> None:
         "insert into pipeline.lakes (id, directory, events_table) values (%s, '/lake', 'public.sequin_events')",
         [uuid.UUID(int=1)],
     )
-    readers = Readers(aged_log.connection, aged_log.table)
+    readers = ReaderRegistry(aged_log.connection, aged_log.table)
     assert {each.name: each.needs_after for each in readers.needing()} == {
         "cursor": 10,
         "idle": 10,

@@ -15,7 +15,7 @@ from psycopg import sql
 from pipeline.client import EventLog
 from pipeline.errors import CursorExpired
 from pipeline.log import jumps, partitions, shapes, table_setup
-from pipeline.log.page import Filter, KeptFrom, PageRequest
+from pipeline.log.page import EventFilter, EventPageRequest, OldestKeptSeq
 from pipeline.log.retention import policy
 from pipeline.log.table import DEFAULT, EventsTable, next_seq
 from pipeline.postgres import connections, migrations
@@ -182,7 +182,7 @@ def test_a_reader_inside_a_jump_is_told_where_to_go_on(staged_log: Staged, jumpe
 def test_no_page_floor_or_position_ends_inside_a_jump(staged_log: Staged, jumped: tuple[int, int]):
     before, after = jumped
     with connections.connect(staged_log.dsn, "pipeline database") as connection:
-        page = shapes.JSON.read(connection, PageRequest(0, 100, 10**6, Filter(("none.*",))))
+        page = shapes.JSON.read(connection, EventPageRequest(0, 100, 10**6, EventFilter(("none.*",))))
         assert page.upto == before
         consumer = "select position from pipeline.create_consumer('c', kind => 'cursor', start => '1')"
         connection.execute(consumer)
@@ -191,7 +191,7 @@ def test_no_page_floor_or_position_ends_inside_a_jump(staged_log: Staged, jumped
         first = partitions.attached(connection, DEFAULT)[0]
         connection.execute(sql.SQL("alter table sequin_events detach partition {}").format(first.identifier))
         try:
-            assert KeptFrom(DEFAULT).read(connection) == before + 1
+            assert OldestKeptSeq(DEFAULT).read(connection) == before + 1
             assert connection.execute("select pipeline.log_floor()").fetchone() == (before,)
             policy.record(connection, DEFAULT, first.upper)
             assert policy.dropped(connection, DEFAULT).below == before + 1

@@ -11,7 +11,7 @@ import pytest
 from pipeline.capture.source import sources
 from pipeline.log.staging import ranges
 from pipeline.log.staging.range_writer import RangeWriter
-from pipeline.log.staging.ranges import Planned
+from pipeline.log.staging.ranges import PlannedRange
 from pipeline.postgres import connections, reading_session, session_settings
 from pipeline.snapshots import backfills, reader, start
 from pipeline.snapshots.reader import RangeReader, TooSlow
@@ -44,7 +44,7 @@ def begun(known: Captured, worker: Worker, where: str) -> Shown:
     backfills.begin_wait(known.log, found.id, 1, 1, {})
     stored = backfills.find(known.log, found.id)
     assert stored is not None
-    planned = [Planned(stored.table_oid, stored.table_oid, None, first, first + 2) for first in (0, 2)]
+    planned = [PlannedRange(stored.table_oid, stored.table_oid, None, first, first + 2) for first in (0, 2)]
     ranges.plan(known.log, worker.source_id, stored.epoch, found.id, planned)
     backfills.planned(known.log, stored, {stored.table_oid: 1}, True, (1, 1), 2)
     return found

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.capture.schema_history import rewrites
 from pipeline.log.staging.range_writer import RangeWriter
-from pipeline.log.staging.ranges import Taken
+from pipeline.log.staging.ranges import ClaimedRange
 from pipeline.operate.verify import verify
 from pipeline.snapshots import comparing
 from tests.fixtures.postgres import Cluster
@@ -114,7 +114,7 @@ def test_inserts_updates_deletes_and_changed_keys(stage: Stage, reading: Reading
     assert [each.name for each in broken] == ["events"], "which were taken away"
 
 
-def meanwhile(act: Callable[[], object]) -> Callable[[Any, Any, Taken], RangeWriter]:
+def meanwhile(act: Callable[[], object]) -> Callable[[Any, Any, ClaimedRange], RangeWriter]:
     """A writer that does something once: after the rows of a range were read, and before its marker is written."""
 
     class Writer(RangeWriter):

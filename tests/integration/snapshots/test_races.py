@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.log.staging.range_writer import RangeWriter
-from pipeline.log.staging.ranges import Taken
+from pipeline.log.staging.ranges import ClaimedRange
 from pipeline.snapshots import plan
 from pipeline.snapshots.shapes import Changed
 from tests.fixtures.postgres import Cluster
@@ -54,7 +54,7 @@ def reading(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadingTa
         yield reading
 
 
-def meanwhile(act: Callable[[], object]) -> Callable[[Any, Any, Taken], RangeWriter]:
+def meanwhile(act: Callable[[], object]) -> Callable[[Any, Any, ClaimedRange], RangeWriter]:
     """A writer that does something once: after the rows of a range were read, and before its marker is written."""
 
     class Writer(RangeWriter):

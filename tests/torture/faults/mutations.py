@@ -114,15 +114,17 @@ MUTATIONS = (
         "watermark outside the transaction",
         (
             Edit(
-                "transfer:Transfer.finish", "        if upto > self.after:\n            self._set_watermark(upto)\n", ""
+                "transfer:RowTransfer.finish",
+                "        if upto > self.after:\n            self._set_watermark(upto)\n",
+                "",
             ),
             Edit(
-                "transfer:Transfer._set_watermark",
+                "transfer:RowTransfer._set_watermark",
                 '        self._batch.add_prepared("advance_watermark", query, values)\n',
                 "        self._batch.eager = True\n"
                 '        self._batch.add_prepared("advance_watermark", query, values)\n',
             ),
-            Edit("transfer:Transfer._set_watermark", "def _set_watermark(", "def set_watermark("),
+            Edit("transfer:RowTransfer._set_watermark", "def _set_watermark(", "def set_watermark("),
             Edit(
                 "shuffler:Shuffler._move_batched",
                 "            self._move_all(run, transfer, transfer)\n",
@@ -492,7 +494,7 @@ MUTATIONS = (
         "tables become partitions before the watermark moves",
         (
             Edit(
-                "attaching:Attacher._attach",
+                "attaching:TableAttacher._attach",
                 "            if self._unfit() is not None:\n",
                 '            self._connection.execute("commit")\n            self._connection.execute("begin")\n'
                 "            if self._unfit() is not None:\n",
@@ -547,7 +549,9 @@ MUTATIONS = (
         "a part is attached though its seqs are not the next ones",
         (
             Edit("partitioned_part:PartPath._comes_next", "highest=segment.first_seq", "highest=2**62"),
-            Edit("attaching:Attacher._overtaken", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),
+            Edit(
+                "attaching:TableAttacher._overtaken", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"
+            ),
         ),
         (),
         test=f"{PARTS}::test_what_is_not_next_any_more_is_moved",
@@ -611,7 +615,11 @@ MUTATIONS = (
     ),
     Mutation(
         "tables are attached below a seq that was handed out",
-        (Edit("attaching:Attacher._overtaken", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),),
+        (
+            Edit(
+                "attaching:TableAttacher._overtaken", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"
+            ),
+        ),
         (),
         test=f"{ADOPTED}::test_tables_whose_seqs_were_handed_out_are_moved",
     ),
@@ -629,7 +637,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what waits is attached though there are routes",
-        (Edit("attaching:Attacher._reason", "if self._transfers.has_routes:", "if False:"),),
+        (Edit("attaching:TableAttacher._reason", "if self._transfers.has_routes:", "if False:"),),
         (),
         test=f"{ROUTED}::test_what_waits_when_routes_change_goes_by_the_new_ones",
     ),

@@ -7,14 +7,14 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.log.shapes import Columns
+from pipeline.log.shapes import EventColumns
 from pipeline.rpc.event_log.service import PART_BYTES, Grouping
 from pipeline.rpc.protos import event_log_pb2 as pb
 
 
-def event(seq: int, transaction: int, padding: int = 0) -> Columns:
+def event(seq: int, transaction: int, padding: int = 0) -> EventColumns:
     rest = (f"{transaction}", 0, transaction, seq, transaction, 1_700_000_000_123_456, str(seq), "x" * padding)
-    return Columns(padding, seq, "public", "t", "insert", *rest, None, None, None, None, None, 16384)
+    return EventColumns(padding, seq, "public", "t", "insert", *rest, None, None, None, None, None, 16384)
 
 
 @given(st.lists(st.integers(1, 12), max_size=12), st.sets(st.integers(0, 144)))

@@ -12,7 +12,7 @@ from pipeline.config.routes import Route
 from pipeline.consumers import render
 from pipeline.consumers import status as consumer_status
 from pipeline.log import dead_letters
-from pipeline.log.readers import Readers
+from pipeline.log.readers import ReaderRegistry
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate import metrics
 from pipeline.operate.status import Status
@@ -147,10 +147,10 @@ def test_retention_of_that_table_waits_for_it_and_of_the_default_one_does_not(ro
     elsewhere(routed.log, "cursor", kind="cursor", tables=["public.audit"])
     routed.moved(insert("audit", id=1), insert("audit", id=2))
     with connections.connect(routed.staged.dsn, "pipeline database") as connection:
-        needing = Readers(connection, AUDIT).needing()
+        needing = ReaderRegistry(connection, AUDIT).needing()
         assert [(each.name, each.needs_after) for each in needing] == [("c", 0), ("cursor", 0)]
-        assert Readers(connection, DEFAULT).needing() == []
-        lagging = Readers(connection, AUDIT).lagging(of_default=False)
+        assert ReaderRegistry(connection, DEFAULT).needing() == []
+        lagging = ReaderRegistry(connection, AUDIT).lagging(of_default=False)
         assert {(each.name, each.seqs) for each in lagging} == {("c", 2), ("cursor", 2)}
         assert consumer_status.tables_read(connection) == [str(AUDIT)]
 

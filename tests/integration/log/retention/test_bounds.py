@@ -14,7 +14,7 @@ from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.log import partitions
-from pipeline.log.partitions import Partitions, attached
+from pipeline.log.partitions import PartitionCreator, attached
 from pipeline.operate import retention
 from pipeline.postgres import connections
 from tests.fixtures.aging_log import KEEP, AgingLog, aging_log
@@ -49,8 +49,8 @@ def spans(aged_log: AgingLog) -> list[int]:
     return [each.upper - each.lower for each in attached(aged_log.connection, aged_log.table)]
 
 
-def growing(aged_log: AgingLog, retention: float = KEEP) -> Partitions:
-    return Partitions(aged_log.connection, aged_log.table, 10_000, retention)
+def growing(aged_log: AgingLog, retention: float = KEEP) -> PartitionCreator:
+    return PartitionCreator(aged_log.connection, aged_log.table, 10_000, retention)
 
 
 def test_without_events_a_partition_is_as_small_as_may_be(aged_log: AgingLog):

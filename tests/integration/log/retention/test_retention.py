@@ -213,7 +213,7 @@ def test_who_comes_while_a_drop_begins_is_not_robbed(aged_log: AgingLog, monkeyp
     aged_log.add(3 * PARTITION, OLD)
     planned = policy.plan
 
-    def plan_and_reset(*arguments: object) -> policy.Plan:
+    def plan_and_reset(*arguments: object) -> policy.RetentionPlan:
         found = planned(*arguments)  # type: ignore[arg-type]
         add_cursor(aged_log, 0)
         return found

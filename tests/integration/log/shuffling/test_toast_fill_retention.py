@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.log.partitions import Partition, attached
+from pipeline.log.partitions import EventsPartition, attached
 from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
 from pipeline.log.retention.policy import RowDeletion
 from pipeline.log.table import DEFAULT
@@ -38,7 +38,7 @@ def begin_another_partition(stage: Filling) -> None:
     stage.arrive()
 
 
-def full(stage: Filling) -> list[Partition]:
+def full(stage: Filling) -> list[EventsPartition]:
     head = stage.log.execute("select max(seq) from sequin_events").fetchone()
     assert head
     return [part for part in attached(stage.log, DEFAULT) if part.upper <= head[0]]

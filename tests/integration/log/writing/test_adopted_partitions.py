@@ -16,7 +16,7 @@ from adbc_driver_postgresql import dbapi
 from lake.changes import plan
 from pipeline.config import settings
 from pipeline.log import partitions, shapes
-from pipeline.log.page import PageRequest
+from pipeline.log.page import EventPageRequest
 from pipeline.log.table import DEFAULT
 from pipeline.log.writing.log_writer import LogWriter
 from pipeline.log.writing.segment_sizes import SegmentSizes
@@ -158,7 +158,10 @@ def test_reading_on_and_the_history_of_a_row_sort_nothing_and_scan_no_table(stag
 def test_everything_is_read_once_and_in_order_over_the_gaps(staged: Staged):
     """By pages, as over HTTP, gRPC and by consumers; as Spark's parts; and as an export plans it."""
     after, found = 0, 0
-    while not (page := shapes.JSON.read(staged.connection, PageRequest(after, 10_000, 10**8))).at_head or page.entries:
+    while (
+        not (page := shapes.JSON.read(staged.connection, EventPageRequest(after, 10_000, 10**8))).at_head
+        or page.entries
+    ):
         seqs = [entry.seq for entry in page.entries]
         assert all(one < two for one, two in pairwise([after, *seqs]))
         found, after = found + len(seqs), page.upto

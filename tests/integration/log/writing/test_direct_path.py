@@ -15,7 +15,7 @@ import pytest
 from pipeline.errors import Fenced
 from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.staging import rows
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import PathReason, WritePath
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.table import DEFAULT
@@ -69,10 +69,10 @@ def staged_row(
     return rows.row(rows.transaction_head(lsn), idx, ordinal, change, str(lsn).encode(), value, rest)
 
 
-def batch(staged: Staged, lsn: int, count: int = 1, **row: Any) -> Batch:
+def batch(staged: Staged, lsn: int, count: int = 1, **row: Any) -> ChangeBatch:
     """One transaction of so many rows."""
     made = [staged_row(staged, lsn, lsn + idx, idx, **row) for idx in range(count)]
-    return Batch(made, lsn, lsn, lsn, 1, lsn + 1, lsn, lsn, None, 0)
+    return ChangeBatch(made, lsn, lsn, lsn, 1, lsn + 1, lsn, lsn, None, 0)
 
 
 DIRECTLY = WritingSettings(DEFAULT, "at_once")
@@ -93,7 +93,7 @@ def writing(
     return asyncio.run(run())
 
 
-def append(staged: Staged, *batches: Batch) -> LogWriter:
+def append(staged: Staged, *batches: ChangeBatch) -> LogWriter:
     async def does(writer: LogWriter) -> None:
         for each in batches:
             await writer.append(each, durable=False)
@@ -254,7 +254,7 @@ def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(st
     async def does(writer: LogWriter) -> None:
         await writer.append(batch(staged, 1_000), durable=False)
         staged.connection.execute(PLACED, {"source": staged.source})
-        await writer.append(Batch([], 0, 0, 0, 1, 1_051, 1_050, 1_050, None, 0, ends_staged=True), durable=False)
+        await writer.append(ChangeBatch([], 0, 0, 0, 1, 1_051, 1_050, 1_050, None, 0, ends_staged=True), durable=False)
         await writer.append(batch(staged, 1_100), durable=False)
 
     try:

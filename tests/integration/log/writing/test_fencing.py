@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 from pipeline.capture.catchup import helper
 from pipeline.errors import Fenced, StorageError
 from pipeline.log.staging import progress, rows
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.writing.log_writer import LogWriter, WritingSettings
 from pipeline.server import roles
@@ -35,10 +35,10 @@ def source_id(database_dsn: str) -> Iterator[uuid.UUID]:
         yield made
 
 
-def batch(lsn: int) -> Batch:
+def batch(lsn: int) -> ChangeBatch:
     head, change = rows.transaction_head(lsn), rows.change_head(1, 7, 0, b"insert")
     staged = rows.row(head, 0, 0, change, b"1", b"{}")
-    return Batch([staged], lsn, lsn, 0, 1, lsn + 1, lsn, 0, None, 0)
+    return ChangeBatch([staged], lsn, lsn, 0, 1, lsn + 1, lsn, 0, None, 0)
 
 
 async def opened(connection: AsyncConnection[TupleRow], source: uuid.UUID) -> LogWriter:

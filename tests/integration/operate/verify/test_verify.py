@@ -17,7 +17,7 @@ from psycopg import sql
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import SchemaError
-from pipeline.log.partitions import Partitions
+from pipeline.log.partitions import PartitionCreator
 from pipeline.log.retention import policy
 from pipeline.log.table import DEFAULT
 from pipeline.operate.verify import verify
@@ -102,7 +102,7 @@ def fill(connection: psycopg.Connection) -> None:
         " values (%s, 1, '1', 'd', 's')",
         [SOURCE],
     )
-    Partitions(connection, DEFAULT, rows=PARTITION).reserve(LAST + 2 * SHOWN)
+    PartitionCreator(connection, DEFAULT, rows=PARTITION).reserve(LAST + 2 * SHOWN)
     for xid, (first, epoch, lsn, rows) in enumerate(TRANSACTIONS):
         for seq, (idx, action, annotated) in enumerate(rows, first):
             connection.execute(ROW, [seq, SOURCE, epoch, lsn, idx, xid, action, "{}" if annotated else None, xid])

@@ -12,10 +12,10 @@ from pipeline.capture.source.sources import Source
 from pipeline.capture.source.timeline import require_continued, switch_point
 from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import DecodeError, HistoryDiverged
-from pipeline.log.staging.progress import Staged
+from pipeline.log.staging.progress import StagedPosition
 from pipeline.wal import lsn
 
-STAGED = Staged(epoch=0, position=500, commit_lsn=300, committed_at=30)
+STAGED = StagedPosition(epoch=0, position=500, commit_lsn=300, committed_at=30)
 INSERT = b"I" + struct.pack(">I", 1) + b"N" + bytes(2)
 RELATION = b"R" + struct.pack(">I", 1) + b"public\0t\0d" + bytes(2)
 
@@ -110,14 +110,14 @@ def test_the_last_transaction_is_not_owed_when_the_slot_is_beyond_it():
 def test_carried_transactions_are_left_out_up_to_the_fork():
     fork = [begin(700, 0), message(b"pipeline:annotations"), wal(INSERT), commit(700)]
     empty = [begin(650, 0), message(b"pipeline:annotations"), commit(650)]
-    replay = Replay(Staged(1, 500, 0, None), 500, {(600, 60), (700, 70), (800, 80)})
+    replay = Replay(StagedPosition(1, 500, 0, None), 500, {(600, 60), (700, 70), (800, 80)})
     assert replay.verified
     assert replay.skip([*transaction(600, 60), *empty, *fork]) == fork
     assert replay.over
 
 
 def test_carried_transactions_end_where_the_source_is_beyond_them():
-    replay = Replay(Staged(1, 500, 0, None), 500, {(600, 60)})
+    replay = Replay(StagedPosition(1, 500, 0, None), 500, {(600, 60)})
     replay.skip([keepalive(600)])
     assert not replay.over
     replay.skip([*transaction(600, 60), keepalive(620)])

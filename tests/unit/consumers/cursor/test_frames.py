@@ -22,15 +22,15 @@ from pipeline.consumers.cursor.frames import (
     close_reason,
     error,
 )
-from pipeline.log.entry import Entry
+from pipeline.log.entry import JsonEvent
 
 
-def entry(seq: int, transaction: int, padding: int = 0) -> Entry:
+def entry(seq: int, transaction: int, padding: int = 0) -> JsonEvent:
     text = json.dumps({"seq": seq, "padding": "x" * padding})
-    return Entry(seq, "public.t", "insert", str(transaction), transaction, transaction, text)
+    return JsonEvent(seq, "public.t", "insert", str(transaction), transaction, transaction, text)
 
 
-def batches(sizes: list[int], cuts: set[int]) -> Iterator[tuple[list[Entry], bool]]:
+def batches(sizes: list[int], cuts: set[int]) -> Iterator[tuple[list[JsonEvent], bool]]:
     """Transactions of these sizes, cut into batches anywhere; whole where the cut is between two."""
     owners = [number for number, size in enumerate(sizes) for _ in range(size)]
     bounds = sorted({0, len(owners), *(cut for cut in cuts if cut < len(owners))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.log.shuffling.toast_batches import RelationVersion, Unfilled, batches, origin
+from pipeline.log.shuffling.toast_batches import RelationVersion, UnfilledRow, batches, origin
 
 
 def column(name: str, attnum: int, *names: tuple[str, int]) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def test_a_partition_is_known_under_its_root_since_it_joined_and_before_that_by_
 
 
 def test_rows_are_filled_in_together_until_one_needs_what_another_supplies() -> None:
-    def row(ordinal: int, columns: str, before: str = "1", after: str = "1") -> Unfilled:
-        return Unfilled(ordinal, 1, before, after, list(columns))
+    def row(ordinal: int, columns: str, before: str = "1", after: str = "1") -> UnfilledRow:
+        return UnfilledRow(ordinal, 1, before, after, list(columns))
 
     rows = [row(0, "ab"), row(1, "ab"), row(2, "a"), row(3, "ab"), row(4, "ab", "1", "2"), row(5, "ab", "2", "2")]
     cut = [[each.ordinal for each in batch] for batch in batches(rows, {1: LEAF})]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.log.shuffling.waiting import Waiting, first_whole, together
+from pipeline.log.shuffling.waiting import WaitingTable, first_whole, together
 
 OTHERS: list[dict[str, Any]] = [{}, {"run": 8}, {"attaches": False}, {"first_seq": 121}]
-ONE = Waiting(1, "public.sequin_events", "t_1", True, 7, True, 100, 109, 1_000, 1_009, [1])
+ONE = WaitingTable(1, "public.sequin_events", "t_1", True, 7, True, 100, 109, 1_000, 1_009, [1])
 
 
-def behind(before: Waiting, **changed: Any) -> Waiting:
+def behind(before: WaitingTable, **changed: Any) -> WaitingTable:
     """A table of ten rows."""
     values = {
         "id": before.id + 1,
@@ -25,7 +25,7 @@ def behind(before: Waiting, **changed: Any) -> Waiting:
     return replace(before, **values)
 
 
-def chain(*changed: dict[str, Any], first: Waiting = ONE) -> list[Waiting]:
+def chain(*changed: dict[str, Any], first: WaitingTable = ONE) -> list[WaitingTable]:
     found = [first]
     for each in changed:
         found.append(behind(found[-1], **each))

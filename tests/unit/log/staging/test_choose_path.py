@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.log.staging.batch import Batch
+from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import (
     MOST_BYTES,
     MOST_ROWS,
@@ -31,7 +31,7 @@ WORKER = KnownState(worker=0, small="at_once", end=END)
 STAGES = replace(WORKER, small="staged", end=None)
 PART = replace(WORKER, worker=3)
 
-SMALL = Batch([b"row"] * 2, 100, 100, 1, 1, 101, 100, 0, None, 0)
+SMALL = ChangeBatch([b"row"] * 2, 100, 100, 1, 1, 101, 100, 0, None, 0)
 OPEN = replace(SMALL, transactions=0, position=None, commit_lsn=None, committed_at=None, open_lsn=100, open_changes=2)
 AND_MORE = replace(SMALL, last_lsn=200, open_lsn=200, open_changes=1)
 END_OF_STAGED = replace(SMALL, ends_staged=True)
@@ -115,7 +115,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("batch", "state", "path"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_the_path_of_a_batch_is_that_of_the_table(batch: Batch, state: KnownState, path: object) -> None:
+def test_the_path_of_a_batch_is_that_of_the_table(batch: ChangeBatch, state: KnownState, path: object) -> None:
     assert choose_path(batch, state) == path
 
 
