@@ -1,3 +1,3 @@
-"""Staging: raw changes, durable and not yet in the log. `wal_events`, its segments, and the progress of each worker."""
+"""Staging keeps durable changes that are not in the log yet: `wal_events`, its segments, and each worker's progress."""
 
 from __future__ import annotations

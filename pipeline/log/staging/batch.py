@@ -1,4 +1,4 @@
-"""What is staged at once, and how it is cut at the end of its last whole transaction. Pure."""
+"""A batch of staged rows, and functions that cut it between transactions. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pipeline.log.staging.rows import committed_at_of, lsn_of
 
 _LSN = slice(6, 14)
-"""Where a row has its commit_lsn."""
+"""The bytes of a staged row that hold its commit_lsn."""
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,10 @@ class ChangeBatch:
 
     Their `ordinal`s count up from `first_ordinal`; those of this worker's next batch continue from there.
 
-    `position`, `commit_lsn` and `committed_at` (µs since 2000) are those of the last complete transaction, None when
-    there is none; `open_lsn` and `open_changes` those of the incomplete one. `ends_staged`: a complete one counts
-    though it has no rows here: an earlier batch has them, or rows that were read from a table come at its place
-    (`places_range`).
+    `position`, `commit_lsn` and `committed_at` (µs since 2000) belong to the last complete transaction, and are None
+    if there is none. `open_lsn` and `open_changes` belong to the incomplete one. `ends_staged`: the batch completes a
+    transaction without a row of it: an earlier batch has its rows, or rows that were read from a table get its place
+    in the log (`places_range`).
     """
 
     rows: list[bytes]
@@ -37,12 +37,15 @@ class ChangeBatch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it stages nothing: then it only moves the position, like WAL without changes for us."""
+        """True if the batch stages nothing and only moves the position, as WAL without changes for the log does."""
         return not self.rows and not self.ends_staged
 
 
 def split(batch: ChangeBatch) -> list[ChangeBatch]:
-    """A part with whole transactions, which may end one that an earlier batch began; then the beginning of another."""
+    """Split a batch into its whole transactions, and the beginning of the transaction that it leaves incomplete.
+
+    The whole transactions may end one that an earlier batch began.
+    """
     if batch.open_lsn is None or not batch.rows or batch.last_lsn != batch.open_lsn:
         return [replace(batch, open_lsn=None, open_changes=0)]
     if batch.position is None:
@@ -66,7 +69,7 @@ def split(batch: ChangeBatch) -> list[ChangeBatch]:
 
 
 def before(batch: ChangeBatch, place: int) -> tuple[ChangeBatch, ChangeBatch] | None:
-    """A part with the whole transactions before the one of this row, and the rest; None where there are none."""
+    """Split a batch before the transaction of the row at `place`; None if no whole transaction comes before it."""
     lsn = lsn_of(batch.rows[place])
     while place and lsn_of(batch.rows[place - 1]) == lsn:
         place -= 1

@@ -1,4 +1,4 @@
-"""Chooses the path that a batch takes into the log, or tries next if one has declined it. Pure."""
+"""Choose the path that a batch takes into the log, or the next one after a path has declined it. Pure."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ class WritePath(StrEnum):
 class PathReason(StrEnum):
     """Why a batch is staged, or why a path declined it. The values are labels of metrics.
 
-    By what is known of the batch and the writer: `OFF` the direct path is not this writer's, or switched off; `LARGE`
+    Known of the batch and the writer: `OFF` the direct path is not this writer's, or switched off; `LARGE`
     too many rows or bytes; `PART` a part of a transaction, or behind one; `PARTITION` the events table lacks the
-    partition that the rows need, or the shuffler should make the next one; `FAILED` the direct path failed lately.
+    partition that the rows need, or the shuffler should make the next one; `FAILED` the direct path failed recently.
 
-    By looking at the log's end: `STAGED` something staged is not moved yet; `ROUTES` events go to several tables, or
+    Found at the log's end: `STAGED` something staged is not moved yet; `ROUTES` events go to several tables, or
     to another one; `TABLE` the events table has what only the shuffler can serve; `CHANGED` the log was restored.
 
-    By trying: `VALUES` a row has values that only the shuffler can fill in or write; `CHANGED` the watermark moved;
-    `FAILED` the database refused. Of the shuffler: `ADOPTION` it moves the rows of tables that cannot be attached.
+    Found by trying: `VALUES` a row has values that only the shuffler can fill in or write; `CHANGED` the watermark
+    moved; `FAILED` the database refused.
+
+    The shuffler's: `ADOPTION` it moves the rows of tables that cannot be attached.
     """
 
     OFF = "off"
@@ -55,10 +57,9 @@ class PathReason(StrEnum):
 
 
 class FirstStep(Enum):
-    """What must be done before a path can be chosen.
+    """A step that the writer must take before it can choose a path.
 
-    `LOOK`: read where the log's end is. `END_RUN`: store and end the run that is open, since the batch does not belong
-    to it.
+    `LOOK`: read where the log's end is. `END_RUN`: store and end the open run, since the batch does not belong to it.
     """
 
     LOOK = "look"
@@ -69,8 +70,8 @@ class FirstStep(Enum):
 class LogEnd:
     """The end of the log: all transactions up to `after` are in it, and nothing is staged behind them.
 
-    `after` is a commit LSN of the source, `seq` that of the newest event. `epoch`, `routes` and `oid`, that of the
-    events table, are compared again by whoever writes there.
+    `after` is a commit LSN of the source, and `seq` belongs to the newest event. The transaction that writes here
+    compares `epoch`, `routes` and `oid` (of the events table) again.
     """
 
     epoch: int
@@ -82,11 +83,12 @@ class LogEnd:
 
 @dataclass(frozen=True)
 class RunState:
-    """What the partitioned path has begun. Its tables belong to runs, of which each has segments.
+    """The state of the partitioned path. Its tables belong to runs, and each run has segments.
 
-    `may_begin`: the backlog is large enough for a new run, and no pause is on. `is_begun`: a run is open, and nobody
-    else hands out a `seq`; `goes_on`: it may have more segments. `is_filling`: a segment is open, whose rows are not
-    stored yet; `is_inside`: it has the beginning of a transaction. `is_near`: the source is hardly ahead any more.
+    `may_begin`: the backlog is large enough for a new run, and no pause is on. `is_begun`: a run is open, and no other
+    session hands out a `seq`. `goes_on`: the run may have more segments. `is_filling`: a segment is open, and its rows
+    are not stored yet. `is_inside`: the segment ends with an incomplete transaction. `is_near`: the source is hardly
+    ahead of the worker.
     """
 
     may_begin: bool = False
@@ -99,15 +101,14 @@ class RunState:
 
 @dataclass(frozen=True)
 class KnownState:
-    """What a writer remembers when it chooses.
+    """The facts by which a writer chooses a path.
 
-    `worker`: its number; `small`: what the settings say of small batches, "at_once" or "staged". `end`: the log's
-    end, why nothing can be written there, or None where it has to be looked at. `begun`: the commit LSN of a
-    transaction of which a part is staged, and more is to come. `has_failed`: the direct path failed a moment ago.
-    `room`: the first seq behind the partition that is written to; `ahead`: the seq from which on the shuffler
-    should make the next partition. `run`: what the partitioned path has begun, None where the writer has no such
-    path. `declined`: the paths that have declined this batch, or what comes before it in the same one, and why the
-    direct path did.
+    `worker`: its number. `small`: the setting for small batches, "at_once" or "staged". `end`: the log's end, or the
+    reason why nothing can be written there; None if the writer must read it first. `begun`: the commit LSN of a
+    transaction that is staged in part. `has_failed`: the direct path failed a moment ago. `room`: the first seq behind
+    the current partition. `ahead`: the seq from which the shuffler should create the next partition. `run`: the state
+    of the partitioned path, None if the writer has no such path. `declined`: the paths that have declined this batch
+    or an earlier part of it, each with the reason of the direct path.
     """
 
     worker: int
@@ -122,14 +123,14 @@ class KnownState:
 
 
 def writes_directly(worker: int, small: str) -> bool:
-    """Return whether a worker has the direct path: its SQL moves the position of worker 0, so no other may take it."""
+    """Return True if a worker has the direct path: its SQL moves the position of worker 0, so no other may take it."""
     return worker == 0 and small != "staged"
 
 
 def choose_path(batch: ChangeBatch, known: KnownState) -> tuple[WritePath, PathReason | None] | FirstStep:
     """Return the path that this batch takes, and why it is staged; None for the other paths.
 
-    A batch belongs to the partitioned path while a segment or a run is open, or where one may begin; else to the direct
+    A batch belongs to the partitioned path while a segment or a run is open, or if one may begin; else to the direct
     path if it is small and whole and nothing is staged before it. The staged path takes any batch and never declines.
     """
     if _belongs_to_run(batch, known):

@@ -1,4 +1,4 @@
-"""How far the source is staged: from where a worker continues, and the restart in a new epoch."""
+"""Read and store how far the source is staged, which is where a worker continues, and restart in a new epoch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from pipeline.postgres.queries import statement
 _COUNT_CHANGES = """\
 select coalesce(sum(changes), 0)::bigint from pipeline.replication_progress where source_id = %(source)s
 """
-"""How many changes of a source the stream has brought so far; of rows that were read from tables it counts none."""
+"""Count the changes of a source that the stream has brought; rows that were read from tables do not count."""
 _STORED_POSITION = """\
 select position from pipeline.replication_progress where source_id = %(source)s and worker = %(worker)s
 """
-"""How far a worker has staged; no row when it never began."""
+"""Read how far a worker has staged; no row if it never began."""
 
 
 @dataclass(frozen=True)
 class StagedPosition:
-    """`commit_lsn` and `committed_at` (µs since 2000) are of the last transaction with rows; 0 and None before it."""
+    """How far a worker has staged: `commit_lsn` and `committed_at` (µs since 2000) of its last transaction with rows.
+
+    They are 0 and None before the first such transaction.
+    """
 
     epoch: int
     position: int
@@ -31,12 +34,12 @@ class StagedPosition:
 
 
 def with_progress(package: str, name: str) -> LiteralString:
-    """The statement of this name, which has the progress of a batch follow it: the same way for all who write one."""
+    """Return a statement with the text that stores a batch's progress, which all paths into the log share."""
     return statement(package, name).format(set_progress=statement("log.staging", "set_progress"))
 
 
 def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> StagedPosition | None:
-    """The stored progress; None when this source was never replicated."""
+    """Return the stored progress of a worker; None if this source was never replicated."""
     return queries.one(
         connection, StagedPosition, statement("log.staging", "last_staged"), {"source": source, "worker": worker}
     )
@@ -57,7 +60,7 @@ def begin(connection: Connection, source: uuid.UUID, epoch: int, position: int, 
 
 
 def log_reaches(connection: Connection, source: uuid.UUID, lsn: int) -> tuple[bool, tuple[int | None, int | None]]:
-    """Whether the log has everything before `lsn`; and up to where it is staged and moved."""
+    """Return True if the log has everything before `lsn`, and the LSNs up to which it is staged and moved."""
     row = connection.execute(
         statement("log.staging.frontier", "log_reaches"), {"source": source, "lsn": lsn}
     ).fetchone()
@@ -71,5 +74,5 @@ def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int
 
 
 def changes(connection: Connection, source: uuid.UUID) -> int:
-    """How many changes the stream has brought; rows that were read from tables do not count."""
+    """Return how many changes the stream has brought; rows that were read from tables do not count."""
     return int(queries.value(connection, _COUNT_CHANGES, {"source": source}))

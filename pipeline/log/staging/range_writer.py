@@ -1,4 +1,4 @@
-"""Writes the rows of a range that is read to a segment of its own.
+"""Write the rows of a range, while it is read, to a separate segment.
 
 The range gets its place in the log when the stream brings its marker:
 `pipeline/capture/replication/relation_registry.py:RelationRegistry.place_range`.
@@ -20,12 +20,12 @@ from pipeline.postgres.pipelined_copy import HEADER, TRAILER
 from pipeline.postgres.queries import statement
 
 WORKER = -1
-"""The worker of their segments: no worker of the stream claims or drains these."""
+"""The worker number of segments with rows of ranges; no worker of the stream claims or drains them."""
 _COLUMNS = ", ".join(rows.COLUMNS)
 _ADD_FREE_SEGMENT = "insert into pipeline.segments (state) values ('free') returning id"
-"""Add a segment that nobody fills yet; its table is created next."""
+"""Add a segment that no worker fills yet; its table is created next."""
 _HAS_FREE_SEGMENT = "select exists (select from pipeline.segments where state = 'free')"
-"""Whether a segment is free."""
+"""True if a segment is free."""
 
 
 class RangeWriter:
@@ -82,7 +82,7 @@ class RangeWriter:
         return True
 
     def _make_room(self) -> None:
-        """Make a segment if none is free, in a transaction of its own: that locks wal_events against other new ones."""
+        """Create a segment if none is free, in a separate transaction, since that locks wal_events against others."""
         if queries.value(self._connection, _HAS_FREE_SEGMENT):
             return
         with self._connection.transaction():

@@ -1,4 +1,4 @@
-"""Ranges of tables whose rows were read at the source: staged as a segment each, outside of the order of commits.
+"""Ranges of tables whose rows are read at the source, and staged as a segment each, outside of the commit order.
 
 A range goes planned → reading → staged → placed → moved. The transaction that reads it carries a marker, a logical
 message with the range's token, and commits only once its rows are durable here. When the worker meets the marker in the
@@ -24,37 +24,37 @@ delete from pipeline.snapshot_ranges
 where backfill_id = %(backfill)s and state in ('planned', 'held', 'reading')
     and file is distinct from (%(files)s::jsonb ->> relation_oid::text)::bigint
 """
-"""Ranges of blocks of a file that a relation is no longer in. What was read of it before is as it was."""
+"""Delete ranges of blocks of a file that a relation no longer uses. Ranges that were read before stay."""
 _GIVE_RANGE_BACK = """\
 update pipeline.snapshot_ranges set state = 'planned', token = null, reader_pid = null, reader_start = null
 where id = %(id)s and token = %(token)s and state = 'reading'
 """
-"""A range that its reader could not read."""
+"""Plan a range again that its reader could not read."""
 _HOLD_RANGES = """\
 update pipeline.snapshot_ranges set state = case when %(hold)s then 'held' else 'planned' end
 where backfill_id = %(backfill)s and state = case when %(hold)s then 'planned' else 'held' end
 """
-"""Ranges of a backfill that are not to be read for now, or that are again."""
+"""Hold the planned ranges of a backfill, or plan its held ones again."""
 _RANGE_COMPARED = """\
 delete from pipeline.snapshot_ranges where id = %(id)s and token = %(token)s and state = 'reading' and compares
 """
-"""A table is compared: what differs is planned in this transaction. No row when another session has taken it over."""
+"""End the comparison of a table: this transaction plans the rows that differ. No row if another session has it."""
 _RANGE_VERSION = """\
 select version from pipeline.snapshot_ranges where token = %(token)s::uuid and state in ('staged', 'placed')
 """
-"""The form of the table that a range was read of; no row for a marker that nothing waits for."""
+"""Read the table version that a range was read with; no row for a marker without a waiting range."""
 _UNCOLLECTED = """\
 select distinct backfill_id from pipeline.snapshot_ranges where source_id = %(source)s and state = 'moved'
 """
-"""Backfills with ranges that have become events since they were counted."""
+"""List backfills with ranges that have become events since the last count."""
 
 
 @dataclass(frozen=True)
 class PlannedRange:
-    """What to read: blocks of a relation, the last one excluded (None: to its end), or rows with these keys.
+    """A range to read: blocks of a relation up to `until_block` (exclusive; None: to the end), or rows by key.
 
-    `file`: its pg_relation_filenode then; None where its rows are found wherever they are. `keys`: texts of the key's
-    columns, in the order of the key. `compares`, `differences`: see the table's comments.
+    `file`: the relation's pg_relation_filenode at planning; None if rows are read wherever they are. `keys`: texts of
+    the key's columns, in the order of the key. `compares`, `differences`: see the table's comments.
     """
 
     relation_oid: int
@@ -69,7 +69,7 @@ class PlannedRange:
 
 @dataclass(frozen=True)
 class ClaimedRange:
-    """A range that this session is to read, with its new token."""
+    """A range that this session reads, with its new token."""
 
     id: int
     token: uuid.UUID
@@ -87,9 +87,11 @@ class ClaimedRange:
 
 @dataclass(frozen=True)
 class RangeReadResult:
-    """How it was read. `snapshot`: as pg_snapshot prints it. `since_seqs`, `departed`: see the table's comments.
+    """The result of reading a range. `snapshot`: as pg_snapshot prints it. `since_seqs`, `departed`: see the table's
+    comments.
 
-    `version`: the table's form then. `by_key`: its rows have keys that identify them. `marker_xid`: of the transaction.
+    `version`: the table's columns and key at that time. `by_key`: its rows have keys that identify them. `marker_xid`:
+    the transaction that carries the marker.
     """
 
     rows: int
@@ -103,7 +105,7 @@ class RangeReadResult:
 
 @dataclass(frozen=True)
 class PlacedRange:
-    """A range with its place, for the shuffler. `segment_id`: None where it has no rows."""
+    """A range with its place in the log, for the shuffler. `segment_id`: None if the range has no rows."""
 
     id: int
     segment_id: int | None
@@ -152,7 +154,7 @@ def plan(connection: Connection, source: uuid.UUID, epoch: int, backfill: int, p
 
 
 def take(connection: Connection, source: uuid.UUID, most: int, without: Sequence[int] = ()) -> ClaimedRange | None:
-    """The next range to read, now this session's; None when there is none, or `most` are under way already.
+    """Claim the next range for this session; None if no range is planned, or `most` are under way already.
 
     `without`: backfills that must wait.
     """
@@ -161,41 +163,41 @@ def take(connection: Connection, source: uuid.UUID, most: int, without: Sequence
 
 
 def give_back(connection: Connection, taken: ClaimedRange) -> None:
-    """It is to be read again, by whoever takes it next."""
+    """Return the range to the planned ones, so that another session can read it."""
     connection.execute(_GIVE_RANGE_BACK, {"id": taken.id, "token": taken.token})
 
 
 def compared(connection: Connection, taken: ClaimedRange) -> bool:
-    """It was to compare, and all that it has found is planned; False when it is no longer this session's."""
+    """End a comparison whose differences are all planned; False if another session has taken the range over."""
     values = {"id": taken.id, "token": taken.token}
     return connection.execute(_RANGE_COMPARED, values).rowcount == 1
 
 
 def compares(connection: Connection, backfill: int) -> bool:
-    """Whether a comparison is to be made, or is under way."""
+    """Return True if a backfill has a comparison that is planned or under way."""
     query = "select exists (select from pipeline.snapshot_ranges where backfill_id = %s and compares)"
     return bool(queries.value(connection, query, (backfill,)))
 
 
 def split(connection: Connection, taken: ClaimedRange, at: int) -> None:
-    """It takes too long: it ends before block `at` from now on, and another one begins there."""
+    """Split a range that takes too long to read: it ends before block `at`, and a new range begins there."""
     connection.execute(statement("log.staging", "split_range"), {"id": taken.id, "token": taken.token, "at": at})
 
 
 def shorten(connection: Connection, taken: ClaimedRange, at: int) -> bool:
-    """It ends before block `at`, and another one begins there; False when it is no longer this session's."""
+    """End a range before block `at`, and plan a new one from there; False if another session has taken it over."""
     values = {"id": taken.id, "token": taken.token, "at": at}
     return connection.execute(statement("log.staging", "shorten_range"), values).rowcount == 1
 
 
 def version_of(connection: Connection, token: str) -> dict[str, Any] | None:
-    """The form of the table that a range with this token was read of; None when nothing waits for this marker."""
+    """Return the table version that the range with this token was read with; None if no range waits for this marker."""
     found: dict[str, Any] | None = queries.value(connection, _RANGE_VERSION, {"token": token})
     return found
 
 
 def place(connection: Connection, token: str, relation: int, commit_lsn: int, committed_at: int, xid: int) -> None:
-    """The range's marker has committed: its rows come there. `committed_at`: µs since 2000. May be repeated."""
+    """Give a range the place at which its marker committed. `committed_at`: µs since 2000. May be repeated."""
     values = {
         "token": token,
         "relation": relation,
@@ -207,7 +209,7 @@ def place(connection: Connection, token: str, relation: int, commit_lsn: int, co
 
 
 def placed(connection: Connection, source: uuid.UUID, commit_lsn: int) -> list[PlacedRange]:
-    """The ranges with this place: one, as each marker has a transaction of its own."""
+    """Return the ranges with this place: one, since each marker has a separate transaction."""
     values = {"source": source, "commit_lsn": commit_lsn}
     return queries.rows(connection, PlacedRange, statement("log.staging", "placed_ranges"), values)
 
@@ -215,9 +217,9 @@ def placed(connection: Connection, source: uuid.UUID, commit_lsn: int) -> list[P
 def moved(
     connection: Connection, range_id: int, events_table: str, last_seq: int, added: int, left_out: Sequence[str] | None
 ) -> None:
-    """Its rows are events, the last of them with this seq. In the transaction that adds them.
+    """Record that a range's rows are events up to `last_seq`, in the transaction that adds them.
 
-    `left_out`: of a range of keys those of which the log had something newer.
+    `left_out`: the keys of a range of keys of which the log had a newer event.
     """
     values = {"id": range_id, "events_table": events_table, "last_seq": last_seq, "added": added}
     values["left_out"] = None if left_out is None else list(left_out)
@@ -225,47 +227,47 @@ def moved(
 
 
 def unfinished(connection: Connection, source: uuid.UUID) -> list[UnfinishedRange]:
-    """Ranges that somebody has taken, and that have not become events."""
+    """Return the ranges that a session has claimed, and that have not become events."""
     return queries.rows(connection, UnfinishedRange, statement("log.staging", "unfinished_ranges"), {"source": source})
 
 
 def reset(connection: Connection, ids: Sequence[int]) -> None:
-    """Read these again: what was staged of them is dropped."""
+    """Plan these ranges again, and drop their staged rows."""
     connection.execute(statement("log.staging", "reset_ranges"), {"ids": list(ids)})
 
 
 def drop(connection: Connection, backfill: int, ids: Sequence[int] | None = None, *, placed: bool = False) -> None:
-    """Forget all ranges of a backfill that have no place yet, or only these. What was staged is dropped.
+    """Delete all ranges of a backfill that have no place yet, or only these, with their staged rows.
 
-    `placed`: also those that have one, in an epoch that has ended.
+    `placed`: also those that have a place, in an epoch that has ended.
     """
     values = {"backfill": backfill, "ids": None if ids is None else list(ids), "placed": placed}
     connection.execute(statement("log.staging", "drop_ranges"), values)
 
 
 def drop_outdated(connection: Connection, backfill: int, files: Mapping[str, int]) -> int:
-    """Forget ranges of relations that are in other files now; returns how many. `files`: by oid, as JSON has them."""
+    """Delete ranges of relations that have moved to other files; returns how many. `files`: by oid as a text."""
     values = {"backfill": backfill, "files": Jsonb(dict(files))}
     return connection.execute(_DROP_OUTDATED, values).rowcount
 
 
 def seen(connection: Connection, range_id: int, lsn: int) -> None:
-    """Its marker has committed before this LSN of the source."""
+    """Record that a range's marker has committed before this LSN of the source."""
     connection.execute(
         "update pipeline.snapshot_ranges set seen_lsn = %s where id = %s and seen_lsn is null", (lsn, range_id)
     )
 
 
 def hold(connection: Connection, backfill: int, *, hold: bool = True) -> None:
-    """Read none of its ranges for now, or again; those that are being read are finished."""
+    """Hold a backfill's ranges, or with `hold=False` release them; ranges that are being read are finished."""
     connection.execute(_HOLD_RANGES, {"backfill": backfill, "hold": hold})
 
 
 @dataclass(frozen=True)
 class MovedRanges:
-    """What has become of ranges since the last `collect`.
+    """The ranges of a backfill that became events since the last `collect`, counted.
 
-    `left_out`: of ranges of keys those of which the log had something newer.
+    `left_out`: the keys of ranges of keys of which the log had a newer event.
     """
 
     ranges: int
@@ -278,18 +280,18 @@ class MovedRanges:
 
 
 def collect(connection: Connection, backfill: int) -> MovedRanges:
-    """The ranges of a backfill that have become events; they are forgotten. In the transaction that counts them."""
+    """Count the ranges of a backfill that have become events, and delete them, in the caller's transaction."""
     found = queries.one(connection, MovedRanges, statement("log.staging", "collect_moved"), {"backfill": backfill})
     assert found is not None  # noqa: S101  an aggregate
     return found
 
 
 def uncollected(connection: Connection, source: uuid.UUID) -> list[int]:
-    """Backfills with something to `collect`."""
+    """Return the backfills that have ranges to `collect`."""
     return [number for (number,) in connection.execute(_UNCOLLECTED, {"source": source}).fetchall()]
 
 
 def left(connection: Connection, backfill: int) -> int:
-    """How many ranges of a backfill are to be read, or to become events, or to be counted."""
+    """Return how many ranges of a backfill are not read, not events, or not counted yet."""
     query = "select count(*) from pipeline.snapshot_ranges where backfill_id = %s"
     return int(queries.value(connection, query, (backfill,)))

@@ -42,12 +42,12 @@ metadata."""
 
 
 def transaction_head(commit_lsn: int) -> bytes:
-    """The first bytes of every row of a transaction."""
+    """Return the first bytes of every row of a transaction."""
     return _head(len(COLUMNS), 8, commit_lsn, 4)
 
 
 def change_head(relation_id: int, xid: int, committed_at: int, action: bytes) -> bytes:
-    """The bytes that rows of one transaction, relation and action share. `committed_at`: µs since 2000."""
+    """Return the bytes that rows of one transaction, relation and action share. `committed_at`: µs since 2000."""
     return _change(4, relation_id, 8, xid, 8, committed_at, len(action)) + action
 
 
@@ -60,7 +60,7 @@ def row(
     record: bytes,
     rest: Rest | None = None,
 ) -> bytes:
-    """A row; `rest` is None when all of its values are null."""
+    """Return a row; `rest` is None if all of its values are null."""
     return b"".join(
         (
             head,
@@ -76,27 +76,27 @@ def row(
 
 
 def lsn_of(staged: bytes) -> int:
-    """The commit_lsn of a row."""
+    """Return the commit_lsn of a row."""
     return int.from_bytes(staged[6:14], "big", signed=True)
 
 
 def committed_at_of(staged: bytes) -> int:
-    """The committed_at of a row, µs since 2000."""
+    """Return the committed_at of a row, µs since 2000."""
     return int.from_bytes(staged[58:66], "big", signed=True)
 
 
 def renumbered(staged: list[bytes], first: int) -> list[bytes]:
-    """The same rows with ordinals that count up from `first`."""
+    """Return these rows with ordinals that count up from `first`."""
     return [row[:26] + (first + place).to_bytes(8, "big") + row[34:] for place, row in enumerate(staged)]
 
 
 def too_long(size: int) -> bytes:
-    """What is staged as the record of a row of so many bytes. It is no JSON, so that the shuffler stops or parks it."""
+    """Return the record to stage for a row of `size` bytes. It is no JSON: the shuffler stops at it or parks it."""
     return f"a row of {size:,} bytes as JSON, of which {LONGEST:,} can be kept; its values are not in the log".encode()
 
 
 def without_values(staged: bytes) -> bytes:
-    """A row that is too long with its place and keys, and with `too_long` for its values."""
+    """Return a row that is too long with its place and keys only, and with `too_long` instead of its values."""
     fields: list[bytes | None] = []
     at = 2
     for _ in COLUMNS:

@@ -18,14 +18,14 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 FULL_AT = 2_000
-"""With so many rows a segment takes no further batch: the shuffler may have to read it again to find new rows."""
+"""Rows at which a segment takes no further batch: the shuffler may have to read it again to find new rows."""
 
 STAGED_CHANNEL = "pipeline_staged"
 """NOTIFY channel of each staging commit."""
 _DRAINED_SEGMENTS = "select id from pipeline.segments where state = 'drained' order by id"
-"""Segments to empty."""
+"""List the segments to empty."""
 _MARK_DRAINED = "update pipeline.segments set state = 'drained' where id = any(%(ids)s) and state = 'full'"
-"""Everything in these segments is in the events tables; they may be emptied."""
+"""Mark segments whose rows are all in the events tables; they may be emptied."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Segment:
 
     @property
     def rows(self) -> sql.Composable:
-        """What its rows are selected from."""
+        """The relation, or a query, from which SQL selects the segment's rows."""
         return sql.SQL("only {}").format(table(self.id))
 
 
 @dataclass(frozen=True)
 class StagingState:
-    """How far a source is staged and moved: up to `watermark` all is moved, up to `complete` all is staged.
+    """How far a source is staged and moved: everything up to `watermark` is moved, and up to `complete` staged.
 
-    `generation` changes with each worker. `next_range`: the next place at which rows that were read from a table come;
-    `next_adopted`: the next transaction of a table that is to become a partition.
+    `generation` changes with each worker. `next_range`: the next place of rows that were read from a table.
+    `next_adopted`: the next transaction of a table that waits to become a partition.
     """
 
     epoch: int
@@ -65,21 +65,21 @@ class StagingState:
 
     @property
     def whole(self) -> int:
-        """The last transaction that can be moved before the next range of a table, or table to be adopted, is."""
+        """The last transaction that can be moved before the next range, and before the next table to be adopted."""
         places = [place - 1 for place in (self.next_range, self.next_adopted) if place is not None]
         return min([self.complete, *places])
 
 
 def table(segment_id: int) -> sql.Identifier:
-    """The child table of a segment."""
+    """Return the name of a segment's child table."""
     return sql.Identifier("pipeline", f"wal_events_{segment_id:05d}")
 
 
 def create(segment_id: int) -> sql.Composed:
-    """The statement that makes the child table of a new segment.
+    """Return the statement that creates the child table of a new segment.
 
-    One command that is no ALTER: after one psycopg would take the session's prepared statements away. A segment has no
-    key: in somebody's publication for all tables, no row of it could be deleted without a full identity.
+    It is one command and no ALTER, after which psycopg would deallocate the session's prepared statements. A segment
+    has no key: if a publication for all tables contains it, no row could be deleted without a full identity.
     """
     return sql.SQL(
         "do $$ begin create table {table} () inherits (public.wal_events)"
@@ -89,19 +89,19 @@ def create(segment_id: int) -> sql.Composed:
 
 
 def look(connection: Connection, source: uuid.UUID) -> tuple[StagingState | None, list[Segment]]:
-    """Return the state, None before the first staged row, and the segments with rows to move: of one moment."""
+    """Return the state (None before the first staged row) and the segments with rows to move, read at one moment."""
     found = connection.execute(statement("log.staging.frontier", "look"), {"source": source}).fetchall()
     segments = [Segment(*row[6:]) for row in found if row[6] is not None]
     return (StagingState(*found[0][:6]) if found else None), segments
 
 
 def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
-    """Segments with rows that may have to be moved, in order of LSN."""
+    """Return the segments with rows that may have to be moved, in order of LSN."""
     return queries.rows(connection, Segment, statement("log.staging", "pending_segments"), {"source": source})
 
 
 def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: int) -> int:
-    """The ordinal of the segment's first row beyond `commit_lsn`; reads the whole segment."""
+    """Return the ordinal of the segment's first row beyond `commit_lsn`; this reads the whole segment."""
     row = connection.execute(
         sql.SQL("select min(ordinal) from {} w where commit_lsn > %s").format(segment.rows), (commit_lsn,)
     ).fetchone()

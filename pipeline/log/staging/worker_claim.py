@@ -1,4 +1,4 @@
-"""The claim of a worker: from its moment on, only this process writes what the worker reads."""
+"""The claim of a worker, from which on only this process writes the changes that the worker reads."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ select pg_advisory_xact_lock(hashtextextended('pipeline claim ' || %(source)s::t
 """
 """Until the end of its transaction, this lock shows which session is claiming."""
 _IDENTITY = sql.SQL("alter table {} replica identity full")
-"""A segment has no key: in somebody's publication for all tables, no row of it could be deleted without this."""
+"""A segment has no key: if a publication for all tables contains it, no row could be deleted without this."""
 _CUT_SEGMENT = """\
 update pipeline.segments set last_lsn = %(commit_lsn)s, row_count = row_count - %(removed)s where id = %(id)s
 """
-"""Removes the half staged transaction from the end of a segment."""
+"""Shorten a segment by the incomplete transaction at its end."""
 _IDENTITY_IS_FULL = "select relreplident = 'f' as is_full from pg_class where oid = to_regclass(%(table)s::text)"
-"""Asks whether rows of a segment can be deleted whatever publication the segment is in."""
+"""Check that rows of a segment can be deleted whichever publication contains the segment."""
 _UNCOUNT_CHANGES = """\
 update pipeline.replication_progress set changes = changes - %(void)s
 where source_id = %(source)s and worker = %(worker)s
 """
-"""Takes removed rows out of the count: they will be staged, and counted, again."""
+"""Subtract removed rows from the count: they will be staged, and counted, again."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class WorkerClaim:
         who = {"source": source, "worker": worker}
         # A crash may lose a batch together with its progress; the slot is not confirmed for it, and sends it again.
         await connection.execute("set synchronous_commit = off")
-        # An older worker that is frozen inside of a transaction would keep its locks for ever. One outside of a
-        # transaction is left alone: it is fenced by its old generation when it wakes up.
+        # An older worker that is frozen inside of a transaction would keep its locks forever. A worker outside of a
+        # transaction may stay: its old generation fences it when it wakes up.
         await connection.execute(statement("log.staging", "end_older_writer"), who)
         try:
             async with connection.transaction():

@@ -1,3 +1,3 @@
-"""The worker's process writes to the database: staged, directly, or as tables that become partitions."""
+"""Write the changes of a worker to the database: staged, directly, or as tables that become partitions."""
 
 from __future__ import annotations

@@ -31,20 +31,20 @@ logger = logging.getLogger(__name__)
 AFTER_FAILURE = 5.0
 """Seconds for which batches are staged after one could not be written."""
 WARN_EVERY = 10.0
-"""Seconds between two warnings of the same."""
+"""Seconds between two warnings of the same kind."""
 WAIT_FOR, WAIT_STEP, WAIT_EVERY = 0.02, 0.002, 0.25
-"""Seconds that a batch waits for the shuffler to move what is staged before it, and how often one does."""
+"""Seconds that a batch waits for the shuffler to move staged rows, between two checks, and between two waits."""
 _COMMITTED_AT = slice(58, 66)
-"""Where a staged row has it."""
+"""The bytes of a staged row that hold its committed_at."""
 _STORED_COMMIT = """\
 select commit_lsn from pipeline.replication_progress
 where source_id = %(source)s and worker = 0 and generation = %(generation)s
 """
-"""How far the worker of this generation has come; no row when a newer one has taken over."""
+"""Read how far the worker of this generation is; no row if a newer worker has taken over."""
 
 
 class _Questions(OpenCopy):
-    """What the maker of events wants to know; whatever fails is rolled back by the caller."""
+    """The session on which the event maker runs its queries; the caller rolls back any that fails."""
 
     async def execute(self, statements: str) -> Answer:
         return await super().execute(f"BEGIN; {LOCK_TIMEOUT}; {statements}\n; COMMIT")
@@ -63,17 +63,17 @@ class DirectPath:
         self._failed_until = self._wait_at = self._warn_at = 0.0
         self._is_continued = False
         self.room = PartitionRoom()
-        """The partition that is written to."""
+        """The partition to which the path writes."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is not tried for now, since a batch could not be written a moment ago."""
+        """True while the path is not tried, since a batch could not be written a moment ago."""
         return time.monotonic() < self._failed_until
 
     async def look(self) -> LogEnd | PathReason:
-        """Look at the log's end: where it is, or why nothing can be written there.
+        """Read the log's end, or the reason why nothing can be written there.
 
-        Now and then it waits up to 20 ms, when the shuffler has only a little to move.
+        Four times a second at most, it waits up to 20 ms for the shuffler to move the rows that are staged.
         """
         try:
             return await self._look()
@@ -81,7 +81,7 @@ class DirectPath:
             return await self._failed(error, None) or PathReason.FAILED
 
     async def write(self, batch: ChangeBatch, end: LogEnd, *, wakes_shuffler: bool) -> LogEnd | PathReason:
-        """Write the batch at the log's end, durably. Returns the new end; or why it declines."""
+        """Write the batch at the log's end, durably. Returns the new end, or the reason why the path declines it."""
         try:
             return await self._write(batch, end, wakes_shuffler=wakes_shuffler)
         except psycopg.Error as error:
@@ -103,7 +103,7 @@ class DirectPath:
         return found
 
     async def _continues(self) -> bool:
-        """True if the log goes on where it was last written. Otherwise the shuffler, which moves the batch, jumps."""
+        """Return True if the log continues where it was last written. Otherwise the shuffler must first let it jump."""
         if not self._is_continued:
             found = await log_end.ask(self._connection, statement("log", "compare_identity"))
             self._is_continued = found[0][0] == []
@@ -140,9 +140,9 @@ class DirectPath:
         return LogEnd(end.epoch, batch.last_lsn, end.routes, end.oid, end.seq + len(batch.rows))
 
     async def _failed(self, error: psycopg.Error, batch: ChangeBatch | None) -> PathReason | None:
-        """Roll back. None if the batch is written all the same: an error may have come behind the COMMIT.
+        """Roll back. Returns None if the batch is written nevertheless: an error may follow the COMMIT.
 
-        What cannot be written here is written, or found to be poison, by the shuffler.
+        The shuffler writes the changes that cannot be written here, or finds that they are poison.
         """
         if self._connection.info.transaction_status == TransactionStatus.UNKNOWN:
             raise error
@@ -160,7 +160,7 @@ class DirectPath:
         return PathReason.FAILED
 
     async def _is_written(self, batch: ChangeBatch) -> bool:
-        """Return whether this worker's progress has the batch."""
+        """Return True if this worker's progress includes the batch."""
         values = {"source": self._claim.source, "generation": self._claim.generation}
         row = await (await self._connection.execute(_STORED_COMMIT, values)).fetchone()
         return row is not None and row[0] >= batch.last_lsn

@@ -1,4 +1,4 @@
-"""The transaction of the direct path: one message for a batch of few rows, else two with a COPY."""
+"""The transaction of the direct path: one message for a batch of few rows, otherwise two with a COPY."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipeline.postgres.prepared_calls import PreparedStatements
 from pipeline.postgres.queries import literals, statement
 
 MOST_INSERTED = 16
-"""Rows that are parameters of one statement; for more a COPY costs less."""
+"""The most rows that are sent as parameters of one statement; for more rows a COPY costs less."""
 _COLUMNS = ", ".join(event_rows.COLUMNS)
 _BEGIN = (
     "last_lsn",
@@ -40,11 +40,11 @@ _BEGIN = (
 _END = ("last_seq", "rows", "routes", "oid", "partition")
 _pack = Struct(">q").pack
 _LIMIT_AT_HEAD = "select set_config('lock_timeout', %(timeout)s, true), set_config('synchronous_commit', 'on', true)"
-"""Of this transaction: it waits no longer than that for a lock, and its commit is on disk when it returns."""
+"""Limit the time that this transaction waits for a lock, and make its commit wait until it is on disk."""
 
 
 class DirectTransaction:
-    """Writes batches on one connection; what it prepares has the generation of the claim in its name."""
+    """Writes batches on one connection, with prepared statements whose names contain the generation of the claim."""
 
     def __init__(self, connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable) -> None:
         self._connection = connection
@@ -67,16 +67,16 @@ class DirectTransaction:
         }
         self._texts = {name: self._text(name) for name in _TEXTS}
         self.look = f"execute {self._statements.name('look_at_head')}"
-        """Asks for the end of the log."""
+        """The statement that reads the end of the log."""
 
     async def prepare(self) -> None:
-        """Prepare what is not yet; a statement that has to wait for a lock is tried again the next time."""
+        """Prepare the statements that are not prepared yet; if one waits for a lock, the next call tries it again."""
         await self._statements.prepare(self._texts)
 
     async def write(self, values: Mapping[str, Any], events: Sequence[bytes], *, wakes_shuffler: bool) -> bool:
-        """Write these events, with progress and watermark of `values`; False when those are not as planned with.
+        """Write these events, with the progress and watermark of `values`; False if these have changed since.
 
-        Their readers are woken behind the COMMIT: a NOTIFY inside of it would make all others with one wait.
+        Readers are woken after the COMMIT: a transaction with a NOTIFY would delay all others that have one.
         """
         if len(events) <= MOST_INSERTED:
             return await self._insert(values, events, wakes_shuffler=wakes_shuffler)
@@ -92,7 +92,7 @@ class DirectTransaction:
         write = [call("limit_at_head"), insert, call("end_at_head", _packed(values, _END))]
         last_seq = values["last_seq"]
         wake = [call("wake_readers_at_head", [self._payload(last_seq), str(last_seq).encode()])]
-        if wakes_shuffler:  # it makes items
+        if wakes_shuffler:  # the shuffler makes items
             wake.append(call("wake_shuffler_at_head"))
         try:
             await prepared_calls.run(self._connection, write, wake)
@@ -148,4 +148,4 @@ _TEXTS: Mapping[str, tuple[Sequence[str], str]] = {
     "wake_readers_at_head": ((), statement("log.writing", "wake_readers_at_head")),
     "wake_shuffler_at_head": ((), "select pg_notify(%(staged)s, '')"),
 }
-"""Statements, and those of their parameters that are numbers."""
+"""The statements, each with the names of its numeric parameters."""

@@ -1,4 +1,4 @@
-"""Makes events of staged rows, and asks for what it needs to know in between."""
+"""Make events of staged rows, with the queries that this needs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pipeline.postgres.pipelined_copy import OpenCopy
 from pipeline.postgres.queries import literals, statement
 
 _TEXT = 25
-"""The oid of that type."""
+"""The oid of the type text."""
 _array, _length = Struct(">iiIii").pack, Struct(">i").pack
 
 
 class EventMaker:
-    """For one source, in one epoch of it; it knows the tables that it has seen."""
+    """Makes the events of one source in one epoch, and remembers the tables that it has seen."""
 
     def __init__(self, source: uuid.UUID) -> None:
         self._source = source
         self._tables: dict[int, bytes] = {}
 
     async def events(self, staged: Sequence[bytes], seq: int, session: OpenCopy) -> list[bytes]:
-        """Rows that get these seqs, from `seq` up: of all before the first that only the shuffler can write."""
+        """Return events with seqs from `seq` up, for the rows before the first one that only the shuffler can write."""
         if not await self._know(staged, session):
             return []
         return event_rows.events(staged, self._tables, seq, await self._exact(staged, session))
 
     async def _know(self, staged: Sequence[bytes], session: OpenCopy) -> bool:
-        """Whether the tables of all these rows are known."""
+        """Return True if the tables of all these rows are known, after reading those that are missing."""
         missing = event_rows.relations_of(staged) - self._tables.keys()
         if not missing:
             return True
@@ -40,7 +40,7 @@ class EventMaker:
         return missing <= self._tables.keys()
 
     async def _exact(self, staged: Sequence[bytes], session: OpenCopy) -> dict[int, bytes | None]:
-        """What the events keep of source texts: those that jsonb does not give back as they were."""
+        """Return the source texts that events keep, by place: those that jsonb does not return unchanged."""
         if not (texts := event_rows.exact_texts(staged)):
             return {}
         arrays = [_texts(each) for each in zip(*texts.values(), strict=True)]
@@ -49,6 +49,6 @@ class EventMaker:
 
 
 def _texts(texts: Sequence[bytes]) -> bytes:
-    """An array of texts in Postgres's binary form."""
+    """Return an array of texts in Postgres's binary form."""
     values = [part for text in texts for part in (_length(len(text)), text)]
     return b"".join((_array(1, 0, _TEXT, len(texts), 1), *values))

@@ -1,4 +1,4 @@
-"""Rows of an events table in COPY's binary format, made of staged rows, without looking into their values. Pure."""
+"""Make rows of an events table, in COPY's binary format, of staged rows, without parsing their values. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = {
 """The columns that are written, in this order, and the type that each must have."""
 
 ACTIONS = frozenset({b"insert", b"update", b"delete"})
-"""All of one length."""
+"""The actions whose rows this module can make. All have the same length."""
 
 _lengths = Struct(">i").unpack_from
 _seq = Struct(">hiq").pack
@@ -33,38 +33,38 @@ _BEHIND_SEQ = 14
 _length = Struct(">i").pack
 _record = Struct(">iB").pack
 _RELATION, _CHANGE, _ACTION, _PLAIN_PK = 38, 42, 70, 76
-"""Where a staged row has the id of its relation, its xid, its action and, where that is one of ACTIONS, the length of
-its key (`pipeline.log.staging.rows`)."""
+"""Offsets in a staged row: the id of its relation, its xid, its action, and the length of its key if the action is one
+of ACTIONS (`pipeline.log.staging.rows`)."""
 _NULL = b"\xff\xff\xff\xff"
 _NO_REST = _NULL * 6
 _REST = -len(_NO_REST)
-"""A row that ends so has nothing but a record: these bytes are in no text."""
+"""The offset of these bytes in a row that has nothing after its record; no text contains them."""
 _AROUND = 4 + len(_NO_REST) - 1
-"""What is around its record, without the byte that an event has before that."""
+"""The number of bytes around the record of such a row, without the version byte that an event has before it."""
 _WIDTH = len(COLUMNS)
 _JSONB = b"\x01"
 """The version that jsonb's binary format begins with; its text follows (jsonb_recv)."""
 
 
 def relation_of(staged: bytes) -> int:
-    """The id of a staged row's table version."""
+    """Return the id of a staged row's table version."""
     return int(_lengths(staged, _RELATION)[0])
 
 
 def relations_of(staged: Iterable[bytes]) -> set[int]:
-    """Those of all of these rows."""
+    """Return the ids of the table versions of all of these rows."""
     found = {row[_RELATION:_CHANGE] for row in staged}
     return set(map(int.from_bytes, found))
 
 
 def table_fields(source: bytes, epoch: int, oid: int, schema: str, name: str) -> bytes:
-    """The last columns of an event, which all events of one table version share."""
+    """Return the last columns of an event, which all events of one table version share."""
     values = (source, _length(epoch), oid.to_bytes(8, "big"), schema.encode(), name.encode())
     return b"".join([_length(len(value)) + value for value in values])
 
 
 def exact_texts(staged: Iterable[bytes]) -> dict[int, tuple[bytes, bytes]]:
-    """By place, record and source texts of the rows that have texts which jsonb may not give back as they were."""
+    """Return record and source texts, by place, of the rows with texts that jsonb may not return unchanged."""
     found = {}
     for place, row in enumerate(staged):
         if row[_REST:] != _NO_REST:
@@ -78,10 +78,10 @@ def exact_texts(staged: Iterable[bytes]) -> dict[int, tuple[bytes, bytes]]:
 def events(
     staged: Iterable[bytes], tables: Mapping[int, bytes], seq: int, exact: Mapping[int, bytes | None]
 ) -> list[bytes]:
-    """Rows that get these seqs, from `seq` up, of all before the first that is not plain.
+    """Return events with seqs from `seq` up, for the rows before the first one that is not plain.
 
     Only the shuffler can write a message, a truncate, annotations, and values that the WAL left out.
-    `tables`: the `table_fields` of every table version; `exact`: what the events keep of each of `exact_texts`.
+    `tables`: the `table_fields` of every table version; `exact`: the texts that the events keep of `exact_texts`.
     """
     made = []
     known = tail = b""
@@ -98,19 +98,19 @@ def events(
             made.append(event)
             continue
         at = _PLAIN_PK + 4 + key_length
-        # What most rows are, in one pass: the worker spends its time here while there is a backlog.
+        # The fast path for most rows: the worker spends its time here while there is a backlog.
         head, record = _seq(_WIDTH, 8, seq + place), _record(len(row) - at - _AROUND, 1)
         made.append(b"".join((head, row[2:22], row[_CHANGE:at], record, row[at + 4 : _REST], tail)))
     return made
 
 
 def numbered(events: Iterable[bytes], seq: int) -> list[bytes]:
-    """The same rows with other seqs, from `seq` up."""
+    """Return these events with other seqs, from `seq` up."""
     return [_seq(_WIDTH, 8, each) + event[_BEHIND_SEQ:] for each, event in enumerate(events, seq)]
 
 
 def fields(event: bytes) -> list[bytes | None]:
-    """The columns of an event, in binary form; None for a null."""
+    """Return the columns of an event, in binary form; None for a null."""
     found: list[bytes | None] = []
     at = 2
     for _ in COLUMNS:
@@ -122,14 +122,14 @@ def fields(event: bytes) -> list[bytes | None]:
 
 
 def _bounds(row: bytes) -> tuple[int, int, int]:
-    """Where its key and its record begin, and what comes after that."""
+    """Return the offsets of a staged row's key and record, and of the columns after them."""
     pk_at = _ACTION + _lengths(row, _ACTION - 4)[0]
-    record_at = pk_at + 4 + max(0, _lengths(row, pk_at)[0])  # null where the row is too long, keys and all
+    record_at = pk_at + 4 + max(0, _lengths(row, pk_at)[0])  # null if the row with its keys is too long
     return pk_at, record_at, record_at + 4 + _lengths(row, record_at)[0]
 
 
 def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | None) -> bytes | None:
-    """None: it is not plain."""
+    """Return the event of one row; None if the row is not plain."""
     _, record_at, rest_at = _bounds(row)
     rest = row[rest_at:]
     if rest == _NO_REST:

@@ -1,4 +1,4 @@
-"""Looks at the end of the log, where the direct path writes; the writer remembers what it has found."""
+"""Read the end of the log, where the direct path writes; the writer remembers the result."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT_MS = "200ms"
 LOCK_TIMEOUT = f"set local lock_timeout = '{LOCK_TIMEOUT_MS}'"
-"""A session that locks the log, or tables beside it, holds up the log, as ever, and not the reading of the source."""
+"""A session that locks the log, or the tables of its state, delays the log but not the reading of the source."""
 AHEAD_EVERY = 1.0
-"""Seconds between two batches that are moved so that the shuffler makes the next partition."""
+"""Seconds between two batches that are staged so that the shuffler creates the next partition."""
 
 
 class PartitionRoom:
-    """The partition that is written to. From its middle on, the shuffler makes the next one."""
+    """The partition to which the direct path writes. From its middle on, the shuffler creates the next one."""
 
     def __init__(self) -> None:
         self._lower = self._upper = self._ahead_at = 0.0
         self._has_next = False
         self.partition = 0
-        """Its oid."""
+        """The oid of the partition."""
 
     @property
     def upper(self) -> float:
-        """The first seq behind it."""
+        """The first seq behind the partition."""
         return self._upper
 
     @property
     def ahead(self) -> float:
-        """The seq from which on the next partition should be made; infinite if it exists, or was asked for lately."""
+        """The seq from which the next partition should be created; infinite if it exists, or was requested recently."""
         return math.inf if self._has_next or time.monotonic() < self._ahead_at else self._middle
 
     def ask(self) -> None:
-        """A batch is staged so that the shuffler makes the next partition."""
+        """Remember that a batch is staged, so that the shuffler creates the next partition."""
         self._ahead_at = time.monotonic() + AHEAD_EVERY
 
     async def look(self, connection: AsyncConnection[TupleRow], table: EventsTable, seq: int) -> bool:
-        """Look for the partition that the next seq is in; returns whether there is one."""
+        """Find the partition of the next seq; returns True if it exists."""
         if self._lower <= seq + 1 < self._upper and (self._has_next or seq < self._middle):
             return True
         found: list[TupleRow] = []
@@ -65,7 +65,7 @@ class PartitionRoom:
         return False
 
     def forget(self) -> None:
-        """It may have been dropped."""
+        """Forget the partition: it may have been dropped."""
         self._lower = self._upper = 0.0
 
     @property
@@ -78,7 +78,7 @@ async def look(
 ) -> LogEnd | PathReason:
     """Return the log's end, or why nothing can be written there. `default`: the events table of the settings.
 
-    `look_at_head`: that statement, prepared.
+    `look_at_head`: the call of that prepared statement.
     """
     found = await ask(connection, look_at_head)
     if not found or found[0][3] != str(default) or not found[0][4]:
@@ -102,7 +102,7 @@ async def look(
 async def ask(
     connection: AsyncConnection[TupleRow], query: str, values: Mapping[str, Any] | None = None
 ) -> list[TupleRow]:
-    """The rows of one statement, which waits for locks no longer than LOCK_TIMEOUT says; after that it raises."""
+    """Return the rows of one statement. It waits for a lock for LOCK_TIMEOUT, and then raises a psycopg error."""
     cursor = AsyncClientCursor(connection)
     text = cursor.mogrify(query, values)
     try:

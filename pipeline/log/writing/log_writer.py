@@ -1,4 +1,4 @@
-"""Writes the log: replication and catch-up hand their batches to a `LogWriter`, which takes one of three paths."""
+"""Write the log: replication and catch-up hand their batches to a `LogWriter`, which takes one of three paths."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0
 """How long a writer that ends waits for a database that does not answer."""
 COUNT_EVERY = 1.0
-"""Seconds between two moments at which it is stored how many changes took which path, and consumers are looked for."""
+"""Seconds after which the writer stores how many changes took which path, and checks for consumers."""
 BYTES_OF_CHANGE = 16
-"""No change takes less of the WAL."""
+"""The fewest bytes that a change takes in the WAL."""
 BETWEEN = 2 * PARTITION_ROWS
-"""Seqs before each part of a catch-up, for what is moved before it, whose partitions are made ahead."""
+"""Seqs left free before each part of a catch-up, for rows that are moved before it into partitions created ahead."""
 
 
 Declined = dict[WritePath, PathReason | None]
@@ -57,10 +57,10 @@ Declined = dict[WritePath, PathReason | None]
 
 @dataclass(frozen=True)
 class WritingSettings:
-    """What the settings say about the paths; by default everything is staged.
+    """The settings that decide about the paths; by default everything is staged.
 
-    `table`: the events table. `small`: whether small batches are written "at_once". `sizes`: of the segments of a
-    backlog, None where none becomes partitions. `clock`: the source's, microseconds since 1970.
+    `table`: the events table. `small`: whether small batches are written "at_once". `sizes`: the sizes of a
+    backlog's segments, None if no backlog becomes partitions. `clock`: the source's, microseconds since 1970.
     """
 
     table: EventsTable = table.DEFAULT
@@ -70,7 +70,7 @@ class WritingSettings:
 
     @classmethod
     def of(cls, config: Config, clock: SourceClock | None = None) -> WritingSettings:
-        """Read them from the settings of the server. Events that go to several tables are never partitions at once."""
+        """Return the settings of a server. If events go to several tables, no backlog becomes partitions directly."""
         threshold = None if config.routes else config.adopt_bytes
         sizes = None if threshold is None else SegmentSizes(threshold)
         return cls(EventsTable.parse(config.events_table), config.small_batches, sizes, clock)
@@ -80,7 +80,8 @@ class WritingSettings:
 class WriteResult:
     """Everything before `position`, an LSN of the source, is stored.
 
-    `is_durable`: it may be confirmed to the source. `holds`: more was accepted that is stored later; until then only
+    `is_durable`: the position may be confirmed to the source. `holds`: the writer has accepted more, which it stores
+    later; until then only
     `append`, `settle` and `close` may be called, and the connection is the writer's.
     """
 
@@ -109,19 +110,19 @@ class LogWriter:
         self._connection, self._claim, self._settings = connection, claim, settings
         self._staged = StagedPath(connection, claim)
         self.writes_directly = paths.writes_directly(claim.worker, settings.small)
-        """Whether the direct path is on, so that under load commits may lie further apart; constant."""
+        """True if the direct path is on, so that under load commits may lie further apart; constant."""
         self._direct = DirectPath(connection, claim, settings.table, maker) if self.writes_directly else None
         self._partitioned = partitioned
         self._end: LogEnd | PathReason | None = None
         self._begun: int | None = None
-        self._durable = 0  # what an older session stored may not be on disk
+        self._durable = 0  # rows that an older session stored may not be on disk
         self._counted: Counter[tuple[WritePath, PathReason | None]] = Counter()
         self._count_at = 0.0
         self._has_consumers = False
         self.position = claim.position
         """Everything before it is stored."""
         self.may_split = not self.writes_directly and partitioned is None
-        """Whether a batch may end anywhere in a transaction, since everything is staged; constant."""
+        """True if a batch may end in the middle of a transaction, since everything is staged; constant."""
         self.changes: Counter[tuple[WritePath, PathReason | None]] = Counter()
         """How many changes of small batches took which path, and why they were staged."""
 
@@ -137,8 +138,8 @@ class LogWriter:
     ) -> LogWriter:
         """Open the writer of a worker.
 
-        `behind` says how many bytes of WAL the source is ahead of worker 0; without it no backlog becomes partitions.
-        `part`: the turn of a part of a catch-up; a part without one only stages.
+        `behind` returns how many bytes of WAL the source is ahead of worker 0; without it no backlog becomes
+        partitions. `part`: the turn of a part of a catch-up; a part without a turn only stages.
         """
         maker = EventMaker(claim.source)
         partitioned: PartitionedPath | None = None
@@ -159,23 +160,23 @@ class LogWriter:
         return self._result()
 
     async def advance(self, position: int) -> WriteResult:
-        """Store, durably, that nothing before `position` is for the log; earlier batches become durable too."""
+        """Store, durably, that the log needs nothing before `position`; earlier batches become durable too."""
         self.position = self._durable = await self._staged.store_position(position)
         if self.writes_directly:
             await self._count()
         return self._result()
 
     async def settle(self, *, finish: bool = False) -> WriteResult:
-        """Store what a run holds, if the backlog has ended; with `finish`, its whole transactions in any case."""
+        """Store the rows of a run if the backlog has ended; with `finish`, its whole transactions in any case."""
         if self._partitioned is not None:
             await (self._partitioned.finish() if finish else self._partitioned.settle())
             self._follow(self._partitioned)
         return self._result()
 
     async def close(self) -> None:
-        """Discard what is not stored, and leave the connection idle, or closed where that fails within CLOSE_SECONDS.
+        """Discard rows that are not stored, and leave the connection idle, or closed if CLOSE_SECONDS are not enough.
 
-        Raises nothing, so that the error before it is seen.
+        Raises nothing, so that an earlier error stays visible.
         """
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -183,12 +184,13 @@ class LogWriter:
                     await self._partitioned.abandon()
                 await roll_back(self._connection)
         except (psycopg.Error, TimeoutError) as error:
-            logger.debug("not rolled back: %s", error, extra={"action": "replication.not_rolled_back"})
+            unfinished = {"action": "replication.not_rolled_back"}
+            logger.debug("the transaction of a closed writer was not rolled back: %s", error, extra=unfinished)
         if self._connection.info.transaction_status != TransactionStatus.IDLE:
             await self._connection.close()
 
     async def _append(self, batch: ChangeBatch, declined: Declined, *, durable: bool) -> ChangeBatch | None:
-        """Let one path take the batch; returns what is left of it, where the path declined that."""
+        """Let one path take the batch; returns the rest of the batch if the path declined it."""
         chosen = choose_path(batch, self._known(declined))
         if chosen is FirstStep.LOOK:
             self._end = await self._direct_path.look()
@@ -211,7 +213,7 @@ class LogWriter:
             self._end = written
         else:
             await self._staged.write(batch, durable=durable)
-            self._end = None  # what is staged, or placed, comes before what is written directly
+            self._end = None  # staged rows and placed ranges come before rows that are written directly
         self._stored(batch, path, reason, durable=durable or path is WritePath.DIRECT)
         return None
 
@@ -220,7 +222,7 @@ class LogWriter:
         was_begun = self._partitioned.state.is_begun
         rest = await self._partitioned.take(batch)
         if not was_begun and self._partitioned.state.is_begun:
-            self._durable = self.position  # what begins a run commits synchronously
+            self._durable = self.position  # the transaction that begins a run commits synchronously
         self._follow(self._partitioned)
         if rest is not batch:
             self._end = None
@@ -230,7 +232,7 @@ class LogWriter:
 
     @property
     def _direct_path(self) -> DirectPath:
-        assert self._direct is not None  # noqa: S101  choose_path asks for it only where it is on
+        assert self._direct is not None  # noqa: S101  choose_path returns DIRECT only if it is on
         return self._direct
 
     def _known(self, declined: Declined) -> KnownState:
@@ -259,7 +261,7 @@ class LogWriter:
             self._durable = self.position
 
     def _follow(self, partitioned: PartitionedPath) -> None:
-        """Take over the position of what the partitioned path has stored."""
+        """Take over the position up to which the partitioned path has stored rows."""
         if partitioned.stored > self.position:
             self.position = self._durable = partitioned.stored
 
@@ -268,7 +270,7 @@ class LogWriter:
         return WriteResult(self.position, self._durable >= self.position, holds)
 
     async def _count(self) -> None:
-        """Store how many changes took which path since that was last stored; a crash may lose a second of it."""
+        """Store how many changes took which path since the last call; a crash may lose the counts of a second."""
         self._count_at = time.monotonic() + COUNT_EVERY
         new = self.changes - self._counted
         values = {
@@ -282,7 +284,8 @@ class LogWriter:
         except psycopg.Error as error:
             if self._connection.info.transaction_status == TransactionStatus.UNKNOWN:
                 raise
-            logger.debug("not counted: %s", error, extra={"action": "replication.not_counted"})
+            uncounted = {"action": "replication.not_counted"}
+            logger.debug("the paths of changes were not counted: %s", error, extra=uncounted)
             self._has_consumers = True  # in doubt the shuffler is woken
             return
         self._counted = self.changes.copy()
@@ -301,9 +304,9 @@ def reserve_part_seqs(
 ) -> list[int | None]:
     """Return the first seq of each part of a catch-up; None for each, if parts do not become partitions.
 
-    `spans`: bytes of WAL from where worker 0 is to where each part begins; nobody knows the numbers of rows before they
-    are read. None also for a part whose seqs a jump of the log, which takes the source's clock, might give to other
-    events. These seqs are not locked: whether they are free, and come next, is checked when a part is stored.
+    `spans`: bytes of WAL from the position of worker 0 to the beginning of each part; the numbers of rows are unknown
+    until the parts are read. None also for a part whose seqs a jump of the log, which takes the source's clock, might
+    give to other events. These seqs are not locked: when a part is stored, its path checks that they are free and next.
     """
     if settings.sizes is None or settings.clock is None:
         return [None for _ in spans]

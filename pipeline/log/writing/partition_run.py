@@ -1,4 +1,7 @@
-"""A run: segments, one after the other, with seqs that nobody else hands out. Before it all that is staged is moved."""
+"""A run of segments, one after the other, with seqs that no other session hands out.
+
+Before a run begins, the shuffler has moved everything that is staged.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ from pipeline.log.table_shape import COLUMNS
 from pipeline.postgres.queries import statement
 
 DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 15.0
-"""Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
-waited for: the first where the shuffler does nothing, the second where it is at work, on a large transaction."""
+"""Seconds between two checks that everything staged is in the log, and seconds without a move after which the wait
+ends: the first limit if the shuffler does nothing, the second if it is at work on a large transaction."""
 LOCK_TIMEOUT = "set local lock_timeout = '1s'"
 
 
 @dataclass
 class PartitionRun:
-    """`next_seq`: of its next row; `events`: of the log when it began. `goes_on`: none of it was moved.
+    """A run of a worker. `next_seq`: the seq of its next row. `events`: the number of events that the log has.
 
-    `number`: 0 as long as it is not begun; the names of its tables end with `tag`.
+    `goes_on`: none of its segments was moved. `number`: 0 until the run begins. The names of its tables end with `tag`.
     """
 
     source: uuid.UUID
@@ -42,13 +45,13 @@ class PartitionRun:
 
     @property
     def tag(self) -> str:
-        """Two runs have never the same."""
+        """The end of the names of the run's tables, different for each run."""
         return f"{self.number}" if not self.worker else f"{self.generation}_{self.worker}"
 
 
 @dataclass(frozen=True)
 class DrainProgress:
-    """What `is_drained.sql` says: whether all is in the log, up to where it is, and whether more is being moved."""
+    """The result of `is_drained.sql`: true if all is in the log, the watermark, and true if the shuffler is at work."""
 
     is_drained: bool
     moved_to: object
@@ -56,7 +59,7 @@ class DrainProgress:
 
 
 def values_of(claim: WorkerClaim, table: EventsTable) -> dict[str, Any]:
-    """What the statements are told that begin one."""
+    """Return the parameters of the statements that begin a run."""
     return {
         **claim.who,
         "name": str(table),
@@ -69,10 +72,10 @@ def values_of(claim: WorkerClaim, table: EventsTable) -> dict[str, Any]:
 async def begin(
     connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable, highest: int
 ) -> PartitionRun | str | None:
-    """Begin one, and make durable all that is staged; None while something staged is not in the log,
-    or where its first seq would be above `highest`.
+    """Begin a run, and make everything that is staged durable.
 
-    Or why tables cannot become partitions of this one.
+    Returns None while something staged is not in the log, or if the first seq would be above `highest`; or the reason
+    why tables cannot become partitions of this one.
     """
     source, values = claim.source, {**values_of(claim, table), "highest": highest}
     try:
@@ -86,7 +89,7 @@ async def begin(
             await connection.execute(statement("log.staging", "hold_watermark"), {"source": source})
             cursor = await connection.execute(statement("log.staging.frontier", "begin_run"), values)
             row = await cursor.fetchone()
-    except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
+    except psycopg.errors.LockNotAvailable:  # the shuffler writes: try again later
         return None
     return None if row is None else PartitionRun(source, claim.generation, row[0], row[1], row[2], row[3])
 
@@ -94,7 +97,7 @@ async def begin(
 async def begin_drained(
     connection: AsyncConnection[TupleRow], claim: WorkerClaim, table: EventsTable, clock: Callable[[], int]
 ) -> PartitionRun | str | None:
-    """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
+    """Begin a run once everything staged is in the log; wait for that as long as the shuffler moves rows."""
     query, source = statement("log.staging.frontier", "is_drained"), {"source": claim.source}
 
     async def look() -> DrainProgress | None:
@@ -105,9 +108,10 @@ async def begin_drained(
 
 
 async def drained(look: Callable[[], Awaitable[DrainProgress | None]], longest: float | None = None) -> bool:
-    """Wait until all that is staged and comes next is in the log, as long as it is being moved; whether it is.
+    """Wait, as long as the shuffler moves rows, until everything staged for reached workers is in the log.
 
-    `look` gives None before the first shuffler has run. `longest`: seconds without a move, instead of DRAIN_LONGEST.
+    Returns True if it is. `look` returns None before the first shuffler has run. `longest`: seconds without a move,
+    instead of DRAIN_LONGEST.
     """
     longest = DRAIN_LONGEST if longest is None else longest
     moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
@@ -125,6 +129,6 @@ async def drained(look: Callable[[], Awaitable[DrainProgress | None]], longest: 
 
 
 async def end(connection: AsyncConnection[TupleRow], run: PartitionRun, not_before: int = 0) -> None:
-    """End it: others may hand out seqs again once all of it is in the log."""
+    """End a run: other sessions may hand out seqs again once all of the run is in the log."""
     values = {"source": run.source, "generation": run.generation, "not_before": not_before}
     await connection.execute(statement("log.writing", "end_run"), values)

@@ -1,7 +1,7 @@
-"""A segment: tables in the shape of the events table that one transaction fills, with whole transactions of the source.
+"""A segment: tables with the columns of the events table, which one transaction fills with whole source transactions.
 
-It is made, filled, indexed and committed with its progress, so a crash leaves all of it or nothing, and a reader whose
-snapshot has one row of it has all rows before that.
+That transaction creates, fills and indexes the tables and stores the progress, so a crash leaves all of the segment or
+nothing, and a reader whose snapshot has one row of it has all rows before that.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PACKAGE = "log.writing"
 
 @dataclass
 class _Table:
-    """A table of the segment, with the places of its first and last row. `ends`: with a transaction.
+    """A table of the segment, with seq and commit LSN of its first and last row.
 
-    `is_finished`: it has its indexes.
+    `ends`: the table ends with a whole transaction. `is_finished`: it has its indexes.
     """
 
     name: sql.Identifier
@@ -48,7 +48,7 @@ class _Table:
 
 @dataclass
 class _SegmentContent:
-    """What there is so far. `position`, `commit_lsn`, `committed_at`: progress by the last whole transaction of it."""
+    """The tables so far. `position`, `commit_lsn`, `committed_at`: the progress with their last whole transaction."""
 
     next_seq: int
     tables: list[_Table] = field(default_factory=list)
@@ -67,12 +67,12 @@ class _SegmentContent:
 
 
 class PartitionSegment:
-    """Filled on the connection of the worker, which belongs to it until `commit` or `abandon`."""
+    """A segment that is filled on the worker's connection, which it occupies until `commit` or `abandon`."""
 
     def __init__(
         self, connection: AsyncConnection[TupleRow], table: EventsTable, run: PartitionRun, largest: int
     ) -> None:
-        """`largest`: rows of a table; of later ones more, where it is set to more."""
+        """`largest`: the most rows of a table; it may be raised for later tables."""
         self._connection = connection
         self._copy = OpenCopy(connection)
         self._table, self.run = table, run
@@ -82,12 +82,12 @@ class PartitionSegment:
 
     @property
     def rows(self) -> int:
-        """Rows of it so far."""
+        """The rows of the segment so far."""
         return self._filled.rows
 
     @property
     def open_rows(self) -> int:
-        """Rows of its last table, as long as that has no indexes."""
+        """The rows of its last table, 0 once that has its indexes."""
         last = self._filled.tables[-1] if self._filled.tables else None
         return 0 if last is None or last.is_finished else last.rows
 
@@ -103,7 +103,7 @@ class PartitionSegment:
 
     @property
     def is_inside(self) -> bool:
-        """Whether it has a part of a transaction of which more is to come."""
+        """True if the segment ends with an incomplete transaction."""
         return self._kept is not None
 
     async def begin(self) -> None:
@@ -112,15 +112,18 @@ class PartitionSegment:
 
     @property
     def session(self) -> OpenCopy:
-        """For questions in between."""
+        """The session for queries inside of the transaction."""
         return self._copy
 
     async def ask(self, query: str) -> Answer:
-        """Ask something in between."""
+        """Run a query inside of the transaction."""
         return await self._copy.execute(query)
 
     async def add(self, batch: ChangeBatch, events: Sequence[bytes]) -> None:
-        """Add a batch of whole transactions, or a part of one, by `is_inside` perhaps its end; `events`: its rows."""
+        """Add a batch of whole transactions, or of a part of one; `events`: its rows.
+
+        If `is_inside`, the batch continues the incomplete transaction.
+        """
         if batch.position is None and self._kept is None:
             await self._copy.execute("savepoint inside")
             self._kept = self._filled.copy()
@@ -156,16 +159,16 @@ class PartitionSegment:
         self._filled.next_seq += len(events)
 
     async def back(self) -> None:
-        """Undo what there is of a transaction of which more was to come."""
+        """Undo the rows of an incomplete transaction."""
         if self._kept is not None:
             await self._copy.execute("rollback to savepoint inside")
             self._filled, self._kept = self._kept, None
 
     async def commit(self, *, attaches: bool) -> int | None:
-        """Commit, durably, and return the position up to which all is stored; None where a newer worker has taken over.
+        """Commit durably, and return the position up to which all is stored; None if a newer worker has taken over.
 
-        With `attaches` it is finished, and its tables become partitions; else its rows will be moved. None of it may be
-        part of a transaction.
+        With `attaches` the segment is finished, and its tables become partitions; otherwise its rows will be moved. It
+        must not end with an incomplete transaction.
         """
         values = self._values(attaches=attaches)
         found = await self._copy.execute(with_progress(_PACKAGE, "commit_tables") % literals(**values))
@@ -178,14 +181,15 @@ class PartitionSegment:
         return self._filled.position
 
     async def finish(self) -> None:
-        """Give all of its tables their indexes; what is added later goes on in another. None of it may be part of a
-        transaction.
+        """Give all of its tables their indexes; later rows get another table.
+
+        The segment must not end with an incomplete transaction.
         """
         for table in self._filled.tables:
             await self._finish(table)
 
     async def abandon(self) -> None:
-        """Roll back."""
+        """Roll back the segment."""
         await self._copy.abort()
 
     def _values(self, *, attaches: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The partitioned path: batches of a backlog fill tables that the shuffler attaches as partitions.
 
-Worker 0 and the parts of a catch-up share what is here: how a segment is opened, stored and abandoned.
+This is the base of worker 0's path and of the path of catch-up parts: it opens, stores and abandons segments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionedPath(ABC):
-    """Takes batches into segments, one after the other, and says which rest of a batch it declines."""
+    """Takes batches into segments, one after the other, and returns the rest of a batch that it declines."""
 
     def __init__(
         self,
@@ -47,22 +47,22 @@ class PartitionedPath(ABC):
         self._segment: PartitionSegment | None = None
         self._taken_at, self._last_lsn = 0.0, 0
         self.stored = claim.position
-        """Everything before it is stored, durably, as far as this path has stored it."""
+        """The position before which everything is stored durably, as far as this path has stored it."""
 
     @property
     @abstractmethod
     def state(self) -> RunState:
-        """What is begun, and whether more may begin."""
+        """The open run and segment, and whether new ones may begin."""
 
     @property
     def holds(self) -> bool:
-        """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
+        """True while a segment is being filled: its rows are not stored, and it occupies the connection."""
         return self._segment is not None
 
     async def take(self, batch: ChangeBatch) -> ChangeBatch | None:
-        """Add the batch to a segment, perhaps a new one. Returns what of it is declined; then no run is open.
+        """Add the batch to a segment, perhaps a new one. Returns the rest that it declines; then no run is open.
 
-        Raises ReadAgain when what was taken has to be staged after all, and Fenced.
+        Raises Fenced, and ReadAgain if rows that were taken must be read again and staged.
         """
         self._last_lsn = batch.last_lsn
         async with self._refusing():
@@ -73,49 +73,49 @@ class PartitionedPath(ABC):
 
     @abstractmethod
     async def settle(self) -> None:
-        """Store what it has, if the backlog has ended or nothing came for a while."""
+        """Store the segment's rows if the backlog has ended or no batch arrived for a while."""
 
     @abstractmethod
     async def finish(self) -> None:
-        """Store its whole transactions, of one that goes on nothing, and end the run."""
+        """Store the segment's whole transactions, without an incomplete one, and end the run."""
 
     async def abandon(self) -> None:
-        """Roll back what is not stored."""
+        """Roll back the rows that are not stored."""
         if (segment := self._segment) is not None:
             self._segment = None
             await segment.abandon()
 
     @abstractmethod
     async def _take(self, batch: ChangeBatch) -> ChangeBatch | None:
-        """Return what of the batch is declined."""
+        """Take the batch; returns the rest that is declined."""
 
     @abstractmethod
     async def _comes_next(self, segment: PartitionSegment) -> bool:
-        """Whether a segment that is about to be stored, and has its indexes, has the next seqs; else it is moved."""
+        """Return True if a finished segment has the next seqs of the log; otherwise its rows are moved."""
 
     @abstractmethod
     def _stored(self, segment: PartitionSegment, *, attaches: bool) -> None:
-        """A segment is stored."""
+        """Note that a segment is stored."""
 
     @abstractmethod
     async def _stage(self, until: int) -> None:
-        """What is not stored will be read again: up to this LSN, or more, it is to be staged then."""
+        """Prepare to read again what is not stored: rows up to this LSN, or more, are staged then."""
 
     async def _open(self, run: PartitionRun, largest: int) -> PartitionSegment:
-        """Begin the next segment of the run, with tables of so many rows."""
+        """Begin the next segment of the run, with tables of at most `largest` rows."""
         segment = PartitionSegment(self._connection, self._table, run, largest)
         await segment.begin()
         self._segment = segment
         return segment
 
     async def _store(self, segment: PartitionSegment) -> None:
-        """Commit what it has, which ends with a transaction of the source. Raises Fenced."""
+        """Commit the segment, which ends with a whole transaction of the source. Raises Fenced."""
         if not segment.rows:
             await self.abandon()
             return
         attaches = self._sizes.is_worth(segment.rows, segment.run.events)
         if attaches:
-            await segment.finish()  # before it is its turn: nobody waits for it meanwhile
+            await segment.finish()  # while no other part waits for this one
             attaches = await self._comes_next(segment)
         position = await segment.commit(attaches=attaches)
         self._segment = None
@@ -129,7 +129,7 @@ class PartitionedPath(ABC):
         logger.debug("a segment is filled", extra={"action": "adoption.filled", **told})
 
     async def _store_before(self, segment: PartitionSegment, lsn: int) -> None:
-        """The change that comes next, of the transaction `lsn`, is for the shuffler only: store what is whole."""
+        """Store the whole transactions before a change of transaction `lsn` that only the shuffler can write."""
         begun = segment.is_inside
         await segment.back()
         await self._store(segment)
@@ -139,7 +139,7 @@ class PartitionedPath(ABC):
 
     @asynccontextmanager
     async def _refusing(self) -> AsyncIterator[None]:
-        """Where the server refuses a row, what is not stored is read again, and staged: raises ReadAgain."""
+        """Raise ReadAgain if the server refuses a row: rows that are not stored are read again and staged."""
         try:
             yield
         except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""The partitioned path of worker 0: where segments of a backlog begin and end."""
+"""The partitioned path of worker 0, which decides at which transactions segments of a backlog begin and end."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from pipeline.postgres.pipelined_copy import OpenCopy
 logger = logging.getLogger(__name__)
 
 _NOT_BEFORE = "select coalesce(max(not_before), 0) from pipeline.adoptions where source_id = %(source)s"
-"""Up to which transaction a worker is to stage as ever; 0 before the first run."""
+"""Read the transaction up to which a worker must stage; 0 before the first run."""
 
 
 class BacklogPath(PartitionedPath):
     """Takes batches of worker 0 while the source is far ahead, in runs.
 
-    `behind` says how many bytes of WAL the source is ahead of the worker, None where that is not known. `clock` is the
+    `behind` returns how many bytes of WAL the source is ahead of the worker, None if that is unknown. `clock` is the
     source's, microseconds since 1970: no run begins above the seq that a jump would take.
     """
 
@@ -54,7 +54,7 @@ class BacklogPath(PartitionedPath):
 
     @property
     def state(self) -> RunState:
-        """What is begun, and whether the source is far enough ahead for a new run."""
+        """The open run and segment, and whether the source is far enough ahead for a new run."""
         behind, run, segment = self._behind(), self._run, self._segment
         is_backlog = behind is not None and self._sizes.is_backlog(behind)
         return RunState(
@@ -67,7 +67,7 @@ class BacklogPath(PartitionedPath):
         )
 
     async def settle(self) -> None:
-        """End the segment if the backlog has ended: the source is hardly ahead, or nothing came for a while."""
+        """End the segment if the backlog has ended: the source is hardly ahead, or no batch arrived for a while."""
         inside = self._segment is not None and self._segment.is_inside
         if self._run is None or inside:
             return
@@ -75,7 +75,7 @@ class BacklogPath(PartitionedPath):
             await self.finish()
 
     async def finish(self) -> None:
-        """End the segment at its last whole transaction: of what comes after that nothing is stored."""
+        """End the segment at its last whole transaction; nothing after that is stored."""
         async with self._refusing():
             if self._segment is not None:
                 await self._segment.back()
@@ -101,9 +101,9 @@ class BacklogPath(PartitionedPath):
         return None
 
     async def _take_before(self, run: PartitionRun, batch: ChangeBatch, events: list[bytes]) -> ChangeBatch:
-        """Take the whole transactions of these events, behind which one is for the shuffler only, and end the segment.
+        """Take the whole transactions of these events, before one for the shuffler only, and end the segment.
 
-        Returns the rest.
+        Returns the rest of the batch.
         """
         rest = batch
         if events and (found := batch_parts.before(batch, len(events))) is not None:
@@ -115,7 +115,7 @@ class BacklogPath(PartitionedPath):
         return rest
 
     async def _add(self, run: PartitionRun, part: ChangeBatch, events: list[bytes]) -> bool:
-        """Add a part of a batch; False when the run has come to its end before it."""
+        """Add a part of a batch; False if the run has ended before it."""
         if not run.goes_on:
             return False
         segment = self._segment or await self._open(run, self._sizes.largest)
@@ -125,10 +125,10 @@ class BacklogPath(PartitionedPath):
         return True
 
     async def _comes_next(self, segment: PartitionSegment) -> bool:
-        return True  # nobody else hands out seqs during its run
+        return True  # no other session hands out seqs during the run
 
     def _stored(self, segment: PartitionSegment, *, attaches: bool) -> None:
-        """The run ends with what was not worth a partition."""
+        """End the run after a segment that was too small for a partition."""
         segment.run.goes_on = segment.run.goes_on and attaches
         self._pause = 0.0 if attaches else self._sizes.pause(self._pause)
         self._pause_until = time.monotonic() + self._pause
@@ -143,7 +143,7 @@ class BacklogPath(PartitionedPath):
         await runs.end(self._connection, ended, not_before)
 
     async def _run_of(self, batch: ChangeBatch) -> tuple[PartitionRun, list[bytes]] | None:
-        """The run that this batch belongs to, and its events up to the first row that is not plain; None: to none."""
+        """Return the batch's run, and its events before the first row that is not plain; None if it has no run."""
         if (segment := self._segment) is not None:
             return segment.run, await self._events(batch, segment.next_seq, segment.session)
         session = OpenCopy(self._connection)
@@ -152,7 +152,7 @@ class BacklogPath(PartitionedPath):
         return run, await self._events(batch, run.next_seq, session)
 
     async def _begin(self, batch: ChangeBatch, session: OpenCopy) -> tuple[PartitionRun, list[bytes]] | None:
-        """Begin a run with this batch; None where none may begin."""
+        """Begin a run with this batch; None if no run may begin."""
         events = await self._events(batch, 0, session)
         if not self._is_plain(batch, len(events)) or batch.first_lsn <= await self._staged_until():
             return None
@@ -170,7 +170,7 @@ class BacklogPath(PartitionedPath):
         return [] if batch.places_range else await self._maker.events(batch.rows, seq, session)
 
     def _is_plain(self, batch: ChangeBatch, events: int) -> bool:
-        """Whether at least half of it can be taken, of which so many rows are plain."""
+        """Return True if the run can take at least half of a batch whose first `events` rows are plain."""
         if events == len(batch.rows):
             return True
         found = batch_parts.before(batch, events)

@@ -1,7 +1,8 @@
-"""A part of a catch-up that becomes partitions: its rows have seqs of their own, and are stored once it is its turn.
+"""A part of a catch-up that becomes partitions: its rows have reserved seqs, and are stored when its turn comes.
 
-All of it is one transaction until everything before the part is staged and in the log: so rows commit in the order of
-the log here, too, and a snapshot that has one of them has all before it. A crash before that costs reading it again.
+The turn comes when everything before the part is staged and in the log. Until then all of the part is one transaction:
+so its rows commit in the order of the log, and a snapshot that has one of them has all rows before it. After a crash
+before its turn, the part is read again.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ from pipeline.postgres.queries import literals, statement
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks whether it is the part's turn."""
+"""Seconds between two checks that the part's turn has come."""
 STOPPING_LONGEST = 3.0
-"""Seconds that a part which is to end waits for what comes before it: then it is moved."""
+"""Seconds that a part which must end waits for the rows before it; after that its rows are moved."""
 _PACKAGE = "log.writing"
 
 
 @dataclass(frozen=True)
 class PartTurn:
-    """What the writer of a part has to know in order to write partitions, with seqs from `first_seq` on.
+    """The turn of a part, with which its writer can write partitions with seqs from `first_seq` on.
 
-    `give_up` stores that the part is to be staged from now on. `stopping` says whether its turn is not waited for.
+    `give_up` stores that the part is staged from now on. `stopping` returns True if the writer must not wait for its
+    turn any longer.
     """
 
     first_seq: int
@@ -54,7 +56,7 @@ class PartTurn:
 
 
 class PartPath(PartitionedPath):
-    """Takes batches of a part, which are stored from its turn on."""
+    """Takes batches of a part, and stores them from its turn on."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class PartPath(PartitionedPath):
 
     @property
     def state(self) -> RunState:
-        """Whether a segment is open, or may begin: none does after one whose rows are moved."""
+        """The open segment, and whether one may begin: none does after one whose rows are moved."""
         segment = self._segment
         return RunState(
             may_begin=not self._left,
@@ -81,7 +83,7 @@ class PartPath(PartitionedPath):
         )
 
     async def settle(self) -> None:
-        """Store what it has, if nothing came for a while and it is the part's turn."""
+        """Store the segment's rows if no batch arrived for a while and the part's turn has come."""
         segment, now = self._segment, time.monotonic()
         if segment is None or segment.is_inside or now < max(self._taken_at + SETTLE_AFTER, self._look_at):
             return
@@ -93,7 +95,7 @@ class PartPath(PartitionedPath):
                 await segment.finish()
 
     async def finish(self) -> None:
-        """Store its whole transactions, once it is the part's turn. Raises ReadAgain when that is not waited for."""
+        """Store the segment's whole transactions once the part's turn has come. Raises ReadAgain if it must stop."""
         if (segment := self._segment) is not None:
             async with self._refusing():
                 await self._finish(segment)
@@ -105,7 +107,7 @@ class PartPath(PartitionedPath):
                 await self.abandon()
                 raise ReadAgain("a part whose turn has not come is left, and will be read again")
             if segment.open_rows and self._sizes.is_worth(segment.rows, segment.run.events):
-                await segment.finish()  # all parts do so at once; at its turn one would wait for another
+                await segment.finish()  # all parts do so in parallel; at its turn a part would delay the next one
             else:
                 await asyncio.sleep(LOOK_EVERY)
         await self._store(segment)
@@ -115,7 +117,7 @@ class PartPath(PartitionedPath):
         events = [] if batch.places_range else await self._maker.events(batch.rows, segment.next_seq, segment.session)
         if batch.places_range or len(events) < len(batch.rows):
             return await self._take_before(segment, batch, events)
-        # Each table has its locks until the end: they grow with the part, so that there are few.
+        # Each table keeps its locks until the end. Tables grow with the part, so that there are few.
         segment.largest = max(FEWEST, self._sizes.full(segment.run.events + segment.rows))
         for part in batch_parts.split(batch):
             await segment.add(part, events[: len(part.rows)])
@@ -126,7 +128,7 @@ class PartPath(PartitionedPath):
         return None
 
     async def _begin(self) -> PartitionRun:
-        """What its segments belong to; no run of the log's yet."""
+        """Begin the run of the part's segments, which gets its number when a segment is stored."""
         claim = self._claim
         values = {**runs.values_of(claim, self._table), "first_seq": self._turn.first_seq}
         ((epoch, events, first_seq),) = await OpenCopy(self._connection).execute(
@@ -139,9 +141,9 @@ class PartPath(PartitionedPath):
         return run
 
     async def _take_before(self, segment: PartitionSegment, batch: ChangeBatch, events: list[bytes]) -> ChangeBatch:
-        """A row is for the shuffler only: take the whole transactions before it, and store them; returns the rest.
+        """Store the whole transactions before a row that only the shuffler can write; returns the rest of the batch.
 
-        Where it is not the part's turn yet, all of the part is read again, and staged.
+        If the part's turn has not come, all of the part is read again and staged.
         """
         if not await self._is_reached(segment):
             has_rows = segment.rows > 0
@@ -161,11 +163,14 @@ class PartPath(PartitionedPath):
         self._left = not attaches
 
     async def _stage(self, until: int) -> None:
-        """All of the part."""
+        """Let all of the part be staged."""
         await self._turn.give_up()
 
     async def _comes_next(self, segment: PartitionSegment) -> bool:
-        """Once all before it is in the log; then a run begins with it, and ends with it, and locks the watermark."""
+        """Return True once everything before the segment is in the log, after beginning and ending a run for it.
+
+        The run keeps the watermark locked until the segment commits.
+        """
         values = literals(**runs.values_of(self._claim, self._table), not_before=0, highest=segment.first_seq)
 
         async def look() -> runs.DrainProgress | None:

@@ -1,42 +1,43 @@
-"""How large the tables are that a backlog is written to, and when one begins and ends. Pure."""
+"""The sizes of the tables to which a backlog is written, and when a segment begins and ends. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SMALLEST, LARGEST = 250_000, 5_000_000
-"""Rows of a segment: it ends with the first transaction behind so many. They grow with the log, so that a hundred or so
-are enough for any: planning the history of one row costs 35 µs a partition."""
+"""Rows after which a segment ends, with a transaction. They grow with the log, so that about a hundred segments are
+enough for any log: planning the query for the history of one row costs 35 µs a partition."""
 FEWEST = 200
-"""A transaction is never in tables of less."""
+"""The fewest rows of a table, if a transaction needs several tables."""
 SHARE = 8
-"""A segment has an eighth of the log."""
+"""A segment has this fraction of the log's events: an eighth."""
 BYTES_OF_ROW = 256
-"""A backlog of a smaller threshold than SMALLEST such rows makes smaller segments."""
+"""The bytes that are counted for a row. If the threshold is below SMALLEST such rows, segments are smaller."""
 WORTH = 4
-"""What has not a quarter of a segment's rows becomes no partition of its own: its rows are moved."""
+"""The rows of a segment are moved instead of becoming a partition if it has less than a quarter of a full segment."""
 NEAR = 8
-"""An eighth of the threshold is no backlog any more."""
+"""A backlog ends when an eighth of the threshold is left."""
 SETTLE_AFTER = 0.5
 """Seconds without a batch after which a segment ends."""
 PAUSE, LONGEST_PAUSE, STAY_AWAY = 5.0, 300.0, 30.0
-"""Seconds without a run after one whose last segment was too small: twice as long each time."""
+"""Seconds without a run after one whose last segment was too small, doubled each time; their limit; and the seconds
+without a run if tables cannot become partitions."""
 
 
 @dataclass(frozen=True)
 class SegmentSizes:
-    """By the threshold in bytes of WAL."""
+    """The sizes for a `threshold`, the bytes of WAL from which on a worker is behind enough for partitions."""
 
     threshold: int
 
     @property
     def smallest(self) -> int:
-        """Rows of a segment of a small log."""
+        """The rows of a segment in a small log."""
         return max(1, min(SMALLEST, self.threshold // BYTES_OF_ROW))
 
     @property
     def largest(self) -> int:
-        """Rows of a table: more have only those of one transaction, in several tables."""
+        """The most rows of a table. A transaction that has more is written to several tables."""
         return max(FEWEST, self._most)
 
     @property
@@ -44,28 +45,28 @@ class SegmentSizes:
         return min(LARGEST, self.smallest * (LARGEST // SMALLEST))
 
     def full(self, events: int) -> int:
-        """Rows of a segment, where the log has so many events."""
+        """Return the rows of a full segment if the log has this number of events."""
         return min(self._most, max(self.smallest, events // SHARE))
 
     def is_worth(self, rows: int, events: int) -> bool:
-        """Whether a segment of so many rows becomes a partition."""
+        """Return True if a segment of `rows` is large enough for a partition."""
         return rows * WORTH >= self.full(events)
 
     def is_backlog(self, behind: int) -> bool:
-        """Whether so many bytes of WAL ahead are one. Where the threshold is less than a row, whatever comes is."""
+        """Return True if `behind` bytes of WAL are a backlog. If the threshold is less than a row, any are."""
         return behind >= self.threshold or self.threshold < BYTES_OF_ROW
 
     def is_near(self, behind: int) -> bool:
-        """Whether so many bytes of WAL ahead are none any more."""
+        """Return True if a backlog has ended when `behind` bytes of WAL are left."""
         return behind <= self.threshold // NEAR and self.threshold >= BYTES_OF_ROW
 
     def pause(self, before: float) -> float:
-        """Seconds until the next run, after one that was not worth it; `before`: what it was the last time."""
+        """Return the seconds until the next run, after one that was too small; `before`: the previous pause."""
         return min(LONGEST_PAUSE * self._scale, max(PAUSE * self._scale, 2 * before))
 
     @property
     def stay_away(self) -> float:
-        """Seconds without a try where the events table has what its partitions would lack."""
+        """Seconds without another try if tables cannot become partitions of the events table."""
         return STAY_AWAY * self._scale
 
     @property

@@ -35,13 +35,13 @@ _BATCH_VALUES = (
     "last_lsn",
     "first_ordinal",
 )
-"""The parameters of `store_batch` that change with each batch, in this order."""
+"""The parameters of `store_batch` that differ for each batch, in this order."""
 
 
 class StagedPath:
     """Writes batches of one worker to staging; it takes any batch.
 
-    `prepare` comes first. Every call raises Fenced, having written nothing, when a newer worker has taken over.
+    Call `prepare` first. Every call raises Fenced, without writing anything, if a newer worker has taken over.
     """
 
     def __init__(self, connection: AsyncConnection[TupleRow], claim: WorkerClaim) -> None:
@@ -59,9 +59,9 @@ class StagedPath:
         await self._statements.prepare({"store_batch": text})
 
     async def write(self, batch: ChangeBatch, *, durable: bool) -> None:
-        """Stage a batch in one transaction. With `durable`, it and all before it are on disk when this returns.
+        """Stage a batch in one transaction. With `durable`, this and all earlier batches are on disk on return.
 
-        A batch without rows ends transactions that were staged in part.
+        A batch without rows completes transactions that were staged in part.
         """
         if not batch.rows:
             async with self._connection.transaction():
@@ -104,7 +104,7 @@ class StagedPath:
         durably = "set local synchronous_commit = on; " if durable else ""
         copy = f"copy {segments.table(segment).as_string()} ({_COLUMNS}) from stdin (format binary)"
         statements = f"{begin}{durably}{self._store(batch, segment)}; {copy}{commit}"
-        # Ordinals have no gaps in a segment, though batches between may have taken another path.
+        # Ordinals have no gaps in a segment, although batches in between may have taken another path.
         follows = self._segment is None or batch.first_ordinal == self._next_ordinal
         staged = batch.rows if follows else rows.renumbered(batch.rows, self._next_ordinal)
         state = await copy_within(self._connection, statements, staged)

@@ -1,3 +1,3 @@
-"""How far the log is: a model of what is staged and moved, and the statements that ask for it."""
+"""The frontier of the log: a model of what is staged and moved, and the statements that query it."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The model of how far the log is, with which every statement in `sql/` beside it agrees. Pure.
+"""The model of how far the log is. Every statement in this folder's `sql/` agrees with it. Pure.
 
-| statement | who asks | what it is in the model |
+| statement | asked by | property of the model |
 |---|---|---|
 | `look` | the shuffler, for each step | `complete`, `next_range`, `next_adopted`, `segments_to_move` |
 | `look_at_head` | the direct path, before it writes | `has_staged` |
@@ -10,8 +10,8 @@
 | `log_reaches` | followers, sessions and commands that wait for an LSN | `reaches` |
 | `moved_position` | the samples of lag | `moved_position` |
 
-They are separate texts, since each is asked often and needs other columns: one text for all was 15 to 35 % slower for
-those that are asked for each batch. A property test compares them with this model, over random states of the tables.
+They are separate statements, since each runs often and needs other columns: one statement for all made those that run
+for each batch 15 to 35 % slower. A property test compares them with this model, over random states of the tables.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from itertools import pairwise
 class WorkerPart:
     """A worker's progress. LSNs are those of the source.
 
-    `from_lsn`: where its part of the WAL begins, 0 for worker 0. Everything of that before `position` is staged, and
-    the last of its transactions with rows committed at `commit_lsn`.
+    `from_lsn`: the beginning of its part of the WAL, 0 for worker 0. Everything in that part before `position` is
+    staged, and its last transaction with rows committed at `commit_lsn`.
     """
 
     worker: int
@@ -48,7 +48,7 @@ class SegmentState:
 
 @dataclass(frozen=True)
 class RangeState:
-    """A range of a table that was read; it comes at `commit_lsn` once its state is "placed"."""
+    """A range of a table that was read; its place in the log is `commit_lsn` once its state is "placed"."""
 
     epoch: int
     state: str
@@ -57,7 +57,7 @@ class RangeState:
 
 @dataclass(frozen=True)
 class AdoptedState:
-    """A table of rows that becomes a partition, with the commit LSNs of its first and last row, or is moved."""
+    """A table of rows that becomes a partition, or is moved, with the commit LSNs of its first and last row."""
 
     state: str
     first_lsn: int
@@ -69,7 +69,7 @@ class Frontier:
     """How far the log of one source is.
 
     `epoch` and `watermark`: every transaction of that epoch that commits at the watermark or before is in the log.
-    `has_retried_letter`: a change that could not be written is to be tried again.
+    `has_retried_letter`: a dead letter waits to be written again.
     """
 
     epoch: int
@@ -82,7 +82,7 @@ class Frontier:
 
     @property
     def reached(self) -> list[WorkerPart]:
-        """The workers before whose part everything is staged, in order of the WAL."""
+        """The workers in order of the WAL, up to the first before whose part something is not staged."""
         parts = sorted(self.workers, key=lambda part: part.from_lsn)
         found: list[WorkerPart] = []
         for part in parts:
@@ -93,7 +93,7 @@ class Frontier:
 
     @property
     def complete(self) -> int:
-        """The last transaction with rows that is staged whole, and so is everything before it."""
+        """The last transaction with rows that is staged completely, as is everything before it."""
         return max(part.commit_lsn for part in self.reached)
 
     @property
@@ -104,55 +104,55 @@ class Frontier:
 
     @property
     def next_range(self) -> int | None:
-        """The place of the next range that comes behind the watermark, in this epoch."""
+        """The place of the next range behind the watermark, in this epoch."""
         return min(self._placed(of_epoch=True), default=None)
 
     @property
     def next_adopted(self) -> int | None:
-        """The next transaction behind the watermark of a table that waits to become a partition."""
+        """The next transaction behind the watermark that is in a table that waits to become a partition."""
         waiting = [each for each in self.adopted if each.state == "waiting"]
         return min((max(each.first_lsn, self.watermark + 1) for each in waiting), default=None)
 
     @property
     def has_staged(self) -> bool:
-        """Whether something staged is not in the log, so that nothing may be written behind it.
+        """True if something staged is not in the log, so that nothing may be written behind it.
 
-        Of all workers, also of those that are not reached: while parts are read, nothing is written directly.
+        All workers count, also those that are not reached: while parts are read, nothing is written directly.
         """
         return self._waits(self.segments) or self.next_adopted is not None or self.next_range is not None
 
     def lets_direct_write(self, after: int) -> bool:
-        """Return whether a batch may be written directly by who has found the watermark at `after`.
+        """Return True if a writer that found the watermark at `after` may write a batch directly.
 
-        It leaves out segments and ranges: the writer has looked for them, and forgets what it has found as soon as it
-        stages anything, or places a range.
+        This leaves out segments and ranges: the writer has checked them, and checks again after it has staged anything
+        or placed a range.
         """
         (worker,) = (part for part in self.workers if part.worker == 0)
         return self.watermark == after and worker.epoch == self.epoch and self.next_adopted is None
 
     @property
     def is_drained(self) -> bool:
-        """Whether all that is staged, and comes next, is in the log.
+        """True if everything that is staged for reached workers is in the log.
 
-        It leaves out ranges: a run waits for what the shuffler is moving, and asks for ranges when it begins.
+        This leaves out ranges: a run waits for rows that the shuffler is moving, and checks ranges when it begins.
         """
         return not self._waits(self.segments_to_move) and self.next_adopted is None
 
     @property
     def lets_run_begin(self) -> bool:
-        """Whether worker 0 may begin a run, in which nobody else hands out a seq.
+        """True if worker 0 may begin a run, in which no other session hands out a seq.
 
-        Ranges count in any epoch: those of an epoch that has ended are dropped before another one begins to move.
+        Ranges of any epoch count: those of an epoch that has ended are dropped before the next one begins to move.
         """
         (worker,) = (part for part in self.workers if part.worker == 0)
         has_range = bool(self._placed(of_epoch=False))
         return self.is_drained and worker.epoch == self.epoch and not has_range and not self.has_retried_letter
 
     def reaches(self, lsn: int) -> bool:
-        """Return whether the log has everything that commits before an LSN.
+        """Return True if the log has everything that commits before an LSN.
 
-        Segments count of all workers that read the stream. Behind the watermark nothing may wait, since the last
-        transaction that was staged may have no rows.
+        Segments of all workers that read the stream count. The last staged transaction may have no rows: then the log
+        is complete if nothing waits behind the watermark.
         """
         staged = [each for each in self.segments if each.worker >= 0]
         waits = self._waits(staged) or bool(self._placed(of_epoch=False))
@@ -161,10 +161,10 @@ class Frontier:
 
     @property
     def moved_position(self) -> int | None:
-        """Everything before it is in the log; None while a transaction with rows waits.
+        """The LSN before which everything is in the log; None while a transaction with rows waits.
 
-        It leaves out ranges, since it measures the lag of the stream, and adopted tables, whose transactions lie behind
-        the watermark as staged ones do.
+        This leaves out ranges, since it measures the lag of the stream, and adopted tables, whose transactions lie
+        behind the watermark as staged ones do.
         """
         return max(part.position for part in self.reached) if self.watermark >= self.complete else None
 

@@ -1,5 +1,5 @@
--- Why a table of rows cannot become a partition of an events table as it is; null when it can: whatever would happen to a
--- row that is inserted, or what a partition has and such a table lacks, is a reason.
+-- The reason why a table of rows cannot become a partition of an events table as it is; null if it can. Anything that
+-- would act on an inserted row is a reason, and anything that a partition has and such a table lacks.
 select case
     when c.oid is null or c.relkind <> 'p' or pg_get_partkeydef(c.oid) <> 'RANGE (seq)' then 'it is not partitioned by seq'
     when exists (select from pg_partitioned_table p where p.partrelid = c.oid and p.partdefid <> 0)

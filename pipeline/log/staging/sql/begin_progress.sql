@@ -1,4 +1,5 @@
--- The first position of a source: where its slot was made. Never waits for a writer that has locked the row: then it exists.
+-- Store the first position of a source: the one of its new slot. Never waits for a writer that has locked the row, which
+-- then exists.
 insert into pipeline.replication_progress (source_id, worker, epoch, position)
 select %(source)s::uuid, %(worker)s::integer, %(epoch)s::integer, %(position)s::bigint
 where not exists (

@@ -1,4 +1,4 @@
--- Become the writer of this source: from here on every older generation is fenced.
+-- Become the writer of this source: from now on every older generation is fenced.
 update pipeline.replication_progress
 set generation = generation + 1, open_commit_lsn = null, open_changes = 0, updated_at = clock_timestamp(),
     backend_pid = pg_backend_pid(),

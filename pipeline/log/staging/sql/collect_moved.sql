@@ -1,4 +1,4 @@
--- Ranges of a backfill that have become events are counted once.
+-- Count the ranges of a backfill that have become events, once, and delete them.
 with gone as (
     delete from pipeline.snapshot_ranges where backfill_id = %(backfill)s and state = 'moved'
     returning rows_read, rows_added, events_table, first_seq, last_seq, left_out

@@ -1,4 +1,5 @@
--- So many more changes went these ways. Whether consumers want the shuffler to be woken, which makes items of events.
+-- Add to the numbers of changes that took each path. Returns true if there are consumers: then the shuffler must be woken,
+-- since it makes their items.
 with counted as (
     insert into pipeline.ways (source_id, way, reason, changes)
     select %(source)s, w.way, w.reason, w.changes

@@ -1,4 +1,4 @@
--- Segments entirely beyond the last complete transaction are discarded; the others take no further batch.
+-- Discard segments that lie entirely beyond the last complete transaction; the others take no further batch.
 update pipeline.segments
 set state = case when first_lsn is null or first_lsn > %(commit_lsn)s then 'drained' else 'full' end
 where source_id = %(source)s and worker = %(worker)s and state in ('filling', 'full')

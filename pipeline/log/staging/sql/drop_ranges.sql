@@ -1,5 +1,5 @@
--- Ranges that are not read after all; their segments are emptied. Those that have a place become events, but for another
--- epoch's, which never will.
+-- Delete ranges that will not be read, and empty their segments. Ranges that have a place become events, except those of
+-- an epoch that has ended.
 with gone as (
     delete from pipeline.snapshot_ranges
     where backfill_id = %(backfill)s and (%(ids)s::bigint[] is null or id = any(%(ids)s::bigint[]))

@@ -1,5 +1,5 @@
--- End the session of the last writer if it is inside of a transaction, and sessions that are claiming: a frozen one
--- would hold its locks for ever.
+-- End the session of the last writer if it is inside of a transaction, and sessions that are claiming: a frozen session
+-- would hold its locks forever.
 select a.pid, pg_catalog.pg_terminate_backend(a.pid, 5000)
 from pg_catalog.pg_stat_activity a
 where a.pid <> pg_catalog.pg_backend_pid() and (

@@ -1,4 +1,4 @@
--- A range to read.
+-- Add a range to read.
 insert into pipeline.snapshot_ranges
     (source_id, epoch, backfill_id, relation_oid, table_oid, file, from_block, until_block, keys, compares,
     differences)

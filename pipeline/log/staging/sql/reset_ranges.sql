@@ -1,4 +1,4 @@
--- Ranges to be read again; their segments are emptied.
+-- Plan ranges again, and empty their segments.
 with reset as (
     update pipeline.snapshot_ranges r
     set state = 'planned', token = null, reader_pid = null, reader_start = null, segment_id = null, snapshot = null,

@@ -1,4 +1,4 @@
--- How a row of progress follows a batch: an update up to its `where`, which says whose row it is.
+-- Store the progress of a batch. The statement that contains this update adds its `where`, which names the worker.
 update pipeline.replication_progress
 set position = greatest(position, %(position)s),
     commit_lsn = greatest(commit_lsn, %(commit_lsn)s),

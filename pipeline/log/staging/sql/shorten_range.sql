@@ -1,4 +1,4 @@
--- A range that is being read ends earlier; what it leaves is another one, to be read later.
+-- End a range earlier while it is being read; the rest becomes another range, which is read later.
 with was as (
     select id, until_block from pipeline.snapshot_ranges where id = %(id)s
 ), first as (

@@ -1,4 +1,4 @@
--- A range that takes too long becomes two.
+-- Split a range that takes too long to read, and plan both halves.
 with first as (
     update pipeline.snapshot_ranges
     set state = 'planned', token = null, reader_pid = null, reader_start = null, until_block = %(at)s

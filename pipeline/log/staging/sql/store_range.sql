@@ -1,4 +1,4 @@
--- Rows of a range are staged, in the transaction that copied them; false when the range is no longer its reader's.
+-- Record that the rows of a range are staged, in the transaction that copied them; false if its reader has lost the range.
 with stored as (
     update pipeline.snapshot_ranges
     set state = 'staged', segment_id = %(segment)s, rows_read = %(rows)s, snapshot = %(snapshot)s::pg_snapshot,

@@ -1,5 +1,5 @@
--- The next range to read, now this session's, with a new token; none while as many as may be are under way. One that
--- compares has no rows that others would wait for.
+-- Claim the next range to read for this session, with a new token; no row while the most allowed ranges are under way.
+-- A range that compares does not count, since no others wait for its rows.
 update pipeline.snapshot_ranges
 set state = 'reading', token = gen_random_uuid(), reader_pid = pg_backend_pid(),
     reader_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid())

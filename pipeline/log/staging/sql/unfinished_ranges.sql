@@ -1,5 +1,5 @@
--- Ranges that are under way. alive: the session that reads it lives. passed: the stream is where it must have been placed,
--- or the log is beyond its place.
+-- List ranges that are under way. `alive`: the session that reads the range exists. `passed`: the stream has passed the
+-- point at which the range must have been placed, or the log is beyond its place.
 select r.id, r.state, r.marker_xid::text as marker_xid, r.seen_lsn,
     exists (select from pg_stat_activity a where a.pid = r.reader_pid and a.backend_start = r.reader_start) as alive,
     coalesce(case r.state

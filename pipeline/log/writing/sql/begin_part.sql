@@ -1,5 +1,5 @@
--- The epoch of the log, how many events this table of it has, and from which seq on a part may have its own: of those that
--- are reserved for it, the first behind what it has stored before, perhaps by another worker.
+-- Read the epoch of the log, the number of events in this table, and the first seq that a part may use: the first of its
+-- reserved seqs behind the rows that it has stored before, perhaps by another worker.
 select p.epoch, coalesce(t.events, 0), greatest(%(first_seq)s, coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0) + 1,
     coalesce((select max(a.last_seq) from pipeline.adopted_tables a where a.source_id = %(source)s), 0) + 1)
 from pipeline.replication_progress p

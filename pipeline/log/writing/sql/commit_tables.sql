@@ -1,5 +1,5 @@
--- Progress of the transactions in these tables, which wait from now on; no row when a newer worker has taken over. Returns
--- whether the run goes on: not when an earlier table of it was moved.
+-- Store the progress of the transactions in these tables, which wait from now on; no row if a newer worker has taken over.
+-- Returns true if the run may continue: false if an earlier table of the run was moved.
 with fenced as (
     {set_progress}
     where source_id = %(source)s and worker = %(worker)s and generation = %(generation)s and epoch = %(epoch)s

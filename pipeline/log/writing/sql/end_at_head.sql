@@ -1,5 +1,5 @@
--- The sequence and the count follow the rows that were copied. An error when the table or the routes are no longer what
--- was looked at: the locks of the copy and of the watermark keep them as they are from here on.
+-- Set the sequence and the count after the rows were copied. Fails if the table or the routes have changed since the writer
+-- read them; from now on the locks of the copy and of the watermark prevent changes.
 with counted as (
     update pipeline.events_tables set last_seq = %(last_seq)s, events = events + %(rows)s, updated_at = clock_timestamp()
     where source_id = %(source)s and name = %(name)s

@@ -1,4 +1,4 @@
--- Transactions whose rows were all staged before are complete; no row when a newer worker has taken over.
+-- Complete transactions whose rows are all staged already; no row if a newer worker has taken over.
 {set_progress}
 where source_id = %(source)s and worker = %(worker)s and generation = %(generation)s
 returning pg_notify('pipeline_staged', '')

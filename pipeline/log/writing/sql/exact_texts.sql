@@ -1,5 +1,5 @@
--- Of source texts of json values, those that jsonb does not give back as they were, as `move_segment` keeps them: a row
--- for each record of the first array, in its order, to which the texts of the second belong.
+-- Return the source texts of json values that jsonb does not return unchanged, as `move_segment` keeps them: one row for
+-- each record of the first array, in its order. The second array has the texts of each record.
 select (
     select jsonb_object_agg(e.key, e.value) from jsonb_each_text(w.exact::jsonb) e
     where (w.record::jsonb -> e.key)::text is distinct from e.value

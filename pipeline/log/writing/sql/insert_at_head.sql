@@ -1,6 +1,6 @@
--- Events behind `begin_at_head`; where nothing is as planned with, an error (22012). Inside of `with`, where Postgres refuses
--- rules: prepared while one does nothing instead, an insert alone would do nothing for as long as the session lives, as what
--- is left of it depends on no table, and is not planned again when the rule is gone.
+-- Insert events after `begin_at_head`; an error (22012) if the log is not as the writer expected. The insert is inside of
+-- `with`, where Postgres refuses rules. A plain insert that is prepared while a rule replaces it with nothing would do nothing
+-- until the session ends: the remaining plan depends on no table, so it is not made again when the rule is dropped.
 , written as (
     insert into %(table)s (%(columns)s)
     select * from (values %(events)s) e where exists (select from stored)

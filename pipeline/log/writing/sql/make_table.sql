@@ -1,4 +1,5 @@
--- A table with the columns of the events table, by the catalog: `like` would keep a lock on that until the commit.
+-- Create a table with the columns of the events table, read from the catalog: `like` would keep a lock on the events table
+-- until the commit.
 do $$ declare
     of_events constant regclass := {events};
     setting text;

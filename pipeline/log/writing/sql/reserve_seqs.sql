@@ -1,5 +1,5 @@
--- The seq behind which the parts of a catch-up may have theirs: behind all that is handed out, or reserved, or has a
--- partition. Whether they are still free is asked again for each segment.
+-- Return the seq behind which parts of a catch-up may reserve seqs: behind all that are handed out or reserved or have a
+-- partition. Each segment checks again that its seqs are free.
 select greatest(
     coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0),
     coalesce((select a.from_seq from pipeline.adoptions a where a.source_id = %(source)s), 0),

@@ -1,4 +1,4 @@
--- Progress and segment of a batch, in its transaction; no row when a newer worker has taken over.
+-- Store the progress and the segment of a batch, in its transaction; no row if a newer worker has taken over.
 with fenced as (
     {set_progress}
     where source_id = %(source)s and worker = %(worker)s and generation = %(generation)s

@@ -1,5 +1,5 @@
--- The watermark and the progress of a batch that is written at once, and what `then` does where both are as planned with:
--- then nobody else writes the log before this transaction ends, and no newer worker can take over.
+-- Move the watermark and the progress for a batch that is written directly, and do what `then` says if both are as the
+-- writer expected. Until this transaction ends, no other session writes the log, and no newer worker can take over.
 with moved as (
     update pipeline.shuffle_progress s
     set commit_lsn = %(last_lsn)s, last_seq = %(last_seq)s, events = s.events + %(rows)s,

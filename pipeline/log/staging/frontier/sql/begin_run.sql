@@ -1,5 +1,6 @@
--- A run begins: from here on nobody else hands out a seq of this events table. No row when something staged is not in the
--- log yet, another source writes the table too, the first seq would be too high, or another worker has taken over. The watermark's row is locked.
+-- Begin a run: from now on no other session hands out a seq of this events table. No row if something staged is not in the
+-- log yet, if another source writes the table too, if the first seq would be too high, or if another worker has taken over.
+-- The caller has locked the watermark's row.
 with log as (
     select l.id, l.events_table, l.routes from pipeline.routes l where l.source_id = %(source)s order by l.id desc limit 1
 ), ready as (

@@ -1,5 +1,5 @@
--- Whether all that is staged and comes next is in the log, up to where it is, and whether the shuffler is at work, as on a
--- transaction that takes long; no row before the first shuffler has run.
+-- Return true if everything staged for reached workers is in the log, then the watermark, then true if the shuffler is at
+-- work, for instance on a transaction that takes long. No row before the first shuffler has run.
 select not exists (
         select from pipeline.segments g
         where g.source_id = s.source_id and g.state in ('filling', 'full') and g.last_lsn > s.commit_lsn

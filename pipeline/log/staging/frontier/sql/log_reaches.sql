@@ -1,5 +1,5 @@
--- Whether the log has everything before an LSN of the source; and how far it is staged and moved. The last transaction
--- that was staged may have no rows: then nothing waits, though what was moved lies before it.
+-- Return true if the log has everything before an LSN of the source, then how far the source is staged and moved. The last
+-- staged transaction may have no rows: then nothing waits, though the watermark lies before it.
 select coalesce(p.moved >= %(lsn)s or p.position >= %(lsn)s
     and not exists (select from pipeline.segments g where g.source_id = %(source)s and g.worker >= 0
         and g.state in ('filling', 'full') and g.last_lsn > p.moved)

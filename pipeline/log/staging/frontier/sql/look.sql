@@ -1,7 +1,7 @@
--- Up to where events were moved, up to where transactions are staged whole, and the segments with rows to move, in the
--- order in which they must be drained: one transaction may fill several. One statement, so that all of it is of one moment.
--- And the place of the next range of a table that was read, and of the next table that is to be adopted. None of a worker
--- before whose part something is missing. `generation` changes with each new worker, and when another worker's segments
+-- Read the watermark, the last transaction that is staged completely, and the segments with rows to move, in the order in
+-- which they must be drained: one transaction may fill several. One statement reads all of it at one moment. It also reads
+-- the places of the next range of a table and of the next table to adopt. It leaves out workers before whose part
+-- something is missing. `generation` changes with each new worker, and when another worker's segments
 -- become the next to be drained. Makes the watermark at first use.
 with made as (
     insert into pipeline.shuffle_progress (source_id, epoch)
