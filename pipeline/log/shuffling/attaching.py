@@ -1,4 +1,4 @@
-"""The shuffler's side: tables that wait become partitions, in turn, in the transaction that moves the watermark."""
+"""Attach waiting tables as partitions, in their order, in the transaction that moves the watermark."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from pipeline.postgres.queries import statement
 logger = logging.getLogger(__name__)
 
 LOCK_TIMEOUT = "500ms"
-"""Who reads or writes the events table does not wait for this, nor does it wait for them."""
+"""The limit for locks that attach a table. Readers and writers of the events table do not conflict with them."""
 TRY_EVERY = 0.5
-"""Seconds between two tries while a lock holds it up."""
+"""Seconds between two tries while a lock prevents attaching."""
 _PACKAGE = "log.shuffling"
 _NEWEST_JUMP = "select max(after) from pipeline.seq_jumps where events_table = %(name)s"
-"""The first seq behind all jumps of an events table; null where it has none."""
+"""Read the first seq behind all jumps of an events table; null if it has none."""
 
 
 class TableAttacher:
-    """Attaches what comes next, or says what is to be moved instead."""
+    """Attaches the tables that come next, or returns a run that moves their rows instead."""
 
     def __init__(self, connection: Connection, source: uuid.UUID, transfers: TransferFactory) -> None:
         self._connection = connection
@@ -41,8 +41,9 @@ class TableAttacher:
         self._try_at = 0.0
 
     def step(self, epoch: int, after: int) -> int | WaitingRun:
-        """Number of events that came with the tables after `after`; -1 while a lock holds it up; else the run that
-        moves their rows.
+        """Attach the next tables after `after`; returns the number of their events, -1 while a lock prevents it.
+
+        If they cannot be attached, returns the run that moves their rows.
         """
         found = waiting.following(self._connection, self._source)
         if not found:
@@ -66,7 +67,7 @@ class TableAttacher:
             return -1
 
     def _reason(self, tables: Sequence[WaitingTable], after: int) -> str | None:
-        """Why they are not attached."""
+        """Return the reason why the tables cannot be attached; None if they can."""
         default = self._transfers.default
         if not all(each.attaches for each in tables):
             return "too few for a partition, or behind some that were moved"
@@ -77,7 +78,7 @@ class TableAttacher:
         return self._unfit() or self._overtaken(tables)
 
     def _overtaken(self, tables: Sequence[WaitingTable]) -> str | None:
-        """Whether their seqs are free."""
+        """Return the reason why the tables' seqs are not free; None if they are."""
         table = self._transfers.default
         name = {"table": table.identifier.as_string(self._connection)}
         taken = self._connection.execute(statement("log", "list_partitions"), name).fetchall()
@@ -91,14 +92,14 @@ class TableAttacher:
         return "a later seq was handed out" if seq >= tables[0].first_seq else None
 
     def _attach(self, tables: Sequence[WaitingTable], epoch: int, after: int) -> int:
-        """In one transaction with the watermark. That they fit is asked for again under the locks."""
+        """Attach the tables and move the watermark in one transaction, which checks under its locks that they fit."""
         with self._connection.transaction():
             transfer = self._transfers.begin(LogWatermark(epoch, after))
             with queries.lock_timeout(self._connection, LOCK_TIMEOUT):
                 for each in tables:
                     self._attach_one(each, self._transfers.default)
             if self._unfit() is not None:
-                raise psycopg.errors.LockNotAvailable("it was changed meanwhile")
+                raise psycopg.errors.LockNotAvailable("the events table was changed in the meantime")
             self._transfers.attached(tables[0].first_seq, tables[-1].last_seq)
             values = {"source": self._source, "ids": [each.id for each in tables]}
             self._connection.execute(statement(_PACKAGE, "attached"), values)

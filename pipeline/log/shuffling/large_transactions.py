@@ -1,4 +1,4 @@
-"""A large transaction is moved while it is still being staged, in one transaction that commits at its end."""
+"""Move a large transaction while it is still being staged, in one transaction that commits at its end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ AHEAD_POLL = 0.01
 
 
 class LargeTransactionMover:
-    """Moves a transaction ahead of its end. If that does not come in time all is rolled back, and the transaction is
-    moved only once it is staged whole.
+    """Moves a transaction before its end is staged.
+
+    If the end does not arrive in time, all is rolled back, and the transaction is moved after it is staged completely.
 
     `look`: as pipeline.log.staging.segments.look. `stopping` is called while segments are awaited.
     """
@@ -63,7 +64,7 @@ class LargeTransactionMover:
         return self._transfers.committed(*done)
 
     def _move(self, now: StagingState, commit_lsn: int) -> tuple[RowTransfer, int] | None:
-        """The committed transfer and the number of segments that it drained; None when it was rolled back."""
+        """Return the committed transfer and the number of segments that it drained; None if it was rolled back."""
         with self._connection.transaction():
             transfer = self._transfers.begin(LogWatermark(now.epoch, now.watermark))
             drained = self._follow(transfer, now, commit_lsn)
@@ -96,5 +97,5 @@ class LargeTransactionMover:
 
 
 def _movable(pending: Sequence[Segment], *, whole: bool) -> Iterator[Segment]:
-    """Segments that may be moved: none behind one that may still get rows."""
+    """Return the segments that may be moved: those before the first one that may still get rows."""
     return iter(pending) if whole else takewhile(lambda each: each.full, pending)

@@ -1,4 +1,4 @@
-"""Up to where the log has changes: behind them come only rows that were read from tables, which touch no others."""
+"""Remember the last changes in the log. After them come only rows of ranges, which touch no other rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pipeline.postgres.connections import Connection
 
 
 class LastChanges:
-    """For the one writer of the events tables: whatever it has not called a range counts as changes."""
+    """The last changes, as the one writer of the events tables knows them: all events but reported ranges."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
         self._changes: dict[str, int] = {}
 
     def look(self, connection: Connection, tables: Iterable[EventsTable]) -> dict[str, int]:
-        """By events table the last seq that a change may have."""
+        """Return the last seq that a change may have, by events table."""
         for table in tables:
             name, seq = str(table), log.last_seq(connection, table)
             if self._known.get(name) != seq:
@@ -25,6 +25,6 @@ class LastChanges:
         return self._changes
 
     def range_moved(self, table: str, seq: int) -> None:
-        """Since the last look only rows of ranges were added to this table, the last of them with this seq."""
+        """Note that since the last look only rows of ranges were added to this table, up to this seq."""
         if table in self._known:
             self._known[table] = seq

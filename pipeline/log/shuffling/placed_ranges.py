@@ -1,8 +1,8 @@
-"""Rows that were read from a table become events at the place of their marker, without those that the log has newer.
+"""Move rows that were read from a table to the place of their marker, except those of which the log has newer events.
 
-A range is read in a snapshot, and its marker commits later: what is visible to the snapshot has committed before the
-marker, so a row comes after every change that it contains. Of changes that it does not contain, some may have committed
-before the marker, too; a row whose key they touch is left out, since the log has a newer one
+A range is read in a snapshot, and its marker commits later: transactions that are visible to the snapshot have
+committed before the marker, so a row comes after every change that it contains. Some changes that it does not contain
+may have committed before the marker, too. A row whose key they touch is left out, since the log has a newer event of it
 (docs/decisions/0011-reading-beside-the-stream.md).
 """
 
@@ -33,19 +33,19 @@ _PLACED = """(select {commit_lsn}::bigint as commit_lsn, {place}::integer as com
     {relation}::integer as relation_id, {xid}::bigint as xid, {committed_at}::timestamptz as committed_at,
     s.action, s.record_pk, s.record, s.changes, s.exact, s.unchanged_columns, s.transaction_annotations, s.previous_pk,
     s.metadata from only {table} s{kept})"""
-"""Staged rows with the place that their range has got; the columns of wal_events, in their order."""
+"""Staged rows with the place of their range; the columns of wal_events, in their order."""
 
 
 @dataclass(frozen=True)
 class PlacedSegment(Segment):
-    """The rows of a placed range as those of a segment. `left_out`: ordinals in it of rows that are no events."""
+    """A segment with the rows of a placed range. `left_out`: ordinals of its rows that become no events."""
 
     placed: PlacedRange
     left_out: Sequence[int] = ()
 
     @property
     def rows(self) -> sql.Composable:
-        """What its rows are selected from; their places and ordinals have no gaps."""
+        """The query for its rows, whose places and ordinals have no gaps."""
         place: sql.Composable = sql.SQL("(s.ordinal + 1)")
         kept: sql.Composable = sql.SQL("")
         if self.left_out:
@@ -64,22 +64,23 @@ class PlacedSegment(Segment):
 
 @dataclass(frozen=True)
 class PlacedRun(ShuffleRun):
-    """The run of the ranges with one place, each with the ordinals of rows that the log has newer, and of all that are
-    left out.
+    """A run that moves the ranges with one place.
+
+    Each range comes with the ordinals of rows of which the log has newer events, and of all rows that are left out.
     """
 
     ranges: tuple[tuple[PlacedRange, Sequence[int], Sequence[int]], ...]
 
     @property
     def only_reads(self) -> bool:
-        """Whether none of its rows becomes a change: those of a comparison may."""
+        """True if none of its rows becomes a change, as rows of a comparison may."""
         return all(placed.differences is None for placed, *_ in self.ranges)
 
 
 def run_of(
     connection: Connection, source: uuid.UUID, epoch: int, after: int, commit_lsn: int, changes: LastChanges
 ) -> PlacedRun:
-    """The run that moves the ranges with this place; everything before it must be in the log."""
+    """Return the run that moves the ranges with this place; everything before it must be in the log."""
     written = tables.with_known(connection, [])
     upto = changes.look(connection, written)
     found = []
@@ -107,9 +108,9 @@ def _left_out(
     written: Sequence[EventsTable],
     upto: Mapping[str, int],
 ) -> list[int]:
-    """Ordinals of rows that are no events: a change that the snapshot does not contain is in the log before them.
+    """Return the ordinals of rows of which the log has a change that the range's snapshot does not contain.
 
-    `upto`: by events table the last seq that a change may have.
+    `upto`: the last seq that a change may have, by events table.
     """
     if placed.segment_id is None or not written:
         return []
@@ -141,9 +142,9 @@ def _left_out(
 
 
 def _completed(connection: Connection, names: Mapping[str, sql.Composable], values: Mapping[str, Any]) -> set[int]:
-    """Of rows that the log has newer, those of which it lacks only what was left alone since: they have the rest now.
+    """Complete rows whose newer events lack only values that did not change since; returns their ordinals.
 
-    Else a row that is updated without a rest would be read again and again. May be repeated.
+    Otherwise a row that is updated all the time would be read again and again. May be repeated.
     """
     if not values["ordinals"]:
         return set()
@@ -159,7 +160,7 @@ def _completed(connection: Connection, names: Mapping[str, sql.Composable], valu
 def _known_already(
     connection: Connection, source: uuid.UUID, placed: PlacedRange, segment: int, written: Sequence[EventsTable]
 ) -> list[int]:
-    """Of rows without a key, those that the log has: so many of equal ones as it says that there are."""
+    """Return the ordinals of rows without a key that the log has: of equal rows as many as the log has."""
     each = sql.SQL(statement("log.shuffling", "rows_without_key"))
     events = sql.SQL("\nunion all\n").join(each.format(events=table.identifier) for table in written)
     query = sql.SQL(statement("log.shuffling", "known_without_key")).format(
@@ -170,7 +171,7 @@ def _known_already(
 
 
 def moved(connection: Connection, run: PlacedRun, transfer: RowTransfer) -> None:
-    """Its rows are events. In the transaction that adds them."""
+    """Record that the rows of a run are events, in the transaction that adds them."""
     newest = transfer.newest if transfer.moved else ("", 0)
     for placed, newer, left_out in run.ranges:
         again = _keys_of(connection, placed, newer) if placed.of_keys else None
@@ -178,7 +179,7 @@ def moved(connection: Connection, run: PlacedRun, transfer: RowTransfer) -> None
 
 
 def _keys_of(connection: Connection, placed: PlacedRange, ordinals: Sequence[int]) -> list[str]:
-    """The keys of staged rows."""
+    """Return the keys of staged rows."""
     if placed.segment_id is None or not ordinals:
         return []
     query = sql.SQL("select record_pk from only {} where ordinal = any(%s)").format(segments.table(placed.segment_id))

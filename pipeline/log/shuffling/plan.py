@@ -1,4 +1,4 @@
-"""Which staged rows to move next. Pure: segments and two LSNs in, a run of whole transactions out."""
+"""Plan which staged rows to move next, as a run of whole transactions. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pipeline.log.staging.segments import Segment
 
 RUN_ROWS = 50_000
-"""A run with so many rows takes no further segment, unless a transaction would be cut."""
+"""Rows from which on a run takes no further segment, unless a transaction would be cut."""
 
 
 @dataclass(frozen=True)
 class ShuffleRun:
-    """Move the rows with `after` < commit_lsn <= `upto` of `segments`, in this order; it ends those in `drained`."""
+    """A run moves the rows with `after` < commit_lsn <= `upto` of `segments`, in this order, and drains `drained`."""
 
     segments: tuple[Segment, ...]
     after: int
@@ -22,14 +22,14 @@ class ShuffleRun:
 
     @property
     def rows(self) -> int:
-        """An upper bound of its rows."""
+        """An upper bound for the number of its rows."""
         return sum(segment.row_count for segment in self.segments)
 
 
 def next_run(pending: Sequence[Segment], watermark: int, complete: int, limit: int = RUN_ROWS) -> ShuffleRun | None:
-    """The next whole transactions, or None when there is nothing to do.
+    """Return a run of the next whole transactions; None if there is nothing to do.
 
-    `pending` is in order of LSN; `watermark` is the last commit_lsn moved, `complete` the last one staged whole.
+    `pending` is in order of LSN; `watermark` is the last commit_lsn moved, `complete` the last one staged.
     A transaction that spans segments is never cut: the run grows until it ends.
     """
     chosen: list[Segment] = []

@@ -1,4 +1,4 @@
-"""Rows that cannot be written as events: finds them by bisection, and stops at them or parks them."""
+"""Find rows that cannot be written as events by bisection, and stop at them or park them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class _CopiedSegment(Segment):
 
 @dataclass(frozen=True)
 class PoisonChange:
-    """A change that cannot be written, and why. `in_place`: the event that would take its place cannot either.
+    """A change that cannot be written, and the cause.
 
-    `values_lost`: its values were too long to be staged.
+    `in_place`: the event that would take its place cannot be written either. `values_lost`: its values were too long to
+    be staged.
     """
 
     table: str
@@ -68,7 +69,7 @@ class PoisonChange:
 
 
 class PoisonError(Exception):
-    """Raised inside of a transaction that must be rolled back: this change cannot be written."""
+    """A change cannot be written, and the transaction in which this is raised must be rolled back."""
 
     def __init__(self, poison: PoisonChange) -> None:
         super().__init__(str(poison))
@@ -76,7 +77,7 @@ class PoisonError(Exception):
 
 
 class BisectingTransfer:
-    """Moves rows in a transaction and finds those that cannot be written. Make it after the `transfer`."""
+    """Moves rows in a transaction and finds those that cannot be written. Create it after the `transfer`."""
 
     def __init__(self, connection: Connection, source: uuid.UUID, transfer: RowTransfer, on_poison: OnPoison) -> None:
         self._connection = connection
@@ -109,7 +110,7 @@ class BisectingTransfer:
                     todo += reversed(_parts(low, high, self._named(low, error)))
 
     def _copy(self, segment: Segment, ordinal: int, upto: int, last: int | None) -> tuple[int | None, int | None]:
-        """Copy the rows, with an index: else the whole segment would be read for each row."""
+        """Copy the rows, with an index: otherwise the whole segment would be read for each row."""
         for command in _MAKE_COPY:
             self._connection.execute(command)
         query = sql.SQL(statement("log.shuffling", "copy_rows")).format(segment=segment.rows)
@@ -120,9 +121,9 @@ class BisectingTransfer:
         return (row[0], row[1]) if row else (None, None)
 
     def _named(self, low: int, error: psycopg.Error) -> int | None:
-        """The ordinal of the row that the server's message names, with which many bad rows are found faster.
+        """Return the ordinal of the row that the server's message names, with which many bad rows are found faster.
 
-        Only a hint: columns of a legacy events table may have another order.
+        It is only a hint: columns of a legacy events table may have another order.
         """
         found = re.match(r"Failing row contains \((\d+),", error.diag.message_detail or "")
         return low + int(found[1]) - self._transfer.newest[1] - 1 if found else None
@@ -168,7 +169,7 @@ class BisectingTransfer:
 
 
 def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:
-    """The ranges to try next, in order: those around the named row, or both halves."""
+    """Return the ranges to try next, in order: those around the named row, or both halves."""
     if named is None or not low <= named <= high:
         middle = (low + high) // 2
         return [(low, middle), (middle + 1, high)]
@@ -177,7 +178,7 @@ def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:
 
 
 def before(connection: Connection, run: ShuffleRun, poison: PoisonChange) -> ShuffleRun | None:
-    """The part of a run that is whole transactions before the poisoned one; None when there is none."""
+    """Return the part of a run with the whole transactions before the poisoned one; None if there are none."""
     found = []
     for segment in run.segments:
         if segment.first_lsn < poison.commit_lsn:

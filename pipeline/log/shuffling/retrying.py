@@ -1,4 +1,4 @@
-"""Retries of dead letters, requested by a user: the shuffler appends them at the head of the log."""
+"""Retry dead letters at a user's request: the shuffler appends them at the head of the log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 500
 """The most dead letters in one transaction."""
 _LOCK_LOG = "select coalesce(last_seq, 0) from pipeline.shuffle_progress where source_id = %(source)s for update"
-"""The newest seq, locked against another writer."""
+"""Read the newest seq, and lock it against other writers."""
 
 
 def retry(connection: Connection, source: uuid.UUID, targets: TargetTables) -> bool:
-    """Write one batch of requested retries; returns whether there were any. Their state commits with the events."""
+    """Write one batch of requested retries; returns True if any were requested. Their state commits with the events."""
     if connection.execute(statement("log.shuffling", "retry_wanted"), {"source": source}).fetchone() is None:
         return False
     try:
@@ -36,7 +36,7 @@ def retry(connection: Connection, source: uuid.UUID, targets: TargetTables) -> b
             wanted = dead_letters.claim_retries(connection, source, AT_ONCE)
             connection.execute(_LOCK_LOG, {"source": source})
             if connection.execute(statement("log.shuffling", "retry_wanted"), {"source": source}).fetchone() is None:
-                wanted = []  # a backlog has got the seqs that come next
+                wanted = []  # a backlog has reserved the next seqs
                 raise psycopg.Rollback
             targets.begin()
             written = [
@@ -52,7 +52,7 @@ def retry(connection: Connection, source: uuid.UUID, targets: TargetTables) -> b
 def _append(
     connection: Connection, source: uuid.UUID, name: str, targets: TargetTables, letters: list[RequestedRetry]
 ) -> TargetTable | None:
-    """Write the dead letters of one events table; None when nothing can be written to it."""
+    """Write the dead letters of one events table; returns None if nothing can be written to it."""
     try:
         with connection.transaction():
             target = targets.named(name)
@@ -91,13 +91,13 @@ def _write(
     table = {"table": target.table.identifier.as_string(connection)}
     require_no_rule(target.table, connection.execute(statement("log.shuffling", "insert_rules"), table).fetchall())
     require_all(target.table, written.rowcount, 1)
-    # Unchanged values are not filled in: what is known of the row now is not what it was then.
+    # Unchanged values are not filled in: the values that are known now may differ from those at that time.
     query = sql.SQL(statement("log.shuffling", "name_unchanged")).format(events=target.table.identifier)
     connection.execute(query, {"seq": target.seq, "id": letter.id})
 
 
 def _outdated(connection: Connection, target: TargetTable, letters: list[RequestedRetry]) -> set[int]:
-    """Ids of the dead letters for whose rows the log has newer changes."""
+    """Return the ids of dead letters for whose rows the log has newer changes."""
     query = sql.SQL(statement("log.shuffling", "outdated_letters")).format(events=target.table.identifier)
     values = {"ids": [letter.id for letter in letters], "table": str(target.table)}
     return {row[0] for row in connection.execute(query, values)}

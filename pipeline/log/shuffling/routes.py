@@ -1,4 +1,4 @@
-"""Which events tables a source's changes go to. New routes take effect at the watermark, and that is recorded."""
+"""Apply routes, which choose the events table of each change. New routes are recorded, and apply from the watermark."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ insert into pipeline.events_tables (source_id, name, last_seq)
 values (%(source)s, %(name)s, nullif(%(last_seq)s::bigint, 0))
 on conflict do nothing
 """
-"""An events table of a source is known from now on."""
+"""Register an events table of a source."""
 _HELD_ROUTES = "select events_table, routes from pipeline.routes where source_id = %(source)s order by id desc limit 1"
-"""What the changes of a source go by now."""
+"""Read the routes that the changes of a source follow now."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class RecordedRoutes:
 
 
 def tables(default: EventsTable, routes: Sequence[Route]) -> list[EventsTable]:
-    """Every events table of these settings once, the default one first."""
+    """Return every events table of these settings once, the default one first."""
     return list(dict.fromkeys([default, *(EventsTable.parse(route.events_table) for route in routes)]))
 
 
 def prepare(connection: Connection, source: uuid.UUID | None, default: EventsTable, routes: Sequence[Route]) -> None:
-    """Make the missing events tables. They are written from when a shuffler takes over.
+    """Create the missing events tables. A shuffler that takes over writes to them.
 
     `source` is None before the first start. Raises ConfigError for a default table that cannot replace the one before.
     """
@@ -59,7 +59,7 @@ def prepare(connection: Connection, source: uuid.UUID | None, default: EventsTab
 
 
 def begin(connection: Connection, source: uuid.UUID, default: EventsTable, routes: Sequence[Route]) -> None:
-    """Apply these routes from the watermark on, and record that when they are new. Only for the one shuffler.
+    """Apply these routes from the watermark on, and record them if they are new. Only the one shuffler may call this.
 
     Raises ConfigError as `prepare` does.
     """
@@ -79,7 +79,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
 
 
 def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> RecordedRoutes | None:
-    """The recorded routes. Raises ConfigError when the default table was another one and a reader has a place in it."""
+    """Return the recorded routes. Raises ConfigError if a reader has its place in another default table."""
     held = queries.one(connection, RecordedRoutes, _HELD_ROUTES, {"source": source})
     if held is not None and held.events_table != str(default):
         _require_unfollowed(connection, held.events_table, str(default))

@@ -1,4 +1,4 @@
-"""Repairs sequences that are behind their events: a copy or dump may lack them, and any owner may set one."""
+"""Repair sequences that are behind their events: a copy or dump may lack them, and any owner may set one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 def repair(connection: Connection, table: EventsTable, seq: int) -> int:
-    """The seq if no event has, or had, that one or a later one; else the one after them, with the sequence set.
+    """Return `seq` if no event has had it or a later one; otherwise set the sequence and return the next free seq.
 
-    A reader of `seq > last` would never see an event that came at or below the newest. Only for the one shuffler.
+    A reader of `seq > last` would never see an event that was added at or below the newest seq. Only the one shuffler
+    may call this.
     """
     query = sql.SQL(statement("log.shuffling", "newest_seq")).format(events=table.identifier)
     newest = int(queries.value(connection, query, {"name": str(table)}, default=0))

@@ -1,7 +1,7 @@
-"""Rows of a comparison become events only where they differ from what the log last says of their key.
+"""Settle which rows of a comparison become events: those that differ from the last event of their key.
 
-At the place of the range everything before it is in the log, and nothing after it. Rows that a transaction has touched
-which their snapshot does not contain are left out before this, as those of every range.
+When a range is moved, the log has everything before its place and nothing after it. As for every range, rows that were
+touched by a transaction that their snapshot does not contain are left out first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def settle(
     """
     if placed.segment_id is None or placed.differences is None:
         return []
-    if not written:  # rows that nothing is known of are read
+    if not written:  # the log knows no row: all rows that were read become events
         gone = sql.SQL("select ordinal from only {} where action = 'delete'").format(segments.table(placed.segment_id))
         return [ordinal for (ordinal,) in connection.execute(gone).fetchall()]
     query = _query(placed.segment_id, written)
@@ -57,11 +57,14 @@ def settle(
         told = _is_told(connection, placed, written)
         found = _settle(connection, query, {**values, "told": told}, 0, placed.rows_read - 1)
         if not told or _is_told(connection, placed, written):
-            return found  # else retention has begun meanwhile to drop what was looked for
+            return found  # otherwise retention has begun to drop events that the query needed
 
 
 def _settle(connection: Connection, query: sql.Composed, values: Mapping[str, Any], low: int, high: int) -> list[int]:
-    """Those from one ordinal to another. A row that is no JSON, or too large, stays as it is: it cannot be written."""
+    """Settle the rows from one ordinal to another.
+
+    A row that is no JSON, or too large, stays as it is: it cannot be written.
+    """
     try:
         return [each for (each,) in connection.execute(query, {**values, "low": low, "high": high}).fetchall()]
     except psycopg.Error as error:
@@ -94,7 +97,7 @@ def _each(name: str, written: Sequence[EventsTable]) -> sql.Composable:
 
 
 def _is_told(connection: Connection, placed: PlacedRange, written: Sequence[EventsTable]) -> bool:
-    """Whether the log says of every key that the table ever had; False once retention has dropped some of that."""
+    """Return True if the log has events of all keys that the table ever had, and retention has dropped none."""
     told = (placed.differences or {}).get("told_seqs")
     if told is None:
         return False

@@ -1,4 +1,4 @@
-"""The shuffler: moves what is staged into the events tables, on the session that holds the shuffle role's lock."""
+"""The shuffler moves staged rows into the events tables, on the session that holds the shuffle role's lock."""
 
 from __future__ import annotations
 
@@ -41,35 +41,35 @@ from pipeline.postgres.connections import Connection
 logger = logging.getLogger(__name__)
 
 WAKE_AFTER = 0.5
-"""Seconds without a NOTIFY after which it looks for staged rows anyway."""
+"""Seconds without a NOTIFY after which the shuffler looks for staged rows anyway."""
 BUSY_PACE, BUSY_ROWS = 0.012, 100
-"""The least seconds of a run that moved so many rows: fast transactions then share the cost of one."""
+"""The fewest seconds of a run that moved at least that many rows: fast transactions then share the cost of one."""
 PROBE_EVERY = 1.0
 """Seconds between two tries of a change that could not be written."""
 EMPTY_AT = 16
-"""Number of drained segments from which they are emptied even while there is more to move."""
+"""Number of drained segments at which they are emptied even while there is more to move."""
 EMPTY_EVERY = 1.0
 """Seconds between looks for segments that other shufflers have drained."""
 
 
 class QueuesToFill(Protocol):
-    """What else this session does between two moves; it waits for nobody."""
+    """The queues of consumers that this session fills between two moves; filling waits for no other session."""
 
     def fill(self, left: float | None, first: Callable[[], bool]) -> bool:
-        """Add to queues if it is their turn, `first` before them; returns whether there was something to do.
+        """Call `first` and add to queues, if it is their turn; returns True if there was something to do.
 
         `left`: seconds until more is moved; None when there is nothing to move.
         """
 
     @property
     def rest(self) -> float | None:
-        """Seconds until the next turn where queues wait for the log to catch up; None where they do not."""
+        """Seconds until the next turn if queues wait for the log to catch up; None if they do not."""
 
 
 class Shuffler:
     """Moves whole transactions from staging into the events tables; changes that no route matches into `table`.
 
-    `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else. While it holds the
+    `connection` must be in autocommit mode, hold the shuffle role's lock and have no other user. While it holds the
     watermark's row there is no other writer, so seq becomes visible in order, and readers of `seq > last` miss nothing.
     Routes take effect at the watermark; the first step raises ConfigError for a `table` that cannot be the default.
     `stopping` is called while a large transaction is awaited; `source_clock` if the log may have gone back.
@@ -110,7 +110,7 @@ class Shuffler:
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
     def step(self) -> int:
-        """Move the next run, and add to the queues of consumers; -1 when there was nothing to do.
+        """Move the next run, and add to the queues of consumers; returns -1 if there was nothing to do.
 
         Returns the number of events added.
         """
@@ -121,7 +121,7 @@ class Shuffler:
         started = time.monotonic()
         try:
             moved = self._step(staged, pending)
-        except WatermarkMoved:  # by a batch that was written at once: its worker has looked before it was staged
+        except WatermarkMoved:  # the worker wrote a batch directly, after it had found nothing staged
             self._transfers.forget()
             return 0
         left = BUSY_PACE - (time.monotonic() - started) if moved >= BUSY_ROWS and not self._stopping() else 0.0
@@ -165,7 +165,7 @@ class Shuffler:
         return retrying.retry(self._connection, self._source, self._targets)
 
     def _next_range(self, staged: StagingState) -> ShuffleRun | None:
-        """Rows that were read from a table, once everything before their place is in the log."""
+        """Return a run with rows that were read from a table, once everything before their place is in the log."""
         place = staged.next_range
         if place is None or place > staged.complete or (staged.next_adopted or place) < place:
             return None
@@ -252,7 +252,7 @@ class Shuffler:
         transfer.finish(run.upto, run.drained)
 
     def _is_still_poison(self, known: PoisonChange, staged: StagingState) -> bool:
-        """Whether the change still cannot be written. It is tried alone, at most every PROBE_EVERY."""
+        """Return True if the change still cannot be written. It is tried alone, at most every PROBE_EVERY."""
         if staged.watermark >= known.commit_lsn:
             self.poison = None
             return False

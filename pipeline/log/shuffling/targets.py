@@ -1,4 +1,4 @@
-"""The events tables that one shuffler writes, and which rows go to which."""
+"""The events tables that one shuffler writes, and the choice of a table for each row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _NAME_RELATIONS = "select id, table_schema, table_name from pipeline.relations where id = any (%(ids)s::integer[])"
-"""The names that routes look at: those of the partition root, also for a truncate of a leaf."""
+"""Read the names by which routes choose: those of the partition root, also for a truncate of a leaf."""
 
 
 class TargetTable:
@@ -69,40 +69,40 @@ class TargetTable:
         return 0 if self._first is None else self._seq - self._first
 
     def has_room(self, rows: int) -> bool:
-        """Whether `reserve` would find nothing to do."""
+        """Return True if partitions exist for `rows` more rows."""
         return self.partitions.has_room(self.seq + rows)
 
     def reserve(self, rows: int) -> None:
-        """Make sure that partitions exist for so many more rows."""
+        """Make sure that partitions exist for `rows` more rows."""
         self.partitions.reserve(self.seq + rows, self.seq)
 
     def add(self, rows: int) -> None:
-        """So many more rows are in the table, from `seq` up without gaps."""
+        """Count `rows` rows that were added to the table, with seqs from `seq` up without gaps."""
         self._seq = self.seq + rows
 
     def attached(self, first: int, last: int) -> None:
-        """Rows with these seqs are in the table, and no others since the transaction began."""
+        """Count attached rows with these seqs, the only ones that were added since the transaction began."""
         self._first, self._seq = first, last + 1
 
     def back_to(self, added: int) -> None:
-        """A rollback to a savepoint, at which so many had been added."""
+        """Go back to a savepoint at which the transaction had added `added` rows."""
         if self._first is not None:
             self._seq = self._first + added
         self.partitions.forget()
 
     def finish(self) -> None:
-        """The transaction is about to commit; the last statement sets the sequence where needed."""
+        """Note that the transaction is about to commit; its last statement sets the sequence if needed."""
         self._next = self._seq if self.added else self._next
 
     def forget(self) -> None:
-        """Drop what is known of its partitions and its next seq: it may be wrong."""
+        """Forget the partitions and the next seq, which may be wrong."""
         self._next = None
         self.partitions.forget()
 
 
 @dataclass
 class TargetShare:
-    """A target's rows of a segment: those of these relations by these actions, and with these prefixes, one by one."""
+    """The rows of a segment that go to one target: by relation and action, and messages by prefix."""
 
     target: TargetTable
     relations: list[int] = field(default_factory=list)
@@ -110,7 +110,7 @@ class TargetShare:
     prefixes: list[str | None] = field(default_factory=list)
     rows: int = 0
     last: int = 0
-    """The ordinal of its last row."""
+    """The ordinal of the share's last row."""
 
 
 class TargetTables:
@@ -137,7 +137,7 @@ class TargetTables:
         return iter(self._by_name.values())
 
     def named(self, name: str) -> TargetTable:
-        """The target of this name; a table without a route is a target only when it is asked for."""
+        """Return the target of this name; a table without a route becomes a target only by this call."""
         return self._by_name.get(name) or TargetTable(self._connection, EventsTable.parse(name))
 
     def begin(self, *, guess: bool = False) -> int | None:
@@ -147,18 +147,18 @@ class TargetTables:
         return self.default.begin(guess=guess)
 
     def forget(self) -> None:
-        """Drop what is known: a transaction that made partitions may have been rolled back."""
+        """Forget all partitions and seqs: a transaction that created partitions may have been rolled back."""
         for target in self:
             target.forget()
 
     def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[TargetShare]:
-        """The shares of the segment's rows within these bounds, in the order of their last rows."""
+        """Return the shares of the segment's rows within these bounds, in the order of their last rows."""
         query = sql.SQL(statement("log.shuffling", "count_rows")).format(segment=segment.rows, bounds=bounds)
         counted = self._connection.execute(query, values).fetchall()
         self._choose({(relation, action) for relation, action, *_ in counted})
         found: dict[str, TargetShare] = {}
         for relation, action, prefix, rows, last in counted:
-            # By its prefix a message is not remembered: there may be any number of them.
+            # The targets of messages are not remembered by prefix: there may be any number of prefixes.
             target = self._target_of("", prefix, action) if prefix else self._chosen[relation, action]
             share = found.setdefault(str(target.table), TargetShare(target))
             share.relations.append(relation)

@@ -1,4 +1,4 @@
-"""Which rows that lack unchanged values can be filled in one statement, and where the log has those values. Pure."""
+"""Group rows that lack unchanged values into batches, and find where the log has those values. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 Place = tuple[int, int]
-"""commit_lsn and commit_idx."""
+"""A place in the log: commit_lsn and commit_idx."""
 
 
 @dataclass(frozen=True)
 class UnfilledRow:
-    """A staged row that lacks `columns`. `known_pk`: under which key the log has the row's last event, if any."""
+    """A staged row that lacks `columns`. `known_pk`: the key under which the log has the row's last event, if any."""
 
     ordinal: int
     relation_id: int
@@ -21,7 +21,7 @@ class UnfilledRow:
     columns: list[str]
 
     def leaves_alone(self, later: UnfilledRow) -> bool:
-        """Whether `later`, of the same row, finds the same values before this one as after it."""
+        """Return True if `later`, of the same row, finds the same values before this change as after it."""
         return (
             self.known_pk == self.record_pk
             and self.relation_id == later.relation_id
@@ -30,7 +30,7 @@ class UnfilledRow:
 
 
 def batches(rows: Iterable[UnfilledRow], relations: dict[int, int]) -> Iterator[list[UnfilledRow]]:
-    """Rows in order, in batches in which none needs values of another one. `relations`: oid by relation_id."""
+    """Yield the rows in order, in batches in which no row needs values of another. `relations`: oid by relation_id."""
     batch: list[UnfilledRow] = []
     last: dict[tuple[int, str], UnfilledRow] = {}
     for row in rows:
@@ -60,7 +60,7 @@ class RelationVersion:
 
     @property
     def is_root(self) -> bool:
-        """Whether it is not a partition."""
+        """True if the relation is not a partition."""
         return self.relation_oid == self.table_oid
 
     @property
@@ -76,7 +76,8 @@ class RelationVersion:
 
 
 def origin(history: Sequence[RelationVersion], void: Place = (0, 0)) -> dict[str, Any]:
-    """Where the log has the rows of a relation's last version: table oids with first places, and names of its columns.
+    """Find the rows of a relation's last version in the log: table oids with first places, and names of its columns.
+
     `void`: nothing before that place may be used.
 
     Events of a partition are found under its root's oid, next to those of other partitions. A key is in one of them at
@@ -96,7 +97,7 @@ def origin(history: Sequence[RelationVersion], void: Place = (0, 0)) -> dict[str
 
 
 def _homes(history: Sequence[RelationVersion]) -> list[list[RelationVersion]]:
-    """The last versions that belong to one table, and of a partition those of when it was a separate table."""
+    """Return the last versions that belong to one table, and for a partition those of its time as a separate table."""
     last = history[-1]
     if last.is_root:
         return [_stretch(history, _same_table)]
@@ -108,7 +109,7 @@ def _homes(history: Sequence[RelationVersion]) -> list[list[RelationVersion]]:
 
 
 def _same_rows(before: RelationVersion, after: RelationVersion) -> bool:
-    """Whether a key identified the same row in both, and no update in between was unpublished."""
+    """Return True if a key identified the same row in both, and no update in between was unpublished."""
     published = set(before.memberships or ()) & set(after.memberships or ())
     return before.key == after.key and bool(published)
 
@@ -120,7 +121,7 @@ def _same_table(before: RelationVersion, after: RelationVersion) -> bool:
 def _stretch(
     history: Sequence[RelationVersion], same: Callable[[RelationVersion, RelationVersion], bool]
 ) -> list[RelationVersion]:
-    """The last versions, each the `same` as the one before."""
+    """Return the last versions, each the `same` as the one before."""
     stretch = [history[-1]]
     for form in reversed(history[:-1]):
         if not same(form, stretch[0]):
@@ -134,5 +135,5 @@ def _first(stretch: Sequence[RelationVersion]) -> Place:
 
 
 def _known(names: Sequence[dict[str, Any]]) -> Place:
-    """The place from which on the values of a column are known to be the same."""
+    """Return the place from which on the values of a column are known to be the same."""
     return min(((each["lsn"], each["idx"]) for each in names), default=(2**63 - 1, 0))

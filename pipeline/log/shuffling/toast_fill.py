@@ -1,7 +1,7 @@
-"""Fills in unchanged TOASTed values, which the WAL lacks, from the last event of their row.
+"""Fill in unchanged TOASTed values, which the WAL lacks, from the last event of their row.
 
-That event was filled in itself, so one event is enough. Where it is not known, or lacks the value, the column stays
-out of `record` and is named in `unchanged_columns`: a value is never guessed.
+That event was filled in itself, so one event is enough. If it is unknown, or lacks the value, the column stays out of
+`record` and is named in `unchanged_columns`: a value is never guessed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SETTLED_TABLES = """\
 select t.table_oid, t.settled_lsn from pipeline.snapshot_tables t
 where t.source_id = %(source)s and t.epoch = %(epoch)s and t.settled_lsn is not null
 """
-"""Tables whose rows were compared with the log in this epoch, and up to where what it says of them may be from
-before it."""
+"""List tables whose rows were compared with the log in this epoch, and the LSN up to which their values may come from
+an earlier epoch."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RowSelection:
 
     @property
     def lacking(self) -> sql.Composable:
-        """Those that lack unchanged values."""
+        """The query for the rows that lack unchanged values."""
         return sql.SQL("({})").format(sql.SQL(statement("log.shuffling", "unfilled_rows")).format(rows=self.rows))
 
 
@@ -80,7 +80,7 @@ class ValueFiller:
         owners = {row.ordinal: number for row, number in found}
         written = 0
         for batch in toast_batches.batches((row for row, _ in found), self._relations):
-            # Where one table cannot be searched, the last event may be in it: nothing is known.
+            # If one table cannot be searched, the last event may be in it, so no value is known.
             origins = (
                 [
                     {**self._origins[relation_id], "settled": settled.get(self._tables[relation_id])}
@@ -100,15 +100,16 @@ class ValueFiller:
         return queries.rows(self._connection, UnfilledRow, query, piece.values)
 
     def _searched(self) -> list[EventsTable]:
-        """Every events table that may have events of the rows; none when one lacks the index for it."""
+        """Return every events table that may have events of the rows; none if one of them lacks the index for it."""
         found = self._connection.execute(
             statement("log.shuffling", "searched_tables"), {"source": self._source}
         ).fetchall()
         return [EventsTable.parse(name) for name, _ in found] if all(indexed for _, indexed in found) else []
 
     def _settled(self, epoch: int, tables: Sequence[EventsTable]) -> dict[int, int]:
-        """By table, from which LSN on values of before this epoch hold. With several events tables there is no telling
-        which of them retention has emptied first.
+        """Return the LSN from which on values of earlier epochs are valid, by table.
+
+        With several events tables none are: retention may have emptied any of them first.
         """
         if not epoch or len(tables) != 1:
             return {}
@@ -116,7 +117,7 @@ class ValueFiller:
         return dict(self._connection.execute(_SETTLED_TABLES, values).fetchall())
 
     def _query(self, piece: RowSelection, tables: Sequence[EventsTable]) -> sql.Composed:
-        """The query for the rows' last events; seqs compare only within one table."""
+        """Return the query for the rows' last events; seqs can be compared only within one table."""
         events = sql.SQL(statement("log.shuffling", "fill_from_events"))
         sources: list[sql.Composable] = [events.format(events=piece.table.identifier, before=_BEFORE_SEQ)]
         sources += [events.format(events=table.identifier, before=_BEFORE) for table in tables if table != piece.table]

@@ -1,6 +1,6 @@
-"""One transaction of the shuffler: rows of segments become events, watermark and segments move with them.
+"""Transfer rows of segments to events tables, with watermark and segments, in one transaction of the shuffler.
 
-`TransferFactory` begins one after the other.
+`TransferFactory` begins the transfers one after the other.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class SeqTaken(Exception):
 
 
 class WatermarkMoved(Fenced):
-    """A second shuffler has run, or the worker has written a batch at once: look again."""
+    """A second shuffler has run, or the worker has written a batch directly: read the state again."""
 
 
 @dataclass(frozen=True)
 class LogWatermark:
-    """The log's place: every transaction of `epoch` up to `after` has been moved."""
+    """The watermark of the log: every transaction of `epoch` up to `after` has been moved."""
 
     epoch: int
     after: int
 
 
 class RowTransfer:
-    """Moves rows in one transaction, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
+    """Moves rows in one transaction, in order. Create it in the transaction; it ends with `finish` or a rollback.
 
     `filler` fills in unchanged values. Unless `batch` is eager the first seq is a guess; a wrong guess raises SeqTaken.
     Raises WatermarkMoved when the watermark is not at `place`.
@@ -133,7 +133,7 @@ class RowTransfer:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """A savepoint. When a statement inside of it fails, all since its start is undone, and the error is raised."""
+        """Set a savepoint. If a statement inside of it fails, all after it is undone, and the error is raised."""
         added = [(target, target.added) for target in self._targets]
         newest, stopped_in = self._newest, self.stopped_in
         try:
@@ -194,7 +194,7 @@ class RowTransfer:
         return expected
 
     def _reserve(self, target: TargetTable, rows: int) -> None:
-        """Make sure that partitions exist for so many more rows."""
+        """Make sure that partitions exist for `rows` more rows."""
         if not target.has_room(rows):
             self._send()
             target.reserve(rows)
@@ -231,7 +231,7 @@ class RowTransfer:
         return self._batch.add_prepared("lock_watermark", sql.SQL(statement("log.shuffling", "lock_watermark")), values)
 
     def _send(self) -> None:
-        """Execute what waits, and check once that the watermark and the seq are as planned."""
+        """Send the waiting statements, and check once that the watermark and the seq are as expected."""
         self._batch.send()
         if self._before is not None:
             return
@@ -277,7 +277,7 @@ def _count(batch: StatementBatch, segment: Segment, values: Mapping[str, Any]) -
 
 
 def require_all(table: object, added: int, expected: int) -> None:
-    """Rows that vanish without an error are poison too. Raises a psycopg.Error, as if the server had refused them."""
+    """Raise a psycopg error, as if the server had refused them, if rows have vanished: they are poison, too."""
     if added != expected:
         raise psycopg.errors.TriggeredDataChangeViolation(
             f"{expected - added} of {expected} events did not arrive in {table}: a trigger of it drops them"
@@ -285,7 +285,7 @@ def require_all(table: object, added: int, expected: int) -> None:
 
 
 def require_no_rule(table: object, rules: Sequence[object]) -> None:
-    """The same for a rule that does something else instead of the insert."""
+    """Raise a psycopg error if a rule does something else instead of the insert."""
     if rules:
         raise psycopg.errors.TriggeredDataChangeViolation(
             f"a rule of {table} does something else instead of an insert; drop it, or make a trigger of it"
@@ -311,37 +311,37 @@ class TransferFactory:
 
     @property
     def default(self) -> EventsTable:
-        """The events table of what no route matches."""
+        """The events table of changes that no route matches."""
         return self._targets().default.table
 
     @property
     def has_routes(self) -> bool:
-        """Whether changes go to other events tables, too."""
+        """True if changes go to other events tables, too."""
         return bool(self._targets().routes)
 
     def attached(self, first: int, last: int) -> None:
-        """Instead of a move: tables with these seqs became partitions of the default table."""
+        """Note that tables with these seqs became partitions of the default table, instead of a move."""
         self._targets().default.attached(first, last)
 
     def begin(self, place: LogWatermark, statements: StatementBatch | None = None) -> RowTransfer:
-        """Begin one inside of its transaction; without `statements` each statement is sent at once."""
+        """Begin a transfer inside of its transaction; without `statements` each statement is sent at once."""
         statements = statements or StatementBatch(self._connection)
         targets = self._targets()
         return RowTransfer(self._connection, self._source, targets, self._filler, place, statements)
 
     def committed(self, transfer: RowTransfer, drained: int) -> int:
-        """Remember where it stopped, and that it drained so many segments; returns the number of events it added."""
+        """Remember where a transfer stopped, and the number of drained segments; returns the number of added events."""
         self._stopped_in = transfer.stopped_in or self._stopped_in
         self.drained += drained
         return transfer.moved
 
     def forget(self) -> None:
-        """Drop what is known of partitions, the next seq and where the last one stopped: it may be wrong."""
+        """Forget partitions, the next seq and where the last transfer stopped, which may be wrong."""
         self._targets().forget()
         self._stopped_in = None
 
     def next_ordinal(self, segment: Segment, after: int, transfer: RowTransfer) -> int:
-        """The ordinal of the first row to move. Only a segment that an earlier shuffler moved in part is read."""
+        """Return the ordinal of the first row to move. It reads only segments that were moved in part before."""
         for stopped_in in (transfer.stopped_in, self._stopped_in):
             if stopped_in and stopped_in[0] == segment.id and segment.first_lsn <= after:
                 return stopped_in[1]

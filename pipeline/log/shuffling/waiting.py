@@ -1,4 +1,4 @@
-"""Tables that wait to become partitions, as the shuffler finds them, and as segments whose rows it moves."""
+"""List tables that wait to become partitions, and present them as segments whose rows the shuffler moves."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from pipeline.postgres.queries import statement
 
 _PACKAGE = "log.shuffling"
 MORE = 15
-"""So many that wait behind those that come next may be attached with them, which costs little more."""
+"""The most waiting tables behind the next ones that are attached together with them, which costs little more."""
 _FORGET_TABLE = "delete from pipeline.adopted_tables where id = %(id)s"
-"""A table that was moved is gone."""
+"""Forget a table that was moved and dropped."""
 _MOVED_TABLES = """\
 select id, table_name from pipeline.adopted_tables where source_id = %(source)s and state = 'moved' order by id
 """
-"""Tables whose rows were moved."""
+"""List the tables whose rows were moved."""
 
 
 @dataclass(frozen=True)
 class WaitingTable:
-    """A table; LSNs are the commit LSNs of its first and last row. `attaches`: it has all that a partition needs.
+    """A table that waits. LSNs are the commit LSNs of its first and last row.
 
-    `run`: the worker's run that has filled it; `ends`: with a transaction, else the next one does.
+    `attaches`: it has all that a partition needs. `run`: the worker's run that filled it. `ends`: it ends with a whole
+    transaction; otherwise a later table does.
     """
 
     id: int
@@ -48,7 +49,7 @@ class WaitingTable:
 
     @property
     def table(self) -> sql.SQL:
-        """Its name; it was quoted when it was stored."""
+        """The name of the table, which was quoted when it was stored."""
         return sql.SQL(self.table_name)
 
     @property
@@ -58,37 +59,37 @@ class WaitingTable:
 
 @dataclass(frozen=True)
 class WaitingSegment(Segment):
-    """Its rows as those of a segment of staging, with which it shares no id; it is never drained."""
+    """A segment with the rows of a waiting table. It shares its id with no segment of staging, and is never drained."""
 
     waiting: WaitingTable
 
     @property
     def rows(self) -> sql.Composable:
-        """What its rows are selected from."""
+        """The query for its rows."""
         text = sql.SQL(statement(_PACKAGE, "rows_to_move"))
         return text.format(table=self.waiting.table, relations=sql.Literal(self.waiting.relations))
 
 
 @dataclass(frozen=True)
 class WaitingRun(ShuffleRun):
-    """The run that moves the rows of these tables."""
+    """A run that moves the rows of waiting tables."""
 
     tables: tuple[WaitingTable, ...]
 
 
 def following(connection: Connection, source: uuid.UUID) -> list[WaitingTable]:
-    """The tables that come next in the log: the first whole ones, and perhaps more behind them."""
+    """Return the tables that come next in the log, up to the end of a transaction, and perhaps more behind them."""
     return queries.rows(connection, WaitingTable, statement(_PACKAGE, "next_tables"), {"source": source, "more": MORE})
 
 
 def first_whole(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
-    """The first of them, and what is needed for it to end with a transaction."""
+    """Return the first tables, up to the first one that ends with a whole transaction."""
     last = next((number for number, each in enumerate(tables) if each.ends), len(tables) - 1)
     return list(tables[: last + 1])
 
 
 def together(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
-    """`first_whole`, and as many behind as one transaction may attach with it: those of its run, without a gap."""
+    """Return `first_whole` and the tables behind it that one transaction may attach: of its run, without a gap."""
     found = first_whole(tables)
     upto = len(found)
     for before, each in pairwise(tables[upto - 1 :]):
@@ -100,7 +101,7 @@ def together(tables: Sequence[WaitingTable]) -> list[WaitingTable]:
 
 
 def run_of(tables: Sequence[WaitingTable], after: int) -> WaitingRun:
-    """The run that moves them; of what is before `after` the rows are in the log."""
+    """Return the run that moves these tables; rows up to `after` are in the log already."""
     moving = tuple(
         WaitingSegment(-each.id, False, each.first_lsn, each.last_lsn, each.first_seq, each.rows, each)
         for each in tables
@@ -109,13 +110,13 @@ def run_of(tables: Sequence[WaitingTable], after: int) -> WaitingRun:
 
 
 def moved(connection: Connection, source: uuid.UUID, tables: Sequence[WaitingTable]) -> None:
-    """Their rows are events. In the transaction that adds them."""
+    """Record that the rows of these tables are events, in the transaction that adds them."""
     values = {"source": source, "ids": [each.id for each in tables], "run": max(each.run for each in tables)}
     connection.execute(statement(_PACKAGE, "moved"), values)
 
 
 def drop_moved(connection: Connection, source: uuid.UUID) -> None:
-    """Drop tables whose rows were moved, each in its own transaction; what another session reads is left for later."""
+    """Drop tables whose rows were moved, each in its own transaction; tables that another session reads stay."""
     drop = sql.SQL("do $$ begin drop table if exists {}; end $$")
     for number, name in connection.execute(_MOVED_TABLES, {"source": source}).fetchall():
         try:

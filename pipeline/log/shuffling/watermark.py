@@ -1,4 +1,4 @@
-"""The watermark in a new epoch."""
+"""Restart the watermark in a new epoch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ insert into pipeline.shuffle_progress (source_id, epoch) values (%(source)s, %(e
 on conflict (source_id) do update
 set epoch = excluded.epoch, commit_lsn = 0, committed_at = null, updated_at = clock_timestamp()
 """
-"""A new epoch begins; none of its transactions is moved yet."""
+"""Begin a new epoch, of which no transaction is moved yet."""
 
 
 def restart(connection: Connection, source: uuid.UUID, epoch: int) -> None:
-    """The next transactions are of this epoch, whose LSNs begin anew. The log must have all of the epoch before."""
+    """Begin an epoch, whose LSNs start again. The log must have everything of the previous epoch."""
     connection.execute(_RESTART_WATERMARK, {"source": source, "epoch": epoch})

@@ -358,7 +358,7 @@ MUTATIONS = (
         (
             Edit(
                 "log_writer:LogWriter._append",
-                "            self._end = None  # what",
+                "            self._end = None  # staged",
                 "            self._end = self._end if not batch.rows else None  # what",
             ),
         ),
@@ -367,7 +367,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the log's end is remembered after a staged batch",
-        (Edit("log_writer:LogWriter._append", "            self._end = None  # what", "            # what"),),
+        (Edit("log_writer:LogWriter._append", "            self._end = None  # staged", "            # what"),),
         (),
         test=f"{AT_ONCE}::test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it",
     ),

@@ -1,4 +1,4 @@
--- The watermark, the sequences and the counts of the events tables move with the rows, in their transaction.
+-- Move the watermark, the sequences and the counts of the events tables in the transaction that adds the rows.
 with written as materialized (
     select * from unnest(%(names)s::text[], %(sequences)s::text[], %(seqs)s::bigint[], %(added)s::bigint[])
         as w (name, sequence, seq, added)

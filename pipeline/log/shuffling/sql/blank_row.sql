@@ -1,7 +1,7 @@
--- The row that cannot be written gives its place to an event without values.
+-- Replace the row that cannot be written by one for an event without values.
 update pg_temp.bisected_rows
 set record = '{}', changes = null, exact = null, unchanged_columns = null,
-    -- What was recovered is in a transaction of such rows.
+    -- Recovered rows are in a transaction of only such rows.
     metadata = case when coalesce(metadata::jsonb ? 'recovered', false)
         then (metadata::jsonb || %(metadata)s::text::jsonb)::text else %(metadata)s::text end,
     transaction_annotations = case when %(annotated)s or transaction_annotations is null then transaction_annotations

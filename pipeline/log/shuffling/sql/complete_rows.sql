@@ -1,5 +1,5 @@
--- Staged rows of which the log has newer changes that all left the same values alone: the newest has everything but
--- these, and they are as they were read. They get the rest from it, and are events after all.
+-- Complete staged rows of which the log has newer changes that all left the same values unchanged. The newest change has
+-- every other value, and the unchanged ones are as they were read: so such a row becomes an event with both.
 with staged as materialized (
     select s.ordinal, s.record_pk collate "C" as record_pk, s.record::jsonb as record, s.exact::jsonb as exact
     from only {segment} s where s.ordinal = any(%(ordinals)s) and s.action <> 'delete'

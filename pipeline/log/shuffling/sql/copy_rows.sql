@@ -1,4 +1,4 @@
--- The staged rows of one segment that are to be moved, by themselves, so that one of them is found without the others.
+-- Copy the staged rows of one segment that will be moved to a table with an index, which finds each of them alone.
 insert into pg_temp.bisected_rows
 select w.* from {segment} w
 where w.commit_lsn > %(after)s and w.commit_lsn <= %(upto)s and w.ordinal >= %(first)s

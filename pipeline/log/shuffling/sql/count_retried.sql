@@ -1,4 +1,4 @@
--- Events tables have grown, the watermark stays.
+-- Count the events that retries have added; the watermark stays.
 with counted as (
     update pipeline.events_tables t
     set last_seq = m.last_seq, events = t.events + m.events, updated_at = clock_timestamp()

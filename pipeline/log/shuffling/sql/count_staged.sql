@@ -1,2 +1,2 @@
--- How many rows of whole transactions a segment has to be moved.
+-- Count the rows of whole transactions that a segment has to move.
 select count(*) from {segment} w where w.commit_lsn > %(after)s and w.commit_lsn <= %(upto)s{bounds}

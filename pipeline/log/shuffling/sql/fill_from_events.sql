@@ -1,4 +1,4 @@
-            -- The range says nothing more: it keeps the planner from reading the table backwards by seq.
+            -- The range excludes no event: it keeps the planner from reading the table backwards by seq.
             (select e.source_epoch, e.commit_lsn, e.commit_idx, e.record, e.exact, place.lsn as since_lsn,
                 place.idx as since_idx,
                 e.action in ('insert', 'update', 'read') and not coalesce(e.metadata ? 'parked', false) as is_row

@@ -1,4 +1,4 @@
--- Staged rows that lack unchanged values become events, with these values as the last event of their row has them.
+-- Insert staged rows that lack unchanged values as events, with the values that the last event of each row has.
 insert into {events} (
     seq, source_database_id, source_epoch, commit_lsn, commit_idx, xid,
     source_table_oid, source_table_schema, source_table_name,
@@ -8,7 +8,7 @@ select
     r.table_oid, r.table_schema, r.table_name,
     w.record_pk, w.record::jsonb || coalesce(found.record, '{{}}'), w.changes::jsonb,
     case when w.exact is not null or found.exact is not null then nullif(coalesce((
-        -- Only what jsonb does not give back as it was.
+        -- Only texts that jsonb does not return unchanged.
         select jsonb_object_agg(e.key, e.value) from jsonb_each_text(w.exact::jsonb) e
         where (w.record::jsonb -> e.key)::text is distinct from e.value
             or w.record::jsonb -> e.key = 'null'::jsonb
@@ -23,7 +23,7 @@ left join lateral (
         cross join lateral (
 {sources}
         ) e
-        -- A row that this epoch has no event of was as the one before has it when its table had been compared.
+        -- If this epoch has no event of the row, the previous epoch's values are valid once its table was compared.
         where e.source_epoch = %(epoch)s and (e.commit_lsn, e.commit_idx) < (w.commit_lsn, w.commit_idx)
             or e.source_epoch < %(epoch)s and form.settled < w.commit_lsn
         order by e.source_epoch desc, e.commit_lsn desc, e.commit_idx desc
@@ -33,9 +33,9 @@ left join lateral (
         select case when newest.source_epoch = %(epoch)s then newest.commit_lsn else form.settled end as lsn,
             case when newest.source_epoch = %(epoch)s then newest.commit_idx else 0 end as idx
     ) holds
-    -- What a truncate, a delete or a parked change has left is no value, and neither is what came before.
+    -- After a truncate, a delete or a parked change, neither that event nor an older one has a valid value.
     where newest.is_row and (holds.lsn, holds.idx) >= (newest.since_lsn, newest.since_idx)
-        -- What a transaction has changed that the source could not send is not known.
+        -- Changes of a transaction that the source could not send are unknown.
         and not exists (
             select from pipeline.source_stops s
             where s.source_id = %(source)s and s.epoch = %(epoch)s and s.skipped_at is not null

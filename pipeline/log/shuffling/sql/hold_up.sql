@@ -1,4 +1,4 @@
--- What holds up the attaching: the session that has locked the events table, or what is to be attached, the longest.
+-- Find the session that prevents attaching: the one that has locked the events table, or a waiting table, the longest.
 update pipeline.adoptions a
 set held_by = coalesce((
         select format('pid %%s%%s has %%s on %%s', s.pid, coalesce(' (' || nullif(s.application_name, '') || ')', ''), l.mode,

@@ -1,6 +1,6 @@
--- Staged rows without a key that the log has already, of equal ones the last. The log has of a value what was added and
--- not taken away again, where taking away what it never had counts as nothing; the table has what was read, and what
--- later transactions have done that are in the log before these rows.
+-- Find staged rows without a key that the log has already; of equal rows, the last ones. The log has the rows of a value
+-- that were added and not removed again; removing a row that it never had does not count. The table has the rows that
+-- were read, changed by later transactions that are in the log before these rows.
 with change as materialized (
     {changes}
 ), emptied as (

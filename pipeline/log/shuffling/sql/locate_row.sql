@@ -1,4 +1,4 @@
--- Which change a copied row is; and what stands in for its record where that was too long to be staged.
+-- Read which change a copied row is, and the text that replaces its record if that was too long to be staged.
 select concat_ws('.', nullif(r.table_schema, ''),
         case when w.action = 'message' then coalesce(nullif(r.table_name, ''), w.record_pk) else r.table_name end), w.commit_lsn, w.commit_idx, w.action,
     case when w.record like 'a row of %%' then w.record end

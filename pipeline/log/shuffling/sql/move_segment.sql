@@ -1,4 +1,4 @@
--- Staged rows become events, under the seqs that they come with; but for those that lack unchanged values.
+-- Insert staged rows as events, with the seqs that they have; those that lack unchanged values are left out.
 insert into {events} (
     seq, source_database_id, source_epoch, commit_lsn, commit_idx, xid,
     source_table_oid, source_table_schema, source_table_name,
@@ -11,12 +11,12 @@ select
         else r.table_name end,
     case when w.action = 'message' then '' else w.record_pk end, w.record::jsonb, w.changes::jsonb,
     case when w.exact is not null then (
-        -- Only what jsonb does not give back as it was.
+        -- Only texts that jsonb does not return unchanged.
         select jsonb_object_agg(e.key, e.value) from jsonb_each_text(w.exact::jsonb) e
         where (w.record::jsonb -> e.key)::text is distinct from e.value
             or w.record::jsonb -> e.key = 'null'::jsonb
     ) end,
     w.action, null,
     w.transaction_annotations::jsonb, w.metadata::jsonb, w.committed_at
-from {rows} w left join pipeline.relations r on r.id = w.relation_id -- a row of none would fail, not vanish
+from {rows} w left join pipeline.relations r on r.id = w.relation_id -- a row without a relation would fail, not vanish
 where w.unchanged_columns is null

@@ -1,4 +1,4 @@
--- Columns that the letter's change left out stay left out.
+-- Name the columns that the dead letter's change left out, which stay left out.
 update {events} e
 set unchanged_columns = array(select jsonb_array_elements_text(d.unchanged_columns::jsonb))
 from pipeline.dead_letters d

@@ -1,4 +1,4 @@
--- The newest seq that an events table has or ever had, whatever its sequence says; 0 before the first event.
+-- Read the newest seq that an events table has or had, independently of its sequence; 0 before the first event.
 select greatest(
     (select max(e.seq) from {events} e),
     (select max(t.last_seq) from pipeline.events_tables t where t.name = %(name)s),

@@ -1,5 +1,5 @@
--- The tables that come next: up to the first one that ends with a transaction, and so many behind it. Before the first run,
--- parts may be moved.
+-- List the tables that come next: up to the first one that ends with a whole transaction, and at most `more` behind it.
+-- Before the first run, parts may be moved.
 select id, events_table, table_name, attaches and run > coalesce(moved_run, 0) as attaches, run, ends, first_seq, last_seq,
     first_lsn, last_lsn, relations
 from (

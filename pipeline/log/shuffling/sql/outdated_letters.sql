@@ -1,6 +1,6 @@
--- Letters whose row has a newer change in the log, or has left its key, or whose table was emptied or made anew; where
--- retention has dropped what would tell, or another epoch has begun, too. An event that holds a place says nothing newer,
--- unless it is a delete.
+-- Find dead letters whose row has a newer change in the log, or has left its key, or whose table was emptied or created
+-- again; also if retention has dropped the events that would show this, or another epoch has begun. An event in the place
+-- of a dead letter is no newer change, unless it is a delete.
 with letters as materialized (
     select d.*, r.key_columns, coalesce(root.dropped_below, 1) > d.seq or d.epoch < p.epoch as untold,
         exists (

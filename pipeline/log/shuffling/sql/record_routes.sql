@@ -1,4 +1,4 @@
--- From the watermark on other routes hold, and its last_seq is one of the default table.
+-- Record routes that apply from the watermark on, whose last_seq now belongs to the new default table.
 with moved as (
     update pipeline.shuffle_progress set last_seq = nullif(%(last_seq)s::bigint, 0) where source_id = %(source)s
     returning source_id, epoch, commit_lsn

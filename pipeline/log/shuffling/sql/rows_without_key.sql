@@ -1,4 +1,4 @@
-    -- What each change of a table adds to its rows, and takes from them; null: all.
+    -- The row that each change adds to a table, and the row that it removes; null: all rows.
     select e.source_epoch, e.commit_lsn, e.commit_idx, e.xid, v.row, v.delta
     from {events} e
     cross join lateral (

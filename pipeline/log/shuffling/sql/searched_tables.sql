@@ -1,4 +1,4 @@
--- Events tables that were ever written and are there, and whether the history of a row can be looked up in them.
+-- List events tables that were ever written and still exist, and whether an index finds the history of a row in them.
 select t.name, exists (
     select from pg_index i
     where i.indrelid = t.oid and i.indisvalid and i.indpred is null and (

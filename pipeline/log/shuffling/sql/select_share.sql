@@ -1,4 +1,4 @@
--- Of the staged rows of one segment those that one events table gets, each with its seq: in their order, without gaps.
+-- Select the staged rows of one segment that go to one events table, each with its seq: in their order, without gaps.
 select w.*, row_number() over (order by w.ordinal) - 1 + %(offset)s as seq
 from {segment} w
 join unnest(%(relations)s::integer[], %(actions)s::text[], %(prefixes)s::text[]) as mine (relation, action, prefix)

@@ -1,11 +1,11 @@
--- What becomes of staged rows of a table, deletes for keys without a row, as the log has them: rows that it lacks,
--- that differ, or of which it cannot say what they were, get their action; the ordinals of all others are returned.
+-- Compare staged rows of a table, with deletes for keys without a row, with the log. Rows that the log lacks, that differ,
+-- or whose last values are unknown get their action; the ordinals of all others are returned.
 with form as materialized (
     select r.key_columns, r.columns from pipeline.relations r where r.id = %(relation)s
 ), staged as materialized (
     select s.ordinal, s.record_pk collate "C" as record_pk, s.action = 'delete' as gone, s.record::jsonb as record,
         case when s.exact is not null then (
-            -- As the log has it: only what jsonb does not give back as it was.
+            -- As in the log: only texts that jsonb does not return unchanged.
             select jsonb_object_agg(e.key, e.value) from jsonb_each_text(s.exact::jsonb) e
             where (s.record::jsonb -> e.key)::text is distinct from e.value or s.record::jsonb -> e.key = 'null'::jsonb
         ) end as exact
@@ -27,7 +27,7 @@ with form as materialized (
 ), found as (
     select s.ordinal, s.record, s.exact, s.gone, n.record as was, n.exact as was_exact, n.unchanged_columns,
         place.since is not null as known, n.place = place.since and n.action <> 'delete' as lives,
-        -- It may have been in a partition that was emptied, or what it was could not be written.
+        -- The row may have been in a partition that was emptied, or its values could not be written.
         n.parked or coalesce(t.perhaps > place.since, false) as unsure,
         coalesce(k.place > place.since, k.place is not null) as skipped
     from staged s

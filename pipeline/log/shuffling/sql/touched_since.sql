@@ -1,5 +1,5 @@
--- Staged rows whose key a transaction has touched that the range's snapshot does not contain, and that is in the log
--- already. A Begin has the lower half of an xid: the other is that of the xid nearest to the snapshot's next one.
+-- Find staged rows whose key was touched by a transaction that is in the log but not in the range's snapshot. A Begin has
+-- the lower half of an xid: the upper half is that of the xid nearest to the snapshot's next one.
 with newer as materialized (
     select e.record_pk, e.action, e.changes, e.record || e.changes as was
     from {events} e
