@@ -2644,7 +2644,7 @@ UNION ALL
 
 COMMENT ON VIEW pipeline.readers IS 'The registry: every reader of an events table. Retention does not wait for others.';
 
-COMMENT ON COLUMN pipeline.readers.events_table IS 'What it reads; null: the default table, which does not exist yet.';
+COMMENT ON COLUMN pipeline.readers.events_table IS 'The events table that it reads; null: the default table, which does not exist yet.';
 
 COMMENT ON COLUMN pipeline.readers."position" IS 'It has read everything up to this seq; null: it is no reader in order.';
 

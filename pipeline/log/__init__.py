@@ -1,3 +1,3 @@
-"""The ordered log: the events tables, their partitions, and what readers are told."""
+"""The ordered log: the events tables, their partitions, and the notifications of readers."""
 
 from __future__ import annotations

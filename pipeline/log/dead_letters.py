@@ -16,7 +16,7 @@ from pipeline.wal import lsn
 
 STATES = ("parked", "retrying", "retried", "discarded")
 _COUNT_DEAD_LETTERS = "select state, count(*) from pipeline.dead_letters group by state"
-"""How many dead letters there are in each state."""
+"""Count the dead letters in each state."""
 _DISCARD_DEAD_LETTERS = """\
 update pipeline.dead_letters set state = 'discarded', updated_at = clock_timestamp()
 where state = 'parked' and (%(ids)s::bigint[] is null or id = any (%(ids)s))
@@ -28,7 +28,7 @@ update pipeline.dead_letters
 set state = 'retried', retried_seq = %(seq)s, attempts = attempts + 1, updated_at = clock_timestamp()
 where id = %(id)s
 """
-"""A dead letter was written to the log."""
+"""Record that a dead letter was written to the log."""
 _REQUEST_RETRY = """\
 update pipeline.dead_letters set state = 'retrying', updated_at = clock_timestamp()
 where state = 'parked' and (%(ids)s::bigint[] is null or id = any (%(ids)s))
@@ -36,7 +36,7 @@ returning id
 """
 """Ask for parked dead letters to be written again."""
 _SET_DEAD_LETTER_EVENT = "update pipeline.dead_letters set events_table = %(table)s, seq = %(seq)s where id = %(id)s"
-"""Which event stands in a dead letter's place."""
+"""Store the event that stands in a dead letter's place."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class RequestedRetry:
-    """A dead letter that is to be written to its events table again."""
+    """A dead letter that a user has asked to write to its events table again."""
 
     id: int
     epoch: int
@@ -91,19 +91,19 @@ def park(
 
 
 def set_event(connection: Connection, dead_letter: int, events_table: str, seq: int) -> None:
-    """Store which event stands in its place."""
+    """Store which event stands in a dead letter's place."""
     values = {"id": dead_letter, "table": events_table, "seq": seq}
     connection.execute(_SET_DEAD_LETTER_EVENT, values)
 
 
 def counts(connection: Connection) -> dict[str, int]:
-    """How many dead letters there are in each state."""
+    """Return the number of dead letters in each state."""
     found: dict[str, int] = dict(connection.execute(_COUNT_DEAD_LETTERS).fetchall())
     return {state: found.get(state, 0) for state in STATES}
 
 
 def find(connection: Connection, state: str | None, limit: int | None = None) -> list[DeadLetter]:
-    """Dead letters in the order of the log; of one state, or all."""
+    """Return dead letters of one state, or all, in the order of the log."""
     return queries.rows(connection, DeadLetter, statement("log", "list_dead_letters"), {"state": state, "limit": limit})
 
 
@@ -118,19 +118,19 @@ def discard(connection: Connection, ids: Sequence[int] | None) -> list[int]:
 
 
 def claim_retries(connection: Connection, source: uuid.UUID, limit: int) -> list[RequestedRetry]:
-    """Dead letters that the shuffler was asked to write again, locked, in the order of the log."""
+    """Lock and return the dead letters that the shuffler was asked to write again, in the order of the log."""
     return queries.rows(
         connection, RequestedRetry, statement("log", "claim_retries"), {"source": source, "limit": limit}
     )
 
 
 def mark_retried(connection: Connection, dead_letter: int, seq: int) -> None:
-    """It was written to the log, in this transaction, as the event `seq`."""
+    """Record that this transaction wrote a dead letter to the log as the event `seq`."""
     connection.execute(_MARK_RETRIED, {"id": dead_letter, "seq": seq})
 
 
 def mark_failed(connection: Connection, dead_letter: int, cause: str, sqlstate: str) -> None:
-    """It still cannot be written: park it again."""
+    """Park a dead letter again that still cannot be written."""
     values = {"id": dead_letter, "cause": cause, "sqlstate": sqlstate}
     connection.execute(statement("log", "park_again"), values)
 

@@ -19,5 +19,5 @@ class JsonEvent:
 
     @property
     def size(self) -> int:
-        """The characters it takes."""
+        """The number of characters of the event."""
         return len(self.event)

@@ -1,4 +1,4 @@
-"""Builds the indexes that a legacy events table lacks, concurrently: no reader or writer waits."""
+"""Build the indexes that a legacy events table lacks, concurrently: no reader or writer waits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 SEQ = ("seq",)
-"""Every reader reads the log in this order."""
+"""The columns of the index in whose order every reader reads the log."""
 ROW_HISTORY = ("source_database_id", "source_table_oid", "record_pk", "seq")
-"""Finds all events of one row."""
+"""The columns of the index that finds all events of one row."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class _Index:
 
 
 def is_there(connection: Connection, oid: int, columns: Sequence[str]) -> bool:
-    """Whether a table has a usable index that begins with these columns."""
+    """Return True if a table has a usable index that begins with these columns."""
     return any(each.is_root and each.valid for each in _indexes(connection, oid, columns))
 
 
 def build(connection: Connection, oid: int, columns: Sequence[str]) -> None:
     """Build the index concurrently, unless it exists. If a call is interrupted, the next one continues its work.
 
-    The connection must be in autocommit mode and outside of a transaction; no other session may build it meanwhile.
+    The connection must be in autocommit mode and outside of a transaction; no other session may build the same index.
     """
     found = _indexes(connection, oid, columns)
     root = found[0]
@@ -81,7 +81,7 @@ def _create(command: str, table: str, columns: Sequence[str]) -> sql.Composed:
 
 
 def _name(text: str | None) -> sql.SQL:
-    """The name as SQL, unchanged: the server has quoted it already."""
+    """Return the name as SQL, unchanged: the server has quoted it already."""
     return sql.SQL(text or "")
 
 

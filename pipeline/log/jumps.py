@@ -1,7 +1,7 @@
-"""Jumps: an events table whose log may have gone back skips all seqs that its readers may have seen.
+"""Let an events table whose log may have gone back jump: it skips all seqs that its readers may have seen.
 
-What a restore cannot take along says that it may have: the cluster and its timeline, the oids of the database and of a
-table, and the transaction that has written a row of it.
+The log may have gone back if something differs that a restore cannot copy: the cluster and its timeline, the oids of
+the database and of a table, or the transaction that has written a row of that table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SourceClock = Callable[[], int]
 """Returns the microseconds since 1970 by the source's clock; raises Unavailable."""
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _HOLD_WRITERS = "select from pipeline.shuffle_progress order by source_id for update"
-"""Nobody writes events, of whatever source, until this transaction ends."""
+"""Keep all sessions from writing events, of any source, until this transaction ends."""
 
 
 def clock(source: Connection) -> int:
@@ -33,13 +33,13 @@ def clock(source: Connection) -> int:
 
 
 def clock_at(dsn: str) -> int:
-    """Return the same over a connection of its own to the source. Raises Unavailable."""
+    """Return the source's clock over a new connection to the source. Raises Unavailable."""
     with connections.connect(dsn, "source", name="pipeline clock") as source:
         return clock(source)
 
 
 def ticking(source: Connection) -> SourceClock:
-    """Return a clock that goes on from that of the source, which is not asked again."""
+    """Return a clock that continues from the time of the source, without reading it again."""
     began = clock(source) - time.monotonic_ns() // 1000
     return lambda: began + time.monotonic_ns() // 1000
 

@@ -1,4 +1,4 @@
-"""Migrates a legacy events table, made before commit_lsn, to the current columns; its rows stay byte for byte.
+"""Migrate a legacy events table, made before commit_lsn, to the current columns; its rows stay byte for byte.
 
 Everything happens in one short transaction, so an interrupted migration has changed nothing. No other session may wait
 long for this one, so each lock is tried for a short time only, a few times.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ATTEMPTS, LOCK_TIMEOUT, PAUSE = 5, "2s", 1.0
-"""How often a lock is tried and for how long; seconds in between, in which sessions that queued behind us go on."""
+"""Number of tries for a lock, time of each, and seconds in between, in which sessions that wait for it continue."""
 RECENTLY = 300
 """If the newest row is older than this many seconds, no other program seems to write to the table."""
 
@@ -78,7 +78,7 @@ def attempt(
 
 
 def seconds_since_newest(connection: Connection, table: EventsTable) -> float | None:
-    """How long ago the row with the highest seq arrived; None in an empty table."""
+    """Return the seconds since the row with the highest seq arrived; None in an empty table."""
     query = sql.SQL(statement("log", "newest_arrival")).format(events=table.identifier)
     row = connection.execute(query).fetchone()
     return None if row is None or row[0] is None else float(row[0])
@@ -120,7 +120,7 @@ def _change(connection: Connection, table: EventsTable) -> None:
 
 
 def _give_sequence(connection: Connection, table: EventsTable, found: ExistingRelation) -> None:
-    """Give seq its own sequence, by the name that the shuffler knows, starting above every seq in the table."""
+    """Give seq its own sequence, with the name that the shuffler knows, starting above every seq in the table."""
     names: dict[str, sql.Composable] = {
         "table": table.identifier,
         "sequence": table.sequence,
@@ -172,7 +172,7 @@ def _last_value(connection: Connection, sequence: int | None) -> int:
 
 
 def _holders(connection: Connection, found: ExistingRelation) -> str:
-    """The sessions that hold locks on the table, as far as this user can see them."""
+    """Return the sessions that hold locks on the table, as far as this user can see them."""
     rows = connection.execute(statement("log", "find_holders"), {"oid": found.oid}).fetchall()
     shown = [
         f"{application or 'a program'} (pid {pid}, user {user}"

@@ -1,4 +1,4 @@
-"""Events after a seq, a page at a time: all readers for clients use this, each in its own shape.
+"""Read events after a seq, a page at a time. All readers for clients use this, each with its own shape.
 
 `EventPageReader` composes the statement and interprets its rows; `read` and `read_async` only execute it.
 """
@@ -21,7 +21,7 @@ SPAN = 50_000
 """The most seqs that one page covers: a filter that matches little does not occupy a connection for long."""
 _GROWTH = 4
 _REMEMBERED_TABLES = 1_000
-"""Names of tables of which a filter remembers whether it wants them."""
+"""The most names of tables for which a filter remembers whether it wants them."""
 DEFAULT_LOG = sql.Identifier("pipeline", "events")
 """The view of the default events table."""
 
@@ -31,11 +31,11 @@ class NumberedEvent(Protocol):
 
     @property
     def seq(self) -> int:
-        """Its place in the log."""
+        """The place of the event in the log."""
 
 
 class FilterableEvent(Protocol):
-    """What a filter needs to know of an event."""
+    """An event with the properties by which a filter chooses."""
 
     @property
     def table(self) -> str:
@@ -43,7 +43,7 @@ class FilterableEvent(Protocol):
 
     @property
     def action(self) -> str:
-        """For instance insert."""
+        """The action, for instance insert."""
 
 
 T = TypeVar("T", bound=NumberedEvent)
@@ -51,7 +51,7 @@ T = TypeVar("T", bound=NumberedEvent)
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events a reader wants: patterns `schema.table` in which `*` matches anything, and actions; empty means all.
+    """The events that a reader wants: patterns `schema.table`, in which `*` matches anything, and actions; empty: all.
 
     `within`: further patterns; if there are any, one of them has to match as well.
     """
@@ -62,7 +62,7 @@ class EventFilter:
     _named: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def wants(self, event: FilterableEvent) -> bool:
-        """Whether the reader wants this event."""
+        """Return True if the reader wants this event."""
         if self.actions and event.action not in self.actions:
             return False
         if (named := self._named.get(event.table)) is None:
@@ -105,7 +105,7 @@ class EventPageRequest:
 
 @dataclass(frozen=True)
 class EventPage(Generic[T]):
-    """Events; up to the seq `upto` there are no others that were wanted. `size`: the characters they take.
+    """All wanted events up to the seq `upto`. `size`: the number of their characters.
 
     `full`: the page ended at a limit of the request, so more events may follow. `next_rows`: how many to ask for next,
     so that no large events are read only to be discarded.
@@ -120,12 +120,12 @@ class EventPage(Generic[T]):
 
     @property
     def beyond_head(self) -> bool:
-        """Whether it was asked for after a seq that no event of the log has or had, as far as is known here."""
+        """True if the request began after a seq that, as far as is known here, no event of the log has or had."""
         return self.upto > self.head
 
     @property
     def at_head(self) -> bool:
-        """Whether the log ended with this page."""
+        """True if the log ended with this page."""
         return self.upto >= self.head
 
 
@@ -141,21 +141,21 @@ class EventPageReader(Generic[T]):
         self._first = 4 if shape.sized else 5
 
     def read(self, connection: Connection, request: EventPageRequest) -> EventPage[T]:
-        """The page that was asked for."""
+        """Read the requested page."""
         return self.page(request, connection.execute(self.statement, values(request), prepare=True).fetchall())
 
     async def read_async(self, connection: AsyncConnection, request: EventPageRequest) -> EventPage[T]:
-        """The same for asyncio."""
+        """Read the requested page, for asyncio."""
         cursor = await connection.execute(self.statement, values(request), prepare=True)
         return self.page(request, await cursor.fetchall())
 
     async def newest_async(self, connection: AsyncConnection) -> int:
-        """The newest seq in it; 0 when it has no event."""
+        """Return the newest seq of the relation; 0 if it has no event."""
         row = await (await connection.execute(self._newest)).fetchone()
         return int(row[0]) if row else 0
 
     def page(self, request: EventPageRequest, rows: Sequence[tuple[Any, ...]]) -> EventPage[T]:
-        """The page that the statement's rows make."""
+        """Return the page that the statement's rows make."""
         head, bound, found = rows[0][:3]
         if bound is None:
             return EventPage([], request.after, head, 0, full=False, next_rows=request.rows)
@@ -167,7 +167,7 @@ class EventPageReader(Generic[T]):
 
 
 def values(request: EventPageRequest) -> dict[str, object]:
-    """The values of the statement's parameters."""
+    """Return the values of the statement's parameters."""
     return {
         "after": request.after,
         "span": SPAN,
@@ -180,16 +180,16 @@ def values(request: EventPageRequest) -> dict[str, object]:
 
 
 def _next_rows(request: EventPageRequest, events: int, size: int) -> int:
-    """Grow step by step, but ask for no more events than fit by their mean size."""
+    """Return how many events to ask for next: more each time, but no more than fit by their mean size."""
     if not events:
         return request.rows
     return max(1, min(_GROWTH * request.rows, request.bytes * events // max(1, size)))
 
 
 class OldestKeptSeq:
-    """From which seq on every event of a table is kept.
+    """Reads the seq from which on every event of a table is kept.
 
-    Ask after a read: retention records what it drops before it drops it, so if the events just read are still kept,
+    Call it after a read: retention records what it drops before it drops it, so if the events just read are still kept,
     none of them was missed. `sees_retention`: whether this user may read what retention has dropped.
     `sees_jumps`: whether it may ask for jumps.
     """
@@ -210,26 +210,26 @@ class OldestKeptSeq:
         self._values = {"table": str(table), "relation": table.identifier.as_string(None)}
 
     def read(self, connection: Connection) -> int:
-        """The seq."""
+        """Return the seq."""
         return int(queries.value(connection, self._statement, self._values))
 
     async def read_async(self, connection: AsyncConnection) -> int:
-        """The same for asyncio."""
+        """Return the seq, for asyncio."""
         row = await (await connection.execute(self._statement, self._values)).fetchone()
         assert row is not None  # noqa: S101  an aggregate
         return int(row[0])
 
     async def read_with_lost_async(self, connection: AsyncConnection, after: int) -> tuple[int, LostPlace | None]:
-        """The seq, and what `LostSeqCheck` says of a reader at `after`: one round trip instead of two."""
+        """Return the seq, and the result of `LostSeqCheck` for a reader at `after`, in one round trip."""
         row = await (await connection.execute(self._with_lost, {**self._values, "after": after})).fetchone()
         assert row is not None  # noqa: S101  an aggregate
         return int(row[0]), None if row[1] is None else LostPlace(after, row[1])
 
 
 class NewestSeq:
-    """The newest seq of a table that a reader can have got; ask where a page is beyond its head.
+    """Reads the newest seq of a table that a reader can have received, for a page that is beyond its head.
 
-    None at a standby, which may be behind.
+    The seq is None at a standby, which may be behind.
     """
 
     def __init__(self, table: EventsTable) -> None:
@@ -237,20 +237,20 @@ class NewestSeq:
         self._values = {"schema": table.schema, "sequence": table.sequence_name}
 
     def read(self, connection: Connection) -> int | None:
-        """The seq."""
+        """Return the seq."""
         newest: int | None = queries.value(connection, self._statement, self._values)
         return newest
 
     async def read_async(self, connection: AsyncConnection) -> int | None:
-        """The same for asyncio."""
+        """Return the seq, for asyncio."""
         row = await (await connection.execute(self._statement, self._values)).fetchone()
         return None if row is None or row[0] is None else int(row[0])
 
 
 class LostSeqCheck:
-    """Says what is wrong with a reader whose seq is of an event that the log lost when it was restored.
+    """Checks whether a reader's seq belongs to an event that the log lost when it was restored.
 
-    Ask where a reader begins: no page ends there. `sees_jumps`: whether this user may ask for jumps.
+    Call it when a reader begins: no page ends at such a seq. `sees_jumps`: whether this user may ask for jumps.
     """
 
     BEFORE: LiteralString = "nullif(pipeline.before_jump(%(table)s, %(after)s::bigint), %(after)s::bigint)"
@@ -269,7 +269,7 @@ class LostSeqCheck:
 
 @dataclass(frozen=True)
 class LostPlace:
-    """A reader's seq, of an event that the log lost, and the newest seq before it, after which the reader can go on."""
+    """A reader's seq, of an event that the log lost, and the newest seq before it, where the reader can continue."""
 
     after: int
     before: int
@@ -282,12 +282,12 @@ class LostPlace:
 
 
 def beyond(after: int, newest: int | None, kept_from: int) -> str | None:
-    """What is wrong with a reader at `after`, a seq that the log never handed out; None when nothing is."""
+    """Return an error for a reader at `after` if the log never handed out that seq, otherwise None."""
     if newest is None or after <= (highest := max(newest, kept_from - 1)):
         return None
     return f"seq {after} is beyond the newest event, which is {highest}: a reader there misses what comes next"
 
 
 def is_expired(after: int, kept_from: int) -> bool:
-    """Whether a reader at seq `after` has missed events, since some that follow it are no longer kept."""
+    """Return True if a reader at seq `after` has missed events, since some that follow it are no longer kept."""
     return after + 1 < kept_from

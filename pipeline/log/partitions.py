@@ -1,4 +1,4 @@
-"""Partitions of an events table by seq, made before they are needed: there is no default partition to catch a row."""
+"""Create partitions of an events table by seq before they are needed: there is no default partition to catch a row."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PER_RETENTION = 8
 LAST_SEQ = 2**63 - 2
 """The largest seq: a partition's upper bound is one more, and a bigint too."""
 MAX_GROWTH = 8
-"""A partition spans at most so many times the one before it: one large transaction can look like a high rate."""
+"""The most that a partition grows, as a multiple of the previous one: a large transaction can look like a high rate."""
 _LONGEST_STEM = 40
 _LOCK_TIMEOUT, _AHEAD_LOCK_TIMEOUT = "200ms", "50ms"
 _AHEAD_EVERY = 1.0
 _PARTITION_KEY = "select pg_get_partkeydef(%(table)s::regclass)"
-"""What an events table is partitioned by; null when it is not partitioned."""
+"""Read the partition key of an events table; null if it is not partitioned."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,16 @@ class EventsPartition:
 
 
 def attached(connection: Connection, table: EventsTable) -> list[EventsPartition]:
-    """The partitions of a table in order of seq; empty for a table that is not partitioned by seq."""
+    """Return the partitions of a table in order of seq; empty for a table that is not partitioned by seq."""
     name = table.identifier.as_string(connection)
     return queries.rows(connection, EventsPartition, statement("log", "list_partitions"), {"table": name})
 
 
 def stem(table: EventsTable) -> str:
-    """How the names of a table's partitions begin. All are in one schema: a digest tells apart tables of one name."""
+    """Return the beginning of the names of a table's partitions.
+
+    All are in one schema: a digest distinguishes tables of the same name.
+    """
     if table.schema == "public" and len(table.name.encode()) <= _LONGEST_STEM:
         return table.name
     # The cut may fall inside a character.
@@ -90,7 +93,7 @@ class PartitionCreator:
         self._read_bounds()
 
     def has_room(self, seq: int) -> bool:
-        """Whether `reserve` would find nothing to do for this seq."""
+        """Return True if partitions exist for this seq and beyond, so that `reserve` has nothing to do."""
         half = (self._upper - self._lower) // 2
         return (
             not self._by_seq
@@ -101,7 +104,7 @@ class PartitionCreator:
     def reserve(self, seq: int, first: int = 1) -> None:
         """Make sure that every seq up to this one has a partition, and try for half a partition more.
 
-        No seq before `first` will be used any more: a sequence that was set far ahead gets one partition for the gap.
+        No seq before `first` will be used: a sequence that was set far ahead gets one partition for the gap.
 
         Creates a table and attaches it, never `partition of`: that would wait for every reader, and make every reader
         wait. A session that detaches a partition may block this for a moment; only a partition that is needed now waits
@@ -121,7 +124,7 @@ class PartitionCreator:
             self._next_try_ahead = time.monotonic() + _AHEAD_EVERY
 
     def used_up(self) -> Refused:
-        """The error where no seq is left."""
+        """Return the error to raise if no seq is left."""
         table = self._table
         return Refused(
             f"the sequence of {table} is at its end: no seq beyond {LAST_SEQ} can be written; set it back to the "
@@ -136,11 +139,11 @@ class PartitionCreator:
         found = attached(self._connection, self._table)
         self._lower, self._upper = (found[-1].lower, found[-1].upper) if found else (1 - self._rows, 1)
         self._lower_before = found[-2].lower if len(found) > 1 else self._lower
-        # The first partition begins at 1, even if earlier seqs were never used: readers take all below it for dropped.
+        # The first partition begins at 1, even if earlier seqs were never used: readers take all below it as dropped.
         self._taken = 0 if found else last_seq(self._connection, self._table)
 
     def _span(self, seq: int) -> int:
-        """How many seqs the next partition spans."""
+        """Return how many seqs the next partition spans."""
         if self._retention is None:
             return self._rows
         smallest = min(MIN_ROWS, self._rows)
@@ -152,7 +155,7 @@ class PartitionCreator:
         return max(smallest, min(self._rows, wanted))
 
     def _rate(self, seq: int) -> float | None:
-        """Events a second since the first event of the last partition that has any; None when there are none."""
+        """Return the events a second since the first event of the last partition with events; None without any."""
         query = sql.SQL(statement("log", "recent_start")).format(events=self._table.identifier)
         for start in (self._lower, self._lower_before):
             found = self._connection.execute(query, {"seq": start, "upto": seq, "name": str(self._table)}).fetchone()
@@ -161,7 +164,7 @@ class PartitionCreator:
         return None
 
     def _attach(self, rows: int, lock_timeout: str) -> bool:
-        """Add a partition; False, with nothing changed, when the lock could not be taken in time."""
+        """Add a partition; False, with nothing changed, if the lock could not be taken in time."""
         lower, upper = self._upper, min(self._upper + self._taken + rows, LAST_SEQ + 1)
         names: dict[str, sql.Composable] = {
             "partition": sql.Identifier("pipeline", f"{stem(self._table)}_{lower:012d}"),

@@ -1,4 +1,4 @@
-"""What Postgres' planner knows of events tables, for statements that read much of them at once."""
+"""Refresh the statistics of Postgres' planner on events tables, for statements that read many events."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _COLUMNS = sql.SQL(", ").join(map(sql.Identifier, ("source_database_id", "source
 
 
 def refresh(connection: Connection, tables: Iterable[EventsTable]) -> None:
-    """Analyze where most rows have come since the last time: autovacuum may not have got there yet.
+    """Analyze tables most of whose rows are newer than their statistics: autovacuum may not have analyzed them yet.
 
-    Else a table of a million rows counts as a few, and is read row by row in the order of its keys. What somebody locks
-    is left as it is, and what this user does not own.
+    Otherwise the planner takes a million rows for a few, and reads them row by row in the order of their keys. Tables
+    that another session locks, and tables that this user does not own, are skipped.
     """
     for table in tables:
         for schema, name in connection.execute(statement("log", "unknown_rows"), {"table": str(table)}).fetchall():

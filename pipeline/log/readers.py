@@ -18,9 +18,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LAKE = "lake"
-"""The kind of a folder that the log is exported to, on a schedule; all other kinds take events as they arrive."""
+"""The kind of a folder to which the log is exported on a schedule; all other kinds take events as they arrive."""
 FOLLOWER = "follower"
-"""The kind of a database that the log is applied to."""
+"""The kind of a database to which the log is applied."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,18 @@ class ReaderRegistry:
         self._values = {"table": str(table)}
 
     def known(self) -> set[tuple[str, str]]:
-        """Kind and name of every reader, of any table, whether or not it needs anything."""
+        """Return kind and name of every reader, of any table, whether or not it needs events."""
         return set(self._connection.execute(statement("log", "known_readers")).fetchall())
 
     def needing(self) -> list[NeedingReader]:
-        """Readers for which events have to be kept, the one that needs most first."""
+        """Return the readers for which events must be kept, the one that needs most first."""
         return queries.rows(self._connection, NeedingReader, statement("log", "needing_readers"), self._values)
 
     def lagging(self, *, of_default: bool = True) -> list[LaggingReader]:
-        """Readers that have not taken all events yet. `of_default`: of the default table, which may not exist yet."""
+        """Return the readers that have not taken all events yet.
+
+        `of_default`: the table is the default one, which may not exist yet.
+        """
         events = DEFAULT_LOG if of_default else self._table.identifier
         query = sql.SQL(statement("log", "lagging_readers")).format(events=events)
         return queries.rows(self._connection, LaggingReader, query, self._values)

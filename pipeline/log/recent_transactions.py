@@ -1,4 +1,4 @@
-"""The log read backwards: which transactions of an epoch it ends with."""
+"""Read the log backwards, to find the last transactions of an epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FETCH = 5_000
 
 
 def newest(connection: Connection, table: EventsTable) -> datetime | None:
-    """When the newest event was committed at the source; None when there is no event."""
+    """Return when the newest event was committed at the source; None if there is no event."""
     query = sql.SQL(statement("log", "newest_commit")).format(events=table.identifier)
     found: datetime | None = queries.value(connection, query)
     return found
@@ -25,7 +25,7 @@ def newest(connection: Connection, table: EventsTable) -> datetime | None:
 def transactions_since(
     connection: Connection, table: EventsTable, source: uuid.UUID, epoch: int, from_lsn: int, upto_seq: int
 ) -> set[tuple[int, int]]:
-    """An epoch's last transactions with commit_lsn >= `from_lsn`: commit_lsn and commit time in µs since 2000.
+    """Return an epoch's last transactions with commit_lsn >= `from_lsn`: commit_lsn and commit time in µs since 2000.
 
     `upto_seq` is the epoch's last seq, or a later one that belongs to no other epoch. Reads no further back than
     necessary, since seq is in commit order.

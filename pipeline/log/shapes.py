@@ -1,4 +1,4 @@
-"""The shapes in which a feed reads events: finished JSON, to be passed on unchanged; or columns, to be written down."""
+"""The shapes in which a feed reads events: finished JSON, which is sent unchanged, or columns, which are stored."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pipeline.log.page import DEFAULT_LOG, EventPageReader, EventShape
 
 _TRANSACTION = """coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' ', nullif(e.commit_lsn::text, '')), '')
             || case when e.commit_lsn is null then e.seq::text else '' end as transaction"""
-"""Adjacent events of which this is equal are of one transaction."""
+"""An expression that is equal for adjacent events of one transaction."""
 
 
 class EventColumns(NamedTuple):
     """One event by its columns; jsonb as the text that Postgres prints. `committed_at`: microseconds since 1970, UTC.
 
-    Adjacent ones of one `transaction` belong together. `size`: the bytes of what is long in it.
+    Adjacent events of one `transaction` belong together. `size`: the bytes of its long columns.
     """
 
     size: int
@@ -72,10 +72,10 @@ JSON = EventPageReader(DEFAULT_LOG, _JSON)
 
 
 def json_of(events: sql.Identifier) -> EventPageReader[JsonEvent]:
-    """An events table as JSON."""
+    """Return a reader of an events table as JSON."""
     return EventPageReader(events, _JSON)
 
 
 def columns_of(events: sql.Identifier) -> EventPageReader[EventColumns]:
-    """An events table by its columns."""
+    """Return a reader of an events table by its columns."""
     return EventPageReader(events, _COLUMNS)

@@ -24,7 +24,7 @@ class EventsTable:
 
     @classmethod
     def parse(cls, qualified: str) -> EventsTable:
-        """From `schema.table`, as the setting has it."""
+        """Parse `schema.table`, the form of the setting."""
         schema, _, name = qualified.partition(".")
         return cls(schema, name)
 
@@ -43,7 +43,7 @@ class EventsTable:
 
     @property
     def sequence_name(self) -> str:
-        """The same without its schema; a long table name is cut, as Postgres itself cuts it."""
+        """The name of the sequence without its schema; a long table name is cut, as Postgres itself cuts it."""
         return f"{self.name.encode()[:_LONGEST].decode(errors='ignore')}_seq_seq"
 
 

@@ -1,4 +1,4 @@
-"""Makes an events table, or migrates a legacy one."""
+"""Create an events table, or migrate a legacy one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ensure(connection: Connection, table: EventsTable) -> None:
 
 
 def _is_current(connection: Connection, table: EventsTable) -> bool:
-    """Asked without a lock: a frozen server that holds it must not prevent others from starting."""
+    """Return True if the table is current, without a lock: a frozen server that holds it must not block others."""
     found = table_shape.look(connection, table)
     if found is None:
         return False
@@ -78,7 +78,7 @@ def _create(connection: Connection, table: EventsTable) -> None:
 
 
 def add_default_partition(connection: Connection, table: EventsTable, found: ExistingRelation) -> None:
-    """Add it if the table, described by `found`, lacks it. Raises SchemaError when sessions hold the table."""
+    """Add a default partition if the table `found` lacks one. Raises SchemaError if sessions hold the table."""
     if _default_is_lacking(found):
         legacy_tables.attempt(_attach_default, connection, table, found)
 
@@ -102,7 +102,7 @@ def _attach_default(connection: Connection, table: EventsTable) -> None:
 
 
 def _default_name(connection: Connection, table: EventsTable) -> str:
-    """The name that pg_partman gives; with a number if a detached partition still has that name."""
+    """Return the name that pg_partman gives, with a number if a detached partition still has that name."""
     ends = ("_default" + (f"_{number}" if number else "") for number in itertools.count())
     names = (table.name.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end for end in ends)
     return next(name for name in names if _name_is_free(connection, sql.Identifier(table.schema, name)))

@@ -1,4 +1,4 @@
-"""What exists under the name of an events table: whether it is one, whether it is a legacy one, who may change it."""
+"""Describe the relation with the name of an events table: its kind, its columns, and the rights of this user."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pipeline.log.table import EventsTable
 
 FENCE = "one_writer_since_migration"
-"""A constraint that every row we write satisfies and no row of an older server does: the older server fails with an
-error instead of mixing its rows with ours."""
+"""A constraint that every row of this server satisfies and no row of an older server does: the older server fails with
+an error instead of mixing in its rows."""
 REQUIRED: Mapping[str, str] = {
     "seq": "bigint",
     "source_database_id": "uuid",
@@ -45,7 +45,7 @@ ADDED: Mapping[str, str] = {
 }
 """Columns that were added since, with their types."""
 COLUMNS = json.dumps({**REQUIRED, **ADDED})
-"""What an events table of ours has, and no more."""
+"""The columns of an events table that the server created, with their types, as JSON."""
 _OFTEN_NULL = ("changes", "exact", "unchanged_columns", "transaction_annotations", "metadata")
 _SYNONYMS = {"character varying": "text"}
 KINDS = {
@@ -57,7 +57,7 @@ KINDS = {
     "I": "an index",
     "c": "a type",
 }
-"""What pg_class.relkind says, in words."""
+"""The values of pg_class.relkind, in words."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class ExistingRelation:
-    """What exists under the name of an events table. `kind`: pg_class.relkind; `user`: whom this connection runs as."""
+    """A relation with the name of an events table. `kind`: pg_class.relkind. `user`: the user of this connection."""
 
     oid: int
     kind: str
@@ -88,17 +88,17 @@ class ExistingRelation:
 
     @property
     def lacks(self) -> list[str]:
-        """Current columns that it lacks."""
+        """The current columns that the table lacks."""
         return [name for name in ADDED if name not in self.columns]
 
     @property
     def is_current(self) -> bool:
-        """Whether it needs no migration."""
+        """True if the table needs no migration."""
         return not self.lacks and self.has_sequence
 
 
 def look(connection: Connection, table: EventsTable) -> ExistingRelation | None:
-    """What exists under that name; None when nothing does. Changes nothing, locks nothing."""
+    """Return the relation with this name; None if there is none. Changes nothing, locks nothing."""
     values = {"table": table.identifier.as_string(connection), "fence": FENCE}
     found = queries.one(connection, ExistingRelation, statement("log", "describe_table"), values)
     if found is None:
@@ -112,7 +112,7 @@ def look(connection: Connection, table: EventsTable) -> ExistingRelation | None:
 
 
 def refuse_unfit(found: ExistingRelation, table: EventsTable) -> None:
-    """Raises SchemaError for what is not an events table and cannot be made one by this user. Changes nothing."""
+    """Raise SchemaError if this user cannot make the relation an events table. Changes nothing."""
     if found.kind not in ("r", "p"):
         raise SchemaError(
             f"{table} is {KINDS.get(found.kind, 'no table')}, not an events table; "
@@ -139,7 +139,7 @@ def refuse_unfit(found: ExistingRelation, table: EventsTable) -> None:
 
 
 def _defects(found: ExistingRelation) -> Iterator[str]:
-    """Why our rows cannot be written to it, in plain words."""
+    """Yield the reasons why the server's rows cannot be written to the table, in plain words."""
     columns = found.columns
     missing = [name for name in REQUIRED if name not in columns]
     if missing:

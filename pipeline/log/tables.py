@@ -24,19 +24,19 @@ class KnownTable:
 
 
 def known(connection: Connection) -> list[KnownTable]:
-    """All of them by name; none in a database that was never migrated."""
+    """Return all known events tables by name; none in a database that was never migrated."""
     if migrations.current_revision(connection) is None:
         return []
     return queries.rows(connection, KnownTable, statement("log", "known_tables"))
 
 
 def partitions(connection: Connection, qualified: Sequence[str]) -> list[str]:
-    """The partitions of these tables by qualified name; of a table that does not exist there are none."""
+    """Return the partitions of these tables by qualified name; a table that does not exist has none."""
     rows = connection.execute(statement("log", "name_partitions"), {"tables": list(qualified)}).fetchall()
     return [name for (name,) in rows]
 
 
 def with_known(connection: Connection, named: Iterable[str]) -> list[EventsTable]:
-    """The named ones first, then all others that were ever written to and still exist."""
+    """Return the named tables first, then all others that were ever written to and still exist."""
     others = [table.name for table in known(connection) if table.present]
     return [EventsTable.parse(name) for name in dict.fromkeys([*named, *others])]

@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 CONSUMERS_CHANNEL = "pipeline_consumers"
 """NOTIFY channel; the payload is the name of a consumer that may have something to receive."""
 SESSION = "pipeline wakeup"
-"""How the name of the LISTEN connection begins; the port follows at which the process serves clients."""
+"""The beginning of the LISTEN connection's name; the port at which the process serves clients follows."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _NEW_EVENTS = " new events of "
-"""How topics of events tables begin: no name of a consumer does, those have no space."""
+"""The beginning of topics of events tables; a consumer's name has no space, so it never begins so."""
 
 
 class WakeupSubscription:
-    """Notified when there may be something new. What happens between two waits is not missed."""
+    """A subscription that is notified when there may be something new, also between two waits."""
 
     def __init__(self, wakeups: WakeupListener) -> None:
         self._wakeups = wakeups
@@ -34,7 +34,7 @@ class WakeupSubscription:
 
     @property
     def closing(self) -> bool:
-        """The process is about to end; do not wait any more."""
+        """True if the process is about to end, so that the subscriber must not wait again."""
         return self._wakeups.closing
 
     def notify(self) -> None:
@@ -59,7 +59,7 @@ class WakeupListener:
     """
 
     def __init__(self, dsn: str, events_table: str, port: int | str) -> None:
-        """`port`: at which this process serves clients; the name of its session says it to `pipeline check`."""
+        """`port`: the port at which this process serves clients; `pipeline check` reads it from the session's name."""
         self.closing = False
         self._name = f"{SESSION} {port}"
         self._dsn = dsn
@@ -68,13 +68,13 @@ class WakeupListener:
 
     @contextmanager
     def for_consumer(self, name: str) -> Iterator[WakeupSubscription]:
-        """A subscription to new items of that consumer."""
+        """Subscribe to new items of a consumer."""
         with self._subscribe(name) as subscription:
             yield subscription
 
     @contextmanager
     def for_events(self, *consumers: str, table: str | None = None) -> Iterator[WakeupSubscription]:
-        """A subscription to new events, and to notifications of these consumers. `table`: not the default one."""
+        """Subscribe to new events, and to notifications of these consumers. `table`: another one than the default."""
         with self._subscribe(_NEW_EVENTS + (table or self._default), *consumers) as subscription:
             yield subscription
 
@@ -138,7 +138,7 @@ class WakeupListener:
 
 
 def _table(payload: str) -> str | None:
-    """The events table that a notification names; None when it names none."""
+    """Return the events table that a notification names; None if it names none."""
     try:
         said = json.loads(payload)
     except (ValueError, RecursionError):  # any role that may connect may send what it likes

@@ -1,5 +1,5 @@
--- Where the log is written now: cluster, timeline, database, and the table that stores this. What a provider refuses is
--- null.
+-- Return the place where the log is written now: cluster, timeline, database, and the table that stores this. Values that a
+-- provider does not show are null.
 create or replace function pipeline.log_place(
     out system_identifier text, out timeline integer, out database_oid bigint, out table_oid bigint)
 language plpgsql stable set search_path = ''

@@ -50,7 +50,7 @@ select 'consumer', c.name, c.of_table,
         coalesce(p.folded_seq, c.position),
         (select min(r.seq) - 1 from public.consumer_records r
          where c.collapse and r.consumer_id = c.id and r.event is null),
-        -- Where each event is an item there may be many: the oldest by the order of the queue, and of those that are out.
+        -- If each event is an item there may be many: the oldest by the order of the queue, and the oldest in flight.
         (select r.seq - 1 from public.consumer_records r
          where not c.collapse and r.consumer_id = c.id and r.state = 'available' and r.event is null
          order by r.queued_seq limit 1),
@@ -93,7 +93,7 @@ cross join lateral (
     ) as upto
 ) has
 union all
--- What a backfill leaves out of its rows, it finds among the events since it began.
+-- A backfill finds the rows that it must leave out among the events since it began.
 select 'backfill', b.table_schema || '.' || b.table_name, s.key, b.source_id, null, s.value::bigint, true,
     b.state = 'paused', 'let it end, or `pipeline backfill cancel ' || b.id || '`'
 from pipeline.backfills b cross join lateral jsonb_each_text(b.since_seqs) s
@@ -108,7 +108,7 @@ from pipeline.followers f;
 
 comment on view pipeline.readers is
     'The registry: every reader of an events table. Retention does not wait for others.';
-comment on column pipeline.readers.events_table is 'What it reads; null: the default table, which does not exist yet.';
+comment on column pipeline.readers.events_table is 'The events table that it reads; null: the default table, which does not exist yet.';
 comment on column pipeline.readers.position is
     'It has read everything up to this seq; null: it is no reader in order.';
 comment on column pipeline.readers.needs_after is 'It needs every event with a larger seq; null: it needs none.';

@@ -1,3 +1,3 @@
-"""Which events are old enough to be dropped, and how they are dropped so that no reader misses any unknowingly."""
+"""Drop events that are old enough, so that no reader misses any without an error."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deletes old events row by row where no whole partition can be dropped: in small batches, with pauses."""
+"""Delete old events row by row if no whole partition can be dropped: in small batches, with pauses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.postgres.queries import statement
 BATCH = 2_000
 """Events deleted in one transaction."""
 SECONDS = 20.0
-"""How long one call takes at most."""
+"""The most seconds that one call takes."""
 
 
 def delete(
@@ -48,14 +48,14 @@ def delete(
 
 
 def _end_of_batch(connection: Connection, rows: RowDeletion, begin: int) -> int:
-    """The seq of the last event of a batch that begins at a seq. A legacy table may have large gaps in seq."""
+    """Return the seq of the last event of a batch that begins at a seq. A legacy table may have large gaps in seq."""
     query = sql.SQL(statement("log.retention", "end_batch")).format(events=rows.of)
     row = connection.execute(query, {"first": begin, "upto": rows.upto, "rows": BATCH}).fetchone()
     return int(row[0]) if row and row[0] is not None else rows.upto
 
 
 def _old_upto(connection: Connection, rows: RowDeletion, begin: int, end: int, keep: float) -> int | None:
-    """The seq of the last old event of the batch from `begin` to `end`; None when even the first is not old."""
+    """Return the seq of the last old event of the batch from `begin` to `end`; None if even the first is not old."""
     low, high = begin - 1, end
     middle = high
     while low < high:

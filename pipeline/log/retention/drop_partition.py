@@ -1,4 +1,4 @@
-"""Drops one partition of the log so that no reader or writer waits: detaches it concurrently, then drops it.
+"""Drop one partition of the log so that no reader or writer waits: detach it concurrently, then drop it.
 
 A concurrent detach has two halves, between which it waits for all sessions that may be reading the partition. If the
 process ends in between, the next call continues from there.
@@ -20,7 +20,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = 1.0, 10.0
-"""Seconds to wait for a lock: at first, and at most later. Only a session that attaches partitions may wait for us."""
+"""Seconds to wait for a lock, at first and at most. Only a session that attaches partitions may wait for this one."""
 STATEMENT_SECONDS = 20
 _STEPS = {
     "attached": "alter table {table} detach partition {partition} concurrently",
@@ -31,7 +31,7 @@ _END_DROP = """\
 update pipeline.retention set dropping = null, dropping_name = null, dropping_since = null
 where events_table = %(table)s
 """
-"""The partition was dropped."""
+"""Record that the partition was dropped."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def finish(connection: Connection, table: EventsTable) -> bool:
 
 
 def blocking_session(connection: Connection, table: EventsTable) -> BlockingSession | None:
-    """The oldest session that prevents the recorded drop from going on, as far as this user may see."""
+    """Return the oldest session that prevents the recorded drop from continuing, as far as this user may see."""
     values = {"table": str(table), "name": table.identifier.as_string(connection)}
     return queries.one(connection, BlockingSession, statement("log.retention", "find_blocking_session"), values)
 
@@ -102,5 +102,5 @@ def _lock_timeout(connection: Connection, seconds: float) -> Iterator[None]:
         yield
     finally:
         if not connection.closed:
-            connection.execute("set lock_timeout = 0")  # as in every session of ours
+            connection.execute("set lock_timeout = 0")  # the default of every session of the server
             connection.execute("set statement_timeout = 0")

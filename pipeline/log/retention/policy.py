@@ -1,4 +1,4 @@
-"""Which events are old enough to be dropped, and which were. An event's age counts from its arrival in the log."""
+"""Plan which events are old enough to be dropped, and record drops. An event's age counts from its arrival."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 DELETE_ROWS_AFTER = 1.5
-"""Once the first events of a partition are this many retentions old, they are deleted row by row: it will be a while
+"""The age, in retentions, from which the first events of a partition are deleted row by row: it will take a while
 until the whole partition is old enough."""
 _FIND_DROPPED = """\
 select dropped_below as below, dropped_at as at, dropping::bigint as dropping, dropping_since as since
 from pipeline.retention where events_table = %(table)s
 """
-"""What was dropped from an events table, and the partition that is being dropped."""
+"""Read up to where an events table was dropped, and the partition that is being dropped."""
 _UNDO_DROP = """\
 update pipeline.retention
 set dropped_below = %(below)s, dropping = null, dropping_name = null, dropping_since = null
 where events_table = %(table)s
 """
-"""A reader turns out to need the partition, and nothing of it was dropped yet."""
+"""Undo a recorded drop: a reader needs the partition, and nothing of it was dropped yet."""
 
 
 @dataclass(frozen=True)
 class DropRecord:
-    """All below seq `below` is dropped or about to be. `dropping`: oid of a partition whose drop began at `since`."""
+    """A record that all below seq `below` is dropped, or will be.
+
+    `dropping`: oid of the partition whose drop began at `since`.
+    """
 
     below: int = 1
     at: datetime | None = None
@@ -59,10 +62,10 @@ class RowDeletion:
 
 @dataclass(frozen=True)
 class RetentionPlan:
-    """What may be dropped now: whole partitions, oldest first, then rows. `aged_upto`: the seq up to which events are
-    old enough, whether or not a reader needs them.
+    """The events that may be dropped now: whole partitions, oldest first, then rows.
 
-    `due`: when the next events become old enough, if that is known. `oldest`: the first event in the table.
+    `aged_upto`: the seq up to which events are old enough, whether or not a reader needs them. `due`: when the next
+    events become old enough, if that is known. `oldest`: the first event in the table.
     """
 
     now: datetime
@@ -74,7 +77,7 @@ class RetentionPlan:
 
 
 def dropped(connection: Connection, table: EventsTable) -> DropRecord:
-    """What was dropped from the table so far."""
+    """Return the record of the drops of a table so far."""
     return queries.one(connection, DropRecord, _FIND_DROPPED, {"table": str(table)}) or DropRecord()
 
 
@@ -91,7 +94,7 @@ def undo_record(connection: Connection, table: EventsTable, before: DropRecord) 
 
 
 def plan(connection: Connection, table: EventsTable, keep: float, needed_after: int) -> RetentionPlan:
-    """What may be dropped when events are kept for `keep` seconds and readers need every seq above `needed_after`.
+    """Plan what to drop if events are kept for `keep` seconds and readers need every seq above `needed_after`.
 
     The newest event is never dropped, nor is the partition that the shuffler writes to.
     """
@@ -121,7 +124,7 @@ def _with_rest(
     upto: int,
     keep: float,
 ) -> RetentionPlan:
-    """The plan with what is known of the first partition, or table, that cannot be dropped as a whole."""
+    """Return the plan with the events of the first partition, or table, that cannot be dropped as a whole."""
     begin = first(connection, piece.identifier, found.oldest.seq if found.oldest else 1)
     if begin is None:
         return found
@@ -140,7 +143,7 @@ def _with_rest(
 
 
 def _aged(connection: Connection, parts: Sequence[EventsPartition], head: int, old: datetime) -> list[EventsPartition]:
-    """The first partitions that are full and whose newest event arrived before `old`."""
+    """Return the first partitions that are full and whose newest event arrived before `old`."""
     aged: list[EventsPartition] = []
     for each in parts:
         if each.upper > head:
@@ -153,14 +156,14 @@ def _aged(connection: Connection, parts: Sequence[EventsPartition], head: int, o
 
 
 def newest(connection: Connection, of: sql.Identifier, upto: int = 2**63 - 1) -> EventArrival | None:
-    """The last event of a table or partition up to a seq."""
+    """Return the last event of a table or partition up to a seq."""
     return queries.one(
         connection, EventArrival, sql.SQL(statement("log.retention", "newest_event")).format(events=of), {"upto": upto}
     )
 
 
 def first(connection: Connection, of: sql.Identifier, since: int) -> EventArrival | None:
-    """The first event of a table or partition; none is below the seq `since`."""
+    """Return the first event of a table or partition; none is below the seq `since`."""
     return queries.one(
         connection,
         EventArrival,
@@ -170,7 +173,7 @@ def first(connection: Connection, of: sql.Identifier, since: int) -> EventArriva
 
 
 def is_old(connection: Connection, event: EventArrival, keep: float) -> bool:
-    """Whether it arrived more than `keep` seconds ago, by the database's clock."""
+    """Return True if the event arrived more than `keep` seconds ago, by the database's clock."""
     return bool(
         queries.value(connection, "select clock_timestamp() - %s > make_interval(secs => %s)", (event.at, keep))
     )

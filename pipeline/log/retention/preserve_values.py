@@ -1,7 +1,7 @@
-"""Preserves values that later updates may leave out when the last event with them is dropped: in `pipeline.known_rows`.
+"""Preserve values of dropped events, which later updates may leave out, in `pipeline.known_rows`.
 
 They are copied before the events are dropped, in small batches and under no lock: an interrupted copy is repeated, and
-finds what it copied before. A newer event in the log wins over what was preserved.
+finds the rows that it has copied before. A newer event in the log wins over what was preserved.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pipeline.postgres.queries import statement
 BATCH = 2_000
 """Rows preserved in one transaction."""
 UNMOVED = 2_000
-"""Postgres moves no value of a new row out to TOAST if the row has at most so many bytes."""
+"""The most bytes of a new row of which Postgres moves no value out to TOAST."""
 _LATER_SEQ = sql.SQL("n.seq > %(upto)s")
 _LATER = sql.SQL("(n.source_epoch, n.commit_lsn, n.commit_idx) > (e.source_epoch, e.commit_lsn, e.commit_idx)")
 _PER_COLUMN = 24
-"""How many bytes more a value may take than its JSON text with its name."""
+"""The bytes that a value may take beyond its JSON text with its name."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class PreservedTable:
 def preserve(
     connection: Connection, table: EventsTable, partition: EventsPartition, stopped: Callable[[], bool]
 ) -> bool:
-    """Preserve what a partition has of rows without newer events; False when it was stopped before the end.
+    """Preserve the values in a partition of rows without newer events; False if it was stopped before the end.
 
     No more events may be written to the partition. The connection must be in autocommit mode and outside of a
     transaction.
@@ -87,7 +87,7 @@ def preserve_range(
     first: int,
     upto: int,
 ) -> None:
-    """The same for a few events of a table or partition, in the transaction that deletes them."""
+    """Preserve the values of a few events of a table or partition, in the transaction that deletes them."""
     page = sql.SQL(statement("log.retention", "preserve_range"))
     for each in preserved:
         values = {**each.values, "first": first, "upto": upto}
@@ -96,7 +96,7 @@ def preserve_range(
 
 
 def preserved_tables(connection: Connection) -> list[PreservedTable]:
-    """Every source table whose values are preserved, by its table versions as known now."""
+    """Return every source table whose values are preserved, by its table versions as known now."""
     return queries.rows(connection, PreservedTable, statement("log.retention", "preserved_tables"))
 
 
@@ -118,7 +118,7 @@ def _preserve(
 
 
 def _others(connection: Connection, table: EventsTable) -> list[EventsTable]:
-    """The other events tables, which may hold newer events of the same rows."""
+    """Return the other events tables, which may hold newer events of the same rows."""
     return [each for each in tables.with_known(connection, []) if each != table]
 
 

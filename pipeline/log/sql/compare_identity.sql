@@ -1,5 +1,5 @@
--- What differs between where the log is and where it was last written; null: nothing is stored yet. What a provider refuses
--- counts as equal. The row stays locked until the end of the transaction, which a standby refuses.
+-- Compare the place where the log is with the one where it was last written; null if nothing is stored yet. Values that a
+-- provider does not show count as equal. The row stays locked until the end of the transaction, which a standby refuses.
 select case when i.table_oid is not null then array_remove(array[
         case when i.system_identifier <> h.system_identifier then 'the pipeline database is in another cluster' end,
         case when i.timeline <> h.timeline

@@ -1,4 +1,4 @@
--- An events table like the default one: the same columns and indexes, its own seq.
+-- Create an events table like the default one: the same columns and indexes, its own seq.
 create sequence {sequence};
 create table {table} (
     seq bigint primary key default nextval({sequence_name}::regclass),

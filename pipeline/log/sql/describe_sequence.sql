@@ -1,4 +1,4 @@
--- What has the name of an events table's sequence, and whether any other column takes numbers from it.
+-- Describe the relation with the name of an events table's sequence, and whether another column takes numbers from it.
 select c.oid::bigint as oid, c.relkind::text as kind,
     exists (
         select from pg_depend d

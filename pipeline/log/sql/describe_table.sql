@@ -1,4 +1,4 @@
--- What exists under the name of an events table, and what this user may do with it; no row when nothing does.
+-- Describe the relation with the name of an events table, and the rights of this user; no row if there is none.
 select c.oid::bigint as oid, c.relkind::text as kind, pg_get_userbyid(c.relowner)::text as owner,
     current_user::text as "user", pg_has_role(c.relowner, 'usage') as is_owner,
     has_schema_privilege(c.relnamespace, 'create') as may_create,

@@ -1,4 +1,4 @@
--- Sessions that hold a lock on a table or on one of its partitions, the oldest transaction first.
+-- List sessions that hold a lock on a table or on one of its partitions, the oldest transaction first.
 select distinct a.pid, a.usename::text as user_name, a.application_name as application, a.xact_start as since
 from pg_locks l
 join pg_stat_activity a on a.pid = l.pid

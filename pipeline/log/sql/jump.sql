@@ -1,5 +1,5 @@
--- The events table skips all seqs that a log which was lost may have given: to the source's clock, or where the table is
--- above that, as far as time has passed since its newest event, which another restore of the same dump would see, too.
+-- Let the events table skip all seqs that a lost log may have handed out: up to the source's clock, or if the table is above
+-- that, by the time since its newest event, which another restore of the same dump would see, too.
 with newest as materialized (
     select greatest((select max(e.seq) from {events} e),
         (select max(t.last_seq) from pipeline.events_tables t where t.name = %(name)s), 0) as seq,

@@ -1,4 +1,4 @@
--- An events table that is made behind a jump of others begins there: the log that was lost may have had it, too.
+-- Let an events table that is created after a jump of others begin there: the lost log may have had it, too.
 with jump as (
     insert into pipeline.seq_jumps (events_table, before, after, reason)
     select %(name)s, 0, max(j.after), 'it was created behind a jump of other events tables' from pipeline.seq_jumps j

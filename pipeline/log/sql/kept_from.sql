@@ -1,4 +1,4 @@
--- Every event of an events table from this seq on is kept: its first partition begins there, or retention says so.
+-- Read the seq from which on every event of an events table is kept, by its first partition and by retention.
 select {kept_from}
 from (
     select greatest({retention},

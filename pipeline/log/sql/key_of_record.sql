@@ -1,5 +1,5 @@
 -- record_pk of a row that exists only as jsonb, and its key columns as `record`, by the rule of pipeline/wal/record_key.py.
--- From the expressions `record` (jsonb), `names` (the key's columns in order) and `columns` (of pipeline.relations).
+-- It uses the expressions `record` (jsonb), `names` (the key's columns in order) and `columns` (of pipeline.relations).
 select (case when octet_length(whole.key) > 2000 then 'sha256:' || encode(sha256(convert_to(whole.key, 'UTF8')), 'hex')
     else whole.key end) collate "C" as record_pk, whole.record
 from (

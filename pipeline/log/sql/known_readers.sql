@@ -1,2 +1,2 @@
--- Every reader of any events table, but for those that read it only as a help.
+-- List every reader of any events table, except those that read it only as a help.
 select kind, name from pipeline.readers where kind <> 'backfill'

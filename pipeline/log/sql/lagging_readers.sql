@@ -1,4 +1,4 @@
--- Each reader of an events table that lacks events, with the first event that it lacks.
+-- List the readers of an events table that lack events, each with the first event that it lacks.
 with head as (
     select coalesce((select seq from {events} order by seq desc limit 1), 0) as seq
 ), reader as (

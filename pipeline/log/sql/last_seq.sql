@@ -1,4 +1,4 @@
--- The newest seq handed out; what was skipped by jumping is not.
+-- Read the newest seq that was handed out; seqs that a jump has skipped are not.
 select coalesce((
         select min(j.before) from pipeline.seq_jumps j
         where j.events_table = %(name)s and j.before < s.seq and s.seq < j.after), s.seq)

@@ -1,4 +1,4 @@
--- The columns of a table; `sequence`: the one that its default, or its identity, takes numbers from.
+-- List the columns of a table; `sequence`: the one that its default, or its identity, takes numbers from.
 select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type, a.attnotnull as not_null,
     a.atthasdef or a.attidentity <> '' as has_default, a.attidentity <> '' as identity,
     coalesce(of_default.oid, of_identity.oid)::bigint as sequence

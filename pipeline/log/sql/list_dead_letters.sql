@@ -1,4 +1,4 @@
--- Dead letters in the order of the log, without their values.
+-- List dead letters in the order of the log, without their values.
 select id, state, epoch as source_epoch, commit_lsn, commit_idx,
     concat_ws('.', nullif(table_schema, ''), table_name) as "table", action, record_pk,
     events_table, seq, retried_seq, cause, sqlstate, attempts, parked_at, updated_at

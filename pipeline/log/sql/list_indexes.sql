@@ -1,4 +1,4 @@
--- Valid indexes that begin with these columns, and invalid ones on exactly these, of a table and its partitions.
+-- List valid indexes that begin with these columns, and invalid ones on exactly these, of a table and its partitions.
 select t.relid::bigint as table_oid, quote_ident(tn.nspname) || '.' || quote_ident(tc.relname) as table_name,
     t.relid = %(oid)s::oid as is_root, tc.relkind = 'p' as is_partitioned,
     x.oid::bigint as index_oid,

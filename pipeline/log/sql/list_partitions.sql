@@ -1,5 +1,5 @@
--- Partitions of an events table in order of seq, without those that are being detached. None for a legacy table that is
--- partitioned by something else.
+-- List partitions of an events table in order of seq, without those that are being detached; none for a legacy table with
+-- another partition key.
 select c.oid::bigint as oid, n.nspname as schema, c.relname as name,
     coalesce(substring(b.text from 'FROM \(''(\d+)''\)')::bigint, 0) as lower,
     coalesce(substring(b.text from 'TO \(''(\d+)''\)')::bigint, 9223372036854775807) as upper

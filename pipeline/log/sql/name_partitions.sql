@@ -1,4 +1,4 @@
--- The partitions of these tables, at every level, by qualified name.
+-- List the partitions of these tables, at every level, by qualified name.
 select n.nspname || '.' || c.relname
 from unnest(%(tables)s::text[]) as given(name)
 cross join lateral pg_catalog.pg_partition_tree(

@@ -1,4 +1,4 @@
--- Readers that still need events of this table, the one that needs most first.
+-- List readers that still need events of this table, the one that needs most first.
 select kind, name, needs_after, remedy
 from pipeline.readers
 where coalesce(events_table, %(table)s::text) = %(table)s and needs_after is not null

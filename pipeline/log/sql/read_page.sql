@@ -1,6 +1,6 @@
--- The next events that a reader wants after a seq, in its shape, until there are `rows` of them or they take `bytes`; and
--- up to which seq there are no others: below `upto`, and up to `head`. Events of one seq, as legacy tables have them, are
--- never split.
+-- Read the next events that a reader wants after a seq, in its shape, until there are `rows` of them or they take `bytes`,
+-- and the seq up to which there are no others: below `upto`, and up to `head`. Events of one seq, as legacy tables have
+-- them, are never split.
 with bounds as materialized (
     select (select coalesce(max(seq), 0) from {events}) as head,
         -- Behind an event: where the log has jumped, a page that ended between two would end at a seq of events that were lost.
@@ -10,7 +10,7 @@ with bounds as materialized (
 ), page as materialized (
     select {columns}
     from (
-        -- Separate from the filter, and the bound as a row: a planner that sees a filter, or a range whose end it does not
+        -- Separate from the filter, with the bound as a row: a planner that sees a filter, or a range whose end it does not
         -- know, expects few rows, and sorts the whole span instead of reading the page in order.
         select * from {events}
         where seq > %(after)s::bigint and (seq, 0) < ((select upto from bounds), 0)

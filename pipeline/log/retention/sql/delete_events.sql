@@ -1,2 +1,2 @@
--- A small batch of the oldest events.
+-- Delete a small batch of the oldest events.
 delete from {events} where seq >= %(first)s and seq <= %(upto)s

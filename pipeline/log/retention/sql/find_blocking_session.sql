@@ -1,5 +1,5 @@
--- The session with the oldest transaction that prevents the partition from being dropped: it has locked the partition or
--- its table, or has a snapshot from before the drop began.
+-- Find the session with the oldest transaction that prevents the partition from being dropped: it has locked the partition
+-- or its table, or its snapshot is older than the drop.
 select a.pid, a.usename::text as user_name, a.application_name as application, a.xact_start as since,
     a.xact_start < r.dropping_since as is_older
 from pipeline.retention r

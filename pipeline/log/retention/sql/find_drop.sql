@@ -1,4 +1,4 @@
--- State of the partition that is being dropped: attached, pending between the halves of its detach, or detached.
+-- Read the state of the partition that is being dropped: attached, pending between the halves of its detach, or detached.
 select n.nspname as schema, c.relname as name,
     case when i.inhparent is null then 'detached' when i.inhdetachpending then 'pending' else 'attached' end as state,
     greatest(extract(epoch from clock_timestamp() - r.dropping_since), 0)::float8 as seconds

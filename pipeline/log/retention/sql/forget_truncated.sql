@@ -1,4 +1,4 @@
--- Forget rows from before their table was truncated, and what was known in an earlier epoch.
+-- Forget rows that were known before their table was truncated, and rows of earlier epochs.
 delete from pipeline.known_rows k
 where k.source_id = %(source)s and (k.epoch < %(epoch)s or k.table_oid = %(oid)s
     and (k.commit_lsn, k.commit_idx) < (

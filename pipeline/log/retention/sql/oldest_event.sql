@@ -1,2 +1,2 @@
--- The first event from a seq on and when it arrived. Below that there may be many that are deleted and not yet vacuumed.
+-- Read the first event from a seq on, and when it arrived. Below that seq there may be many deleted rows before a vacuum.
 select seq, inserted_at as at from {events} where seq >= %(since)s order by seq limit 1

@@ -1,4 +1,4 @@
--- Copies to known_rows what the last events of rows have and a later update may leave out, before these are dropped.
+-- Copy to known_rows the values of rows' last events that a later update may leave out, before the events are dropped.
 -- Postgres moves out no value of 24 bytes or less, and nothing of a row that is inserted with 2,000 bytes or less.
 with page as materialized (
 {page}

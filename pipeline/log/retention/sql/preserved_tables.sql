@@ -1,4 +1,4 @@
--- Tables whose rows can have values that an update leaves out, and what is known of their columns. `fixed`: never moved
+-- List tables whose rows can have values that an update leaves out, with facts about their columns. `fixed`: never moved
 -- out to TOAST; `plain`: stored in no more bytes than their text has; `growth`: how many times longer than its text any
 -- other value may be, null when that is not known. Built-in types have the same oids everywhere.
 select p.source_id as source, p.epoch, r.table_oid as oid,
