@@ -43,7 +43,7 @@ _SET_DEAD_LETTER_EVENT = "update pipeline.dead_letters set events_table = %(tabl
 class DeadLetter:
     """One dead letter, without its values.
 
-    `seq`: of the event that stands in its place; `retried_seq`: of the event with its values, once it was retried.
+    `seq` belongs to the event that stands in its place, and `retried_seq` to the event with its values after a retry.
     """
 
     id: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JsonEvent:
-    """One event; `event` is its JSON as Postgres prints it. Adjacent entries of one `transaction` belong together."""
+    """One event; `event` is its JSON as Postgres prints it. Adjacent events of one `transaction` belong together."""
 
     seq: int
     table: str

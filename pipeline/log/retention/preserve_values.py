@@ -51,7 +51,7 @@ class PreservedTable:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The parameters of the statements."""
+        """The parameters of the statements that preserve values."""
         return {**vars(self), "narrow": self.narrow}
 
 

@@ -1,7 +1,7 @@
 """Settle which rows of a comparison become events: those that differ from the last event of their key.
 
-When a range is moved, the log has everything before its place and nothing after it. As for every range, rows that were
-touched by a transaction that their snapshot does not contain are left out first.
+When a range is moved, the log has everything before its place and nothing after it. As for every range, a row is left
+out first if a transaction has touched it that the range's snapshot does not contain.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class QueuesToFill(Protocol):
     def fill(self, left: float | None, first: Callable[[], bool]) -> bool:
         """Call `first` and add to queues, if it is their turn; returns True if there was something to do.
 
-        `left`: seconds until more is moved; None when there is nothing to move.
+        `left`: seconds until the next move; None if there is nothing to move.
         """
 
     @property
@@ -147,7 +147,7 @@ class Shuffler:
         else:
             moved = self._large.move(staged, pending)
         if moved > 0:
-            logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
+            logger.debug("staged rows were moved", extra={"action": "shuffle.moved", "events": moved})
         if self._transfers.drained >= EMPTY_AT:
             self._empty()
         return moved

@@ -63,7 +63,7 @@ class RangeWriter:
         self.rows += len(staged)
 
     def store(self, read: RangeReadResult) -> bool:
-        """Commit; False, with nothing stored, when the range is no longer this session's."""
+        """Commit the staged rows; False, with nothing stored, if another session has taken the range over."""
         values = {
             "id": self._taken.id,
             "token": self._taken.token,

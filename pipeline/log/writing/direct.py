@@ -132,7 +132,7 @@ class DirectPath:
         }
         if not await self._transaction.write(values, events, wakes_shuffler=wakes_shuffler):
             return PathReason.CHANGED
-        logger.debug("written", extra={"action": "replication.written", "events": len(events)})
+        logger.debug("a batch was written directly", extra={"action": "replication.written", "events": len(events)})
         return after
 
     @staticmethod
