@@ -13,7 +13,7 @@ from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.slots import Slot
 from pipeline.postgres.connections import Connection
 from pipeline.wires.pgdeltastream.sessions import bounds, store
-from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 Owner = Literal["ours", "part", "session", "other"]
 
@@ -28,7 +28,7 @@ class OwnedSlot(Slot):
 
 def sessions(
     source: Connection, pipeline: Connection, source_id: uuid.UUID | None, found: Sequence[Slot]
-) -> dict[str, Session]:
+) -> dict[str, StoredSession]:
     """By slot, those of this source and cluster whose slots may exist; without those whose slot was made by another.
 
     `found`: the source's slots, read before this: what a session has confirmed is stored earlier.
@@ -48,12 +48,12 @@ def sessions(
     }
 
 
-def owned(found: Sequence[Slot], anchor: str, known: Mapping[str, Session] | None) -> list[OwnedSlot]:
+def owned(found: Sequence[Slot], anchor: str, known: Mapping[str, StoredSession] | None) -> list[OwnedSlot]:
     """Each slot with its owner. `anchor`: our slot; `known`: sessions by slot, None where they are not known."""
     return [OwnedSlot(**vars(slot), **_owner(slot.name, anchor, known)) for slot in found]
 
 
-def _owner(name: str, anchor: str, known: Mapping[str, Session] | None) -> dict[str, Any]:
+def _owner(name: str, anchor: str, known: Mapping[str, StoredSession] | None) -> dict[str, Any]:
     if name == anchor:
         return {"whose": "ours"}
     if slots.is_part(name, anchor):

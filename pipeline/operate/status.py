@@ -46,9 +46,9 @@ from pipeline.terminal.json_values import as_json
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream import status
 from pipeline.wires.pgdeltastream.sessions import store as session_store
-from pipeline.wires.pgdeltastream.status import Sessions
+from pipeline.wires.pgdeltastream.status import SessionsReport
 from pipeline.wires.walstream import status as walstream_status
-from pipeline.wires.walstream.status import Walstream
+from pipeline.wires.walstream.status import WalstreamStatus
 
 IDLE_BYTES = 1_000_000
 """If the source is ahead of us by no more than this, and nothing staged waits, we count as caught up."""
@@ -110,8 +110,8 @@ class Status:
     slot_marked: bool | None = None
     catchup: list[Part] = field(default_factory=list)
     snapshots: SnapshotStatus | None = None
-    sessions: Sessions | None = None
-    walstream: Walstream | None = None
+    sessions: SessionsReport | None = None
+    walstream: WalstreamStatus | None = None
     verification: Verification | None = None
     lag: Lag | None = None
     warnings: list[str] = field(default_factory=list)
@@ -216,7 +216,7 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         rewritten=rewrites.unsettled(connection),
         gaps=captured_tables.gaps(connection, stored.id) if stored else [],
         catchup=plan_reader.read(connection, stored.id) if stored else [],
-        sessions=status.of(config, known, look.sessions if isinstance(look, Look) else None, datetime.now(UTC)),
+        sessions=status.report(config, known, look.sessions if isinstance(look, Look) else None, datetime.now(UTC)),
         reasons=why_not(config, connection, held),
     )
     return _with_source(now, look, moved), look, moved

@@ -1,3 +1,6 @@
-"""What the clients of other systems speak over HTTP: each wire has its paths, and its own form of errors."""
+"""Protocols of other systems, so that their clients can read from this server without changes.
+
+Each wire has its own paths and its own form of errors.
+"""
 
 from __future__ import annotations

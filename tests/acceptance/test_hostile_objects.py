@@ -21,7 +21,7 @@ from pipeline.errors import TableRefused
 from pipeline.postgres import connections
 from pipeline.snapshots import start
 from pipeline.wires.pgdeltastream.sessions import snapshot
-from pipeline.wires.pgdeltastream.sessions.page_query import Page
+from pipeline.wires.pgdeltastream.sessions.page_query import SnapshotPage
 from tests.fixtures.hostile_objects import HARMLESS, OBJECTS, Hostile, HostileObject
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, run_command
@@ -52,10 +52,10 @@ def page(config: Config, table: str) -> list[dict[str, Any]]:
         name = exporting.execute("select pg_export_snapshot()").fetchone()
         assert name is not None
         session: Any = SimpleNamespace(slot="of a page")
-        exported = snapshot.Exported(session, name[0], [config.publication], exporting)
+        exported = snapshot.ExportedSnapshot(session, name[0], [config.publication], exporting)
 
         async def read() -> bytes:
-            async with aclosing(snapshot.rows(config, exported, Page(table, 0, 10, ("n", "asc")))) as pieces:
+            async with aclosing(snapshot.rows(config, exported, SnapshotPage(table, 0, 10, ("n", "asc")))) as pieces:
                 return b"".join([piece async for piece in pieces])
 
         found: list[dict[str, Any]] = json.loads(asyncio.run(read()))

@@ -9,7 +9,7 @@ from pipeline.capture.source.slots import Slot
 from pipeline.log.readers import LaggingReader
 from pipeline.operate.repair.gap import Gap
 from pipeline.terminal import drawing
-from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 _SOME = 5
 """The most tables that a line names."""
@@ -32,7 +32,7 @@ def slot(found: Slot, ours: bool) -> Iterator[str]:
         yield "a server whose log does not have them all stops, until `pipeline sources adopt` accepts the gap"
 
 
-def session(found: Session, slot: Slot | None) -> Iterator[str]:
+def session(found: StoredSession, slot: Slot | None) -> Iterator[str]:
     """Return what ending a client's session loses; its slot is None if it no longer exists."""
     read = f", which {found.reader} streams" if slot and slot.active_pid is not None and found.reader else ""
     yield (

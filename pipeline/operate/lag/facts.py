@@ -26,7 +26,7 @@ from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream import status
-from pipeline.wires.pgdeltastream.sessions.store import Session as ClientSession
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 T = TypeVar("T")
 SOURCE_SECONDS = 2.0
@@ -82,7 +82,7 @@ class Look:
     slots: list[SlotLag]
     not_captured: dict[str, str]
     marked: bool = True
-    sessions: status.AtSource | None = None
+    sessions: status.SessionsAtSource | None = None
     narrowed: str | None = None
 
 
@@ -136,7 +136,7 @@ class Facts:
     applier: Applier | None = None
 
 
-def look(config: Config, connection: Connection, stored: Source | None, known: Sequence[ClientSession] = ()) -> Look:
+def look(config: Config, connection: Connection, stored: Source | None, known: Sequence[StoredSession] = ()) -> Look:
     """The source now, over one connection. Raises Unavailable, within twice SOURCE_SECONDS also for a frozen one.
 
     `known`: sessions of clients, which are looked at too.
@@ -150,7 +150,7 @@ def look(config: Config, connection: Connection, stored: Source | None, known: S
             holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
             marked = slot_mark.own(connection) in slot_mark.find(source, config.slot)
-            clients = status.look(source, known, found)
+            clients = status.read_source(source, known, found)
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
             with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL

@@ -21,7 +21,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.snapshots import preflight as snapshots
 from pipeline.terminal import drawing
 from pipeline.wires.pgdeltastream import preflight
-from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 CATCH_UP = "catch-up"
 
@@ -57,7 +57,7 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
             yield from guarded(name, look)
 
 
-def _sessions(source: Connection, pipeline: Connection | None, stored: Source | None) -> Mapping[str, Session]:
+def _sessions(source: Connection, pipeline: Connection | None, stored: Source | None) -> Mapping[str, StoredSession]:
     """Sessions of clients by slot; none where the pipeline database does not answer, which is a finding of its own."""
     if pipeline is None or stored is None:
         return {}

@@ -1,3 +1,3 @@
-"""What clients of PG Delta Stream speak: a session begins, its snapshot is read in pages, its slot is streamed."""
+"""The protocol of PG Delta Stream: a client begins a session, reads its snapshot in pages, and streams its slot."""
 
 from __future__ import annotations

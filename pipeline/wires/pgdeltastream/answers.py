@@ -1,4 +1,4 @@
-"""Answers as PG Delta Stream gave them, to the byte."""
+"""Answers that equal those of PG Delta Stream byte by byte."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ NO_SLOT = "no slotName provided"
 _HANDSHAKE = {"Sec-Websocket-Version": "13"}
 
 
-class Json(JSONResponse):
+class JsonAnswer(JSONResponse):
     """Compact JSON that names its encoding."""
 
     media_type = "application/json; charset=utf-8"
 
 
 def refused(status: int, sentence: str) -> Response:
-    """`{"error": "one sentence"}`."""
-    return Json({"error": sentence}, status)
+    """Return the answer `{"error": "one sentence"}`."""
+    return JsonAnswer({"error": sentence}, status)
 
 
 def error(failure: Failure) -> Response:
-    """The same; to a handshake a line of text before it, and all of it as text."""
+    """Return the answer to a failed request.
+
+    For a handshake it is plain text, with the name of the status before it.
+    """
     if not failure.handshake:
-        return Json({"error": failure.sentence}, failure.status, headers=dict(failure.headers))
+        return JsonAnswer({"error": failure.sentence}, failure.status, headers=dict(failure.headers))
     return _no_upgrade(failure.status, failure.sentence, dict(failure.headers))
 
 
 def no_page(_failure: Failure) -> Response:
-    """The answer to a method that a path does not have: there never was another status for it."""
+    """Return the answer to a method that a path does not have: 404, as from PG Delta Stream."""
     return PlainTextResponse("404 page not found", 404)
 
 
 def not_a_websocket() -> Response:
-    """The answer to a request of the stream that asks for no WebSocket."""
+    """Return the answer to a request for the stream that asks for no WebSocket."""
     return _no_upgrade(400, "could not upgrade to websocket connection", {})
 
 
 def _no_upgrade(status: int, sentence: str, headers: dict[str, str]) -> Response:
-    body: Any = Json({"error": sentence}).body
+    body: Any = JsonAnswer({"error": sentence}).body
     text = f"{HTTPStatus(status).phrase}\n{bytes(body).decode()}"
     return PlainTextResponse(text, status, headers={**_HANDSHAKE, **headers})

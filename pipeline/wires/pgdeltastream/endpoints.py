@@ -1,4 +1,4 @@
-"""The endpoints of PG Delta Stream: a session begins, its snapshot is read in pages, its slot is streamed."""
+"""The endpoints of PG Delta Stream: begin a session, read its snapshot in pages, stream its slot."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from pipeline.api.wire import Place, Surroundings, Wire
 from pipeline.errors import DatabaseSilent, SessionsFull
 from pipeline.postgres.silence import Silence
 from pipeline.wires.pgdeltastream import answers, slot_names
-from pipeline.wires.pgdeltastream.answers import Json
-from pipeline.wires.pgdeltastream.page_request import PageRequest, Refused
+from pipeline.wires.pgdeltastream.answers import JsonAnswer
+from pipeline.wires.pgdeltastream.page_request import PageRequestError, SnapshotPageRequest
 from pipeline.wires.pgdeltastream.sessions import creation, snapshot
-from pipeline.wires.pgdeltastream.sessions.page_query import Page
-from pipeline.wires.pgdeltastream.sessions.snapshot import Exported, Snapshots
+from pipeline.wires.pgdeltastream.sessions.page_query import SnapshotPage
+from pipeline.wires.pgdeltastream.sessions.snapshot import ExportedSnapshot, SnapshotRegistry
 from pipeline.wires.pgdeltastream.sessions.store import WireSessions
-from pipeline.wires.pgdeltastream.streams import Streams
+from pipeline.wires.pgdeltastream.streams import ClientStreams
 
 logger = logging.getLogger(__name__)
 
 NAME = "pgdeltastream"
 INIT, SNAPSHOT, STREAM = "/v1/init", "/v1/snapshot/data", "/v1/lr/stream"
 MOST_INITS = 16
-"""Sessions that are made at once; each waits for transactions at the source, in a thread."""
+"""How many sessions are created in parallel; each waits for transactions at the source, in a thread."""
 _NO_SESSION = "snapshot not available: call /init to initialize a new slot and snapshot"
 _NO_INIT = "unable to init session"
 _LOCAL = "local"
-"""The address of all clients that come through a Unix socket."""
+"""The address of all clients that connect through a Unix socket."""
 _NO_ROWS = "unable to get snapshot data"
 
 
-class Service:
-    """All sessions of this wire, as far as this process has to do with them."""
+class DeltaStreamService:
+    """The endpoints of this wire, with the snapshots and streams of this process."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._config = surroundings.config
@@ -49,9 +49,9 @@ class Service:
         self._source = Silence(self._config.source, "source")
         self._reading = Silence(self._config.source_reading, "source")
         self._sessions = WireSessions(NAME, surroundings.database)
-        self._snapshots = Snapshots()
+        self._snapshots = SnapshotRegistry()
         self._inits = Background(MOST_INITS)
-        self._streams = Streams(surroundings, self._sessions, self._snapshots)
+        self._streams = ClientStreams(surroundings, self._sessions, self._snapshots)
         self.routes = APIRouter(include_in_schema=False)
         self.routes.add_api_route(INIT, self._init, methods=["GET"])
         self.routes.add_api_route(SNAPSHOT, self._page, methods=["POST"])
@@ -59,7 +59,7 @@ class Service:
         self.routes.add_api_websocket_route(STREAM, self._stream)
 
     async def close(self) -> None:
-        """Answer inits that wait, close streams, end snapshots."""
+        """Answer waiting requests for sessions, close streams, and end snapshots."""
         self._inits.close()
         await self._streams.close()
         self._snapshots.close()
@@ -67,27 +67,29 @@ class Service:
     async def _init(self, request: Request) -> Response:
         address = request.client.host if request.client else _LOCAL
         begin = partial(creation.create, self._config, NAME, slot_names.any_name, address)
-        making = self._database.silence.unless_silent(self._inits.run(begin, Exported.close), Exported.close)
+        making = self._database.silence.unless_silent(
+            self._inits.run(begin, ExportedSnapshot.close), ExportedSnapshot.close
+        )
         try:
-            exported = await self._source.unless_silent(making, Exported.close)
+            exported = await self._source.unless_silent(making, ExportedSnapshot.close)
         except DatabaseSilent as error:
-            logger.warning("no session is made: %s", error, extra={"action": "session.refused"})
+            logger.warning("cannot create a session: %s", error, extra={"action": "session.refused"})
             return answers.refused(503, _NO_INIT)
         except SessionsFull as error:
-            logger.warning("no session is made: %s", error, extra={"action": "session.refused"})
+            logger.warning("cannot create a session: %s", error, extra={"action": "session.refused"})
             return answers.refused(503, f"{_NO_INIT}: {error}")
         except Exception as error:
-            logger.warning("no session is made: %s", explain(error), extra={"action": "session.refused"})
+            logger.warning("cannot create a session: %s", explain(error), extra={"action": "session.refused"})
             return answers.refused(500, _NO_INIT)
         self._snapshots.add(exported)
-        return answers.Json({"slotName": exported.session.slot})
+        return answers.JsonAnswer({"slotName": exported.session.slot})
 
     async def _page(self, request: Request) -> Response:
         try:
             newest = await self._sessions.newest()
             if newest is None:
                 return answers.refused(503, _NO_SESSION)
-            wanted = PageRequest.parse(await request.body())
+            wanted = SnapshotPageRequest.parse(await request.body())
             session = newest if wanted.slot is None else await self._sessions.find(wanted.slot)
             if session is None:
                 return answers.refused(503, _NO_SESSION)
@@ -95,11 +97,11 @@ class Service:
             if exported is None or not exported.alive or exported.session.id != session.id:
                 return self._no_rows("its snapshot has ended, or another process holds it", session.slot)
             await self._sessions.touch(session)
-        except Refused as error:
+        except PageRequestError as error:
             return answers.refused(400, str(error))
         except Exception as error:
             return self._failed(error)
-        page = Page(wanted.table, wanted.offset, wanted.limit, wanted.order_by)
+        page = SnapshotPage(wanted.table, wanted.offset, wanted.limit, wanted.order_by)
         rows = snapshot.rows(self._config, exported, page, self._reading)
         return RowsResponse(rows, lambda error: self._failed(error, session.slot))
 
@@ -108,7 +110,10 @@ class Service:
 
     def _no_rows(self, reason: str, slot: str | None = None, status: int = 500) -> Response:
         logger.warning(
-            "no rows of the snapshot of %s: %s", slot or "a session", reason, extra={"action": "session.no_rows"}
+            "cannot read rows from the snapshot of %s: %s",
+            slot or "a session",
+            reason,
+            extra={"action": "session.no_rows"},
         )
         return answers.refused(status, _NO_ROWS)
 
@@ -126,18 +131,19 @@ WIRE = Wire(
     places=(Place(INIT, get_changes=True), Place(SNAPSHOT), Place(STREAM)),
     forms={404: answers.no_page, 405: answers.no_page},
     otherwise=answers.error,
-    serve=Service,
+    serve=DeltaStreamService,
 )
 
 
 class RowsResponse(Response):
-    """JSON from chunks. An error before the first becomes the answer of `failed`; a later one cuts the connection.
+    """An answer of JSON in chunks.
 
-    A client that goes away ends the chunks.
+    An error before the first chunk becomes the answer of `failed`; a later error cuts the
+    connection. If the client disconnects, reading the chunks ends.
     """
 
     def __init__(self, chunks: AsyncGenerator[bytes, None], failed: Callable[[Exception], Response]) -> None:
-        super().__init__(media_type=Json.media_type)
+        super().__init__(media_type=JsonAnswer.media_type)
         del self.headers["content-length"]
         self._chunks = chunks
         self._failed = failed
@@ -167,7 +173,7 @@ class RowsResponse(Response):
         try:
             async for chunk in self._chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                await asyncio.sleep(0)  # to a client that has gone it sends nothing, at once: that must be noticed
+                await asyncio.sleep(0)  # else no other task notices that the client has gone
         except Exception as error:
             logger.warning(
                 "an answer with rows is cut off: %s", explain(error), extra={"action": "session.rows_cut_off"}
@@ -178,6 +184,6 @@ class RowsResponse(Response):
 
 
 async def _gone(receive: Receive) -> None:
-    """Returns once the client has disconnected. The body must have been read."""
+    """Return once the client has disconnected. The body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         continue

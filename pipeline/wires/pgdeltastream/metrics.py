@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from pipeline.wires.pgdeltastream.status import STATES, Sessions
+from pipeline.wires.pgdeltastream.status import STATES, SessionsReport
 
 
-def collect(found: Sessions | None) -> Iterator[Metric]:
-    """Nothing where no wire is served and no session is left."""
+def collect(found: SessionsReport | None) -> Iterator[Metric]:
+    """Yield the metrics of sessions; none if no wire is served and no session exists."""
     if found is None or not (found.wires or found.live):
         return
     by_state = Counter(each.state for each in found.live)
@@ -28,13 +28,13 @@ def collect(found: Sessions | None) -> Iterator[Metric]:
     yield from _each(found)
 
 
-def _each(found: Sessions) -> Iterator[Metric]:
+def _each(found: SessionsReport) -> Iterator[Metric]:
     retained = GaugeMetricFamily(
         "pipeline_session_retained_bytes", "WAL that the source keeps for the session's slot.", labels=["slot", "wire"]
     )
     used = GaugeMetricFamily(
         "pipeline_session_used_timestamp_seconds",
-        "When a session was last used, of those that nobody streams.",
+        "When a session that no client streams was last used.",
         labels=["slot", "wire"],
     )
     for each in found.live:

@@ -13,18 +13,18 @@ NOT_UNICODE = "invalid input JSON: a text may not hold half of a surrogate pair"
 NO_COLUMN = "required field 'column' missing in 'order_by'"
 NO_DIRECTION = "order_by order direction can only be either 'ASC' or 'DESC'"
 _MOST = 2**64 - 1
-"""The numbers were unsigned, of 64 bits."""
+"""The largest offset and limit: PG Delta Stream reads them as unsigned numbers of 64 bits."""
 
 Direction = Literal["asc", "desc"]
 
 
-class Refused(Exception):
-    """The body is not a request; the text is for the client."""
+class PageRequestError(Exception):
+    """The body is not a valid request; the message is for the client."""
 
 
 @dataclass(frozen=True)
-class PageRequest:
-    """Rows of a table from `offset` on, at most `limit`. `slot`: of the session; None: of the newest one."""
+class SnapshotPageRequest:
+    """Rows of a table from `offset` on, at most `limit`. `slot`: the session's; None stands for the newest session."""
 
     slot: str | None
     table: str
@@ -33,8 +33,11 @@ class PageRequest:
     order_by: tuple[str, Direction] | None
 
     @classmethod
-    def parse(cls, body: bytes) -> PageRequest:
-        """From JSON, whatever its Content-Type; other keys are ignored, keys in capitals taken. Raises Refused."""
+    def parse(cls, body: bytes) -> SnapshotPageRequest:
+        """Parse JSON, whatever its Content-Type. Other keys are ignored; keys in capitals are accepted.
+
+        Raises PageRequestError.
+        """
         given = _object(_decoded(body))
         order = given.get("order_by")
         by = None if order is None else _object(order)
@@ -49,13 +52,13 @@ class PageRequest:
 
 def _order(column: str, direction: str) -> tuple[str, Direction]:
     if not column:
-        raise Refused(NO_COLUMN)
+        raise PageRequestError(NO_COLUMN)
     match direction.lower():
         case "asc":
             return column, "asc"
         case "desc":
             return column, "desc"
-    raise Refused(NO_DIRECTION)
+    raise PageRequestError(NO_DIRECTION)
 
 
 def _decoded(body: bytes) -> Any:
@@ -70,10 +73,10 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _text(given: dict[str, Any], key: str) -> str:
-    """The text, empty when it is absent or null."""
+    """Return the text of a key; an empty text if the key is absent or null."""
     value = given.get(key)
     if isinstance(value, str) and SURROGATE.search(value):
-        raise Refused(NOT_UNICODE)
+        raise PageRequestError(NOT_UNICODE)
     return value if isinstance(value, str) else "" if value is None else _refuse()
 
 
@@ -83,4 +86,4 @@ def _number(given: dict[str, Any], key: str) -> int:
 
 
 def _refuse(_constant: str = "") -> NoReturn:
-    raise Refused(INVALID)
+    raise PageRequestError(INVALID)

@@ -1,4 +1,4 @@
-"""The preflight's part on sessions of other systems' clients: is there room for them, and what would end them early."""
+"""The preflight checks for sessions of other systems' clients: room for them, and limits that end them early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.terminal import drawing
 from pipeline.wires.pgdeltastream import status
-from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, Session
+from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, StoredSession
 
 NAME, OPEN = "sessions", "open_wires"
 LEFT_FREE = 1
@@ -25,17 +25,17 @@ LEFT_FREE = 1
 
 @dataclass(frozen=True)
 class _Limits:
-    """Of the source, None for none: WAL that a slot may hold back, and how long one may be idle."""
+    """Limits of the source for slots: the WAL that one may hold back, and how long one may be idle; None: no limit."""
 
     synchronous_names: str
     wal_bytes: int | None
     idle_after: timedelta | None
 
 
-def run(config: Config, source: Connection, known: Mapping[str, Session]) -> Findings:
-    """Nothing where no wire with slots is served. `known`: sessions by slot.
+def run(config: Config, source: Connection, known: Mapping[str, StoredSession]) -> Findings:
+    """Check the limits of the source; nothing if no wire with slots is served. `known`: sessions by slot.
 
-    Never an error: the server works without sessions.
+    Yields no finding of level error, because the server works without sessions.
     """
     if not wires.with_slots(config.wires):
         return
@@ -52,14 +52,17 @@ def run(config: Config, source: Connection, known: Mapping[str, Session]) -> Fin
         yield Finding("warning", NAME, text, "set PIPELINE_SESSIONS_WAL below that")
     if limits.idle_after is not None and (seconds := limits.idle_after.total_seconds()) < config.sessions_idle_seconds:
         text = f"PIPELINE_SESSIONS_IDLE is {drawing.ago(config.sessions_idle_seconds)}, but the source takes its WAL"
-        text += f" from a slot that nobody reads for {drawing.ago(seconds)}"
+        text += f" from a slot that is unread for {drawing.ago(seconds)}"
         yield Finding("warning", NAME, text, "raise idle_replication_slot_timeout at the source")
 
 
-def _room(config: Config, source: Connection, known: Mapping[str, Session]) -> Finding:
-    """What sessions have counts as free for sessions, and so does what a catch-up has, which ends."""
+def _room(config: Config, source: Connection, known: Mapping[str, StoredSession]) -> Finding:
+    """Check for how many sessions the source has slots and walsenders.
+
+    Those that sessions have now count as free. The same applies to those of a catch-up, which ends.
+    """
     free = room_beside(source, config.slot)
-    at = status.look(source, list(known.values()), slots.all_slots(source))
+    at = status.read_source(source, list(known.values()), slots.all_slots(source))
     connected = len(at.exporting | {name for name, slot in at.slots.items() if slot.active_pid is not None})
     found = [
         (free.free_slots + len(at.slots), "max_replication_slots", free.max_slots),
@@ -76,11 +79,11 @@ def _room(config: Config, source: Connection, known: Mapping[str, Session]) -> F
 
 
 def open_wires(config: Config) -> Findings:
-    """A warning for wires that are answered without the token."""
+    """Warn of wires that are served without the token."""
     for name in config.open_wires:
         slots_too = name in wires.WITH_SLOTS
         port = config.grpc_port if name in wires.OVER_GRPC else config.http_port
-        text = f"{name} answers without the token: whoever reaches {config.http_host}:{port} can "
+        text = f"{name} answers without the token: any client that reaches {config.http_host}:{port} can "
         text += "make a slot at the source, and " if slots_too else "acknowledge for its clients, and "
         text += "read every published row"
         yield Finding("warning", OPEN, text, "let only its clients reach it; close it when they are gone")

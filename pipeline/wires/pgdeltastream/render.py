@@ -9,20 +9,20 @@ from rich.table import Table
 
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
-from pipeline.wires.pgdeltastream.status import Sessions, SessionStatus, State
+from pipeline.wires.pgdeltastream.status import SessionsReport, SessionStatus, State
 
 _STYLES: dict[State, str] = {"streamed": "green", "lost": "bold red"}
 _SAID: dict[State, str] = {
     "making": "its slot is being made",
     "snapshot": "its snapshot can be read; no stream yet",
-    "idle": "nobody reads it",
-    "lost": "its slot cannot be read any more",
+    "idle": "no client reads it",
+    "lost": "its slot can no longer be read",
     "unknown": "the source does not answer",
 }
 
 
-def sections(found: Sessions | None) -> Iterator[Table]:
-    """For `status`: one line for each session, and for each that ended in the last day."""
+def sections(found: SessionsReport | None) -> Iterator[Table]:
+    """Yield tables for `status`: one line for each session, and for each session that ended in the last day."""
     if found and found.live:
         now = datetime.now(UTC)
         columns = (f"sessions ({len(found.live)} of {found.most})", "wire", "now", "for", "holds back", "is dropped")
@@ -36,13 +36,13 @@ def _line(session: SessionStatus, now: datetime) -> list[object]:
     return [
         session.slot,
         session.wire,
-        Text(said(session), _STYLES.get(session.state, "")),
+        Text(describe_state(session), _STYLES.get(session.state, "")),
         drawing.ago((now - session.since).total_seconds()),
         drawing.size(session.retained_bytes),
         drawing.dim(session.ends),
     ]
 
 
-def said(session: SessionStatus) -> str:
-    """What it does now, in words."""
+def describe_state(session: SessionStatus) -> str:
+    """Say what a session does now."""
     return _SAID.get(session.state) or f"streamed by {session.reader}"

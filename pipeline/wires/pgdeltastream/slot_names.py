@@ -1,4 +1,4 @@
-"""Names for the slots of sessions, as PG Delta Stream made them. Pure."""
+"""Names for the slots of sessions, in the form that PG Delta Stream uses. Does no IO."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ NUMBERS = 100
 
 
 def any_name() -> str:
-    """One of a thousand: `delta_`, a word and a number below 100."""
+    """Return one of a thousand names: `delta_`, a word, and a number below 100."""
     return f"delta_{secrets.choice(WORDS)}{secrets.randbelow(NUMBERS)}"

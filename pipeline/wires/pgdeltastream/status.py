@@ -14,19 +14,19 @@ from pipeline.postgres.connections import Connection
 from pipeline.terminal import drawing
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import backends
-from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession, walsender_name
 
 State = Literal["making", "snapshot", "streamed", "idle", "lost", "unknown"]
 """`making`: its slot is being made. `snapshot`: its rows can be read, and no stream has begun. `streamed`: a client
-reads it. `idle`: nobody does. `lost`: its slot cannot be read any more. `unknown`: the source does not answer."""
+reads it. `idle`: no client does. `lost`: its slot can no longer be read. `unknown`: the source does not answer."""
 STATES: tuple[State, ...] = get_args(State)
 LONG_IDLE = timedelta(minutes=5)
-"""From then on a session gives way where another one is asked for and there is no room."""
+"""A session that is unused for this long is ended if a client asks for a new session and there is no room."""
 
 
 @dataclass(frozen=True)
-class AtSource:
-    """Of sessions at the source: their slots by name, and which sessions hold a snapshot that can be read."""
+class SessionsAtSource:
+    """The state of sessions at the source: slots by name, and the sessions whose snapshot can be read."""
 
     slots: Mapping[str, Slot]
     exporting: frozenset[str]
@@ -37,7 +37,7 @@ class SessionStatus:
     """A session that has not ended. `since`: when its state began; of an idle one, when it was last used.
 
     `retained_bytes`: WAL that the source keeps for its slot; `left_bytes`: how much more it may. `ends_at`: when it is
-    dropped unless it is used before; None where no time decides. `ends`: what would end it, in words.
+    dropped unless it is used before; None if no time limit applies. `ends`: what would end it, in words.
     """
 
     slot: str
@@ -55,7 +55,7 @@ class SessionStatus:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedSession:
     """A session that has ended, and why."""
 
     slot: str
@@ -65,11 +65,11 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Sessions:
-    """Those that have not ended, oldest first, and the limits for each: how many, idle time, WAL held back.
+class SessionsReport:
+    """The sessions that have not ended, oldest first, and the limits: their number, idle time, WAL held back.
 
-    `wires`: those with slots that are served with these settings, `open_wires` of them without the token. `ended`:
-    sessions that ended in the last day, of the newest ones.
+    `wires`: the served wires that have slots. `open_wires`: those of them that are served without the token.
+    `ended`: the newest sessions that ended in the last day.
     """
 
     wires: Sequence[str]
@@ -78,33 +78,40 @@ class Sessions:
     idle_limit_seconds: float
     wal_limit_bytes: int
     live: list[SessionStatus] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[EndedSession] = field(default_factory=list)
 
 
-def look(source: Connection, known: Sequence[Session], slots: Sequence[Slot]) -> AtSource:
-    """The source is asked only where sessions are known that have not ended; `slots`: all that it has."""
+def read_source(source: Connection, known: Sequence[StoredSession], slots: Sequence[Slot]) -> SessionsAtSource:
+    """Return the state of sessions at the source. `slots`: all slots of the source.
+
+    Asks the source only if there are sessions that have not ended.
+    """
     live = [each for each in known if each.state != "ended"]
     names = {walsender_name(each.slot): each.slot for each in live}
     streaming = {slot.active_pid for slot in slots}
-    found = backends.of(source, live) if live else []
+    found = backends.find(source, live) if live else []
     exporting = {names[each.name] for each in found if each.walsender and each.pid not in streaming}
-    return AtSource({slot.name: slot for slot in slots if slot.name in names.values()}, frozenset(exporting))
+    return SessionsAtSource({slot.name: slot for slot in slots if slot.name in names.values()}, frozenset(exporting))
 
 
-def of(config: Config, known: Sequence[Session], at: AtSource | None, now: datetime) -> Sessions:
-    """The sessions that are known, as they are `at` the source; None where it does not answer. Asks nobody."""
+def report(
+    config: Config, known: Sequence[StoredSession], at: SessionsAtSource | None, now: datetime
+) -> SessionsReport:
+    """Return the report of these sessions. `at`: their state at the source; None if it does not answer. Does no IO."""
     served, unguarded = wires.with_slots(config.wires), wires.with_slots(config.open_wires)
-    limits = Sessions(served, unguarded, config.sessions_max, config.sessions_idle_seconds, config.sessions_wal_bytes)
+    limits = SessionsReport(
+        served, unguarded, config.sessions_max, config.sessions_idle_seconds, config.sessions_wal_bytes
+    )
     live = [_status(limits, each, at) for each in known if each.state != "ended"]
     next_to_go = _next_to_go(limits, live, now)
     return replace(
         limits,
         live=[replace(each, ends=_ends(limits, each, now, each is next_to_go)) for each in live],
-        ended=[Ended(each.slot, each.wire, each.ended_at, each.reason or "") for each in known if each.ended_at],
+        ended=[EndedSession(each.slot, each.wire, each.ended_at, each.reason or "") for each in known if each.ended_at],
     )
 
 
-def _status(limits: Sessions, session: Session, at: AtSource | None) -> SessionStatus:
+def _status(limits: SessionsReport, session: StoredSession, at: SessionsAtSource | None) -> SessionStatus:
     slot = at.slots.get(session.slot) if at else None
     state = _state(session, slot, at)
     kept = slot.retained_bytes if slot else None
@@ -125,7 +132,7 @@ def _status(limits: Sessions, session: Session, at: AtSource | None) -> SessionS
     )
 
 
-def _state(session: Session, slot: Slot | None, at: AtSource | None) -> State:
+def _state(session: StoredSession, slot: Slot | None, at: SessionsAtSource | None) -> State:
     if session.state == "making":
         return "making"
     if at is None:
@@ -137,31 +144,31 @@ def _state(session: Session, slot: Slot | None, at: AtSource | None) -> State:
     return "snapshot" if session.slot in at.exporting else "idle"
 
 
-def _reader(session: Session, slot: Slot | None) -> str | None:
-    """Who streams it: the client, else the program at the source, which may be somebody else's."""
+def _reader(session: StoredSession, slot: Slot | None) -> str | None:
+    """Return the name of the reader: the client, else the program at the source, which may belong to another user."""
     if session.reader or slot is None:
         return session.reader
     return f"{slot.holder or 'a program'} (pid {slot.active_pid})"
 
 
-def _next_to_go(limits: Sessions, live: Sequence[SessionStatus], now: datetime) -> SessionStatus | None:
-    """The session that another `init` would end now."""
+def _next_to_go(limits: SessionsReport, live: Sequence[SessionStatus], now: datetime) -> SessionStatus | None:
+    """Return the session that another `init` would end now."""
     if len(live) < limits.most:
         return None
     waiting = [each for each in live if each.ends_at is not None and now - each.used_at >= LONG_IDLE]
     return min(waiting, key=lambda each: each.used_at, default=None)
 
 
-def _ends(limits: Sessions, session: SessionStatus, now: datetime, next_to_go: bool) -> str:
+def _ends(limits: SessionsReport, session: SessionStatus, now: datetime, next_to_go: bool) -> str:
     if session.state == "making":
         return "if its server ends before it is made"
     if session.state == "lost":
-        return "in seconds: its slot is gone, or has lost its WAL"
+        return "within seconds: its slot no longer exists, or has lost its WAL"
     most = drawing.size(limits.wal_limit_bytes)
     left = "" if session.left_bytes is None else f", {drawing.size(session.left_bytes)} more"
     parts = [f"if it holds back {most}{left}"]
     if session.ends_at is not None:
         parts.insert(0, f"if it is not used within {drawing.ago((session.ends_at - now).total_seconds())}")
     if next_to_go:
-        parts.append("at once if another one is asked for")
+        parts.append("at once if a client asks for another session")
     return "; ".join(parts)

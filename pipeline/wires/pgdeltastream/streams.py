@@ -17,17 +17,17 @@ from pipeline.api.problems import explain
 from pipeline.api.wire import Surroundings
 from pipeline.errors import PipelineError, SessionGone, SessionHeld, SessionUnknown, Unavailable
 from pipeline.wires.pgdeltastream import answers
-from pipeline.wires.pgdeltastream.sessions.snapshot import Snapshots
+from pipeline.wires.pgdeltastream.sessions.snapshot import SnapshotRegistry
 from pipeline.wires.pgdeltastream.sessions.store import WireSessions
 from pipeline.wires.pgdeltastream.sessions.stream import SessionStream
 
 logger = logging.getLogger(__name__)
 
 FIND_SECONDS = 4.0
-"""How long the pipeline database has to find a session; beginning its stream has a limit of its own."""
+"""How long the pipeline database has to find a session; the start of its stream has another limit."""
 POLICY, SERVER_ERROR, RESTART = 1008, 1011, 1012
 UNKNOWN, HELD, GONE = 4404, 4409, 4410
-"""Close codes of RFC 6455, and those of our own stream."""
+"""Close codes: the first line of RFC 6455, the second of the stream of events."""
 _CODES: dict[type[PipelineError], int] = {SessionUnknown: UNKNOWN, SessionHeld: HELD, SessionGone: GONE}
 _AWAY = "the source or the pipeline database is not available; connect again"
 _CANNOT = "the server cannot stream it; its log says why"
@@ -35,18 +35,18 @@ _FAREWELL_SECONDS = 2.0
 _LEAVING_SECONDS = 3.0
 
 
-class Closed(Exception):
-    """We end the stream, with this code; the text is for the client."""
+class StreamClosedError(Exception):
+    """The server ends the stream with this close code; the message is for the client."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
 
 
-class Streams:
-    """All streams of this process."""
+class ClientStreams:
+    """The streams of all clients of this process."""
 
-    def __init__(self, surroundings: Surroundings, sessions: WireSessions, snapshots: Snapshots) -> None:
+    def __init__(self, surroundings: Surroundings, sessions: WireSessions, snapshots: SnapshotRegistry) -> None:
         self._config = surroundings.config
         self._database = surroundings.database
         self._server = surroundings.server
@@ -56,7 +56,7 @@ class Streams:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def serve(self, websocket: WebSocket) -> None:
-        """Serve one until it ends; the client is told why."""
+        """Serve one stream until it ends, and send the client the reason."""
         slot = websocket.query_params.get("slotName")
         if not slot:
             await websocket.send_denial_response(answers.refused(400, answers.NO_SLOT))
@@ -69,7 +69,7 @@ class Streams:
             self._running.discard(task)
 
     async def close(self) -> None:
-        """End all, each with its reason."""
+        """End all streams, each with its reason."""
         self._leaving.set()
         if self._running:
             await asyncio.wait(self._running, timeout=_LEAVING_SECONDS)
@@ -92,7 +92,7 @@ class Streams:
         try:
             await _Stream(websocket, stream).run(self._leaving)
         finally:
-            await stream.close()  # before the client is told: it may come back at once
+            await stream.close()  # before the client learns of the end, because it may reconnect at once
 
     async def _opened(self, websocket: WebSocket, slot: str) -> SessionStream:
         peer = f"{websocket.client.host}:{websocket.client.port}" if websocket.client else "a local client"
@@ -109,14 +109,14 @@ class Streams:
 
 
 class _Stream:
-    """One client: sends and receives concurrently, so that neither waits for the other."""
+    """The stream of one client: sends and receives concurrently, so that neither waits for the other."""
 
     def __init__(self, websocket: WebSocket, stream: SessionStream) -> None:
         self._websocket = websocket
         self._stream = stream
 
     async def run(self, leaving: asyncio.Event) -> None:
-        """Run until one side ends it. Raises what ended it."""
+        """Send and receive until one side ends the stream. Raises the reason."""
         receives, *_ = tasks = [asyncio.create_task(act) for act in (self._receive(), self._send(), _leave(leaving))]
         try:
             either: list[asyncio.Future[Any]] = [*tasks, self._stream.ended]
@@ -144,33 +144,38 @@ class _Stream:
                 raise WebSocketDisconnect(message.get("code") or 1005)
             text = message.get("text")
             if text is None:
-                raise Closed(POLICY, "frames must be text, not binary")
+                raise StreamClosedError(POLICY, "frames must be text, not binary")
             if (lsn := acknowledged(text)) is not None:
                 self._stream.acknowledge(lsn)
 
 
 def acknowledged(text: str) -> str | None:
-    """What a client's frame acknowledges; None for an object without `lsn`. Raises Closed for anything else."""
+    """Return the LSN that a client's frame acknowledges; None for an object without `lsn`.
+
+    Raises StreamClosedError for anything else.
+    """
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
-        raise Closed(POLICY, 'expected a JSON object such as {"lsn": "0/16B3748"}; this is not JSON') from None
+        raise StreamClosedError(
+            POLICY, 'expected a JSON object such as {"lsn": "0/16B3748"}; this is not JSON'
+        ) from None
     if not isinstance(said, dict):
-        raise Closed(POLICY, 'expected a JSON object such as {"lsn": "0/16B3748"}')
+        raise StreamClosedError(POLICY, 'expected a JSON object such as {"lsn": "0/16B3748"}')
     lsn = said.get("lsn", "")
     if not isinstance(lsn, str):
-        raise Closed(POLICY, '"lsn" must be a text, such as "0/16B3748"')
+        raise StreamClosedError(POLICY, '"lsn" must be a text, such as "0/16B3748"')
     return lsn or None
 
 
 async def _leave(leaving: asyncio.Event) -> NoReturn:
     await leaving.wait()
-    raise Closed(RESTART, "the server is stopping; connect again")
+    raise StreamClosedError(RESTART, "the server is stopping; connect again")
 
 
 def _closing(error: Exception) -> tuple[int, str]:
-    """The close code and the reason for whatever ended a stream. Where a database is does not concern the client."""
-    if isinstance(error, Closed):
+    """Return the close code and the reason for the error that ended a stream, without addresses of databases."""
+    if isinstance(error, StreamClosedError):
         return error.code, str(error)
     known, code = refusals.for_reader(error), next((_CODES[kind] for kind in _CODES if isinstance(error, kind)), None)
     if code is not None:
@@ -186,7 +191,7 @@ def _closing(error: Exception) -> tuple[int, str]:
 
 
 async def _farewell(websocket: WebSocket, code: int, reason: str) -> None:
-    """Close with as much of the reason as fits. Does not wait for a client that does not read."""
+    """Close with as much of the reason as fits. Does not wait for a client that has stopped reading."""
     with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         async with asyncio.timeout(_FAREWELL_SECONDS):
             await websocket.close(code, reason.encode()[:123].decode(errors="ignore"))

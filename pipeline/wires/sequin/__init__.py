@@ -1,3 +1,3 @@
-"""What clients of Sequin's HTTP pull consumers speak: items of records consumers are received and acknowledged."""
+"""The protocol of Sequin's HTTP pull consumers: clients receive and acknowledge items of records consumers."""
 
 from __future__ import annotations

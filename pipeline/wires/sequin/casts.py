@@ -1,4 +1,4 @@
-"""Values as Sequin's clients know them, from the texts that Postgres prints: JSON of each type. Pure."""
+"""Converts the texts that Postgres prints to the JSON that Sequin's clients expect for each type. Does no IO."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from decimal import Decimal
 from orjson import dumps
 
 Cast = Callable[[str], str]
-"""From the text of a value to JSON. What has no form of its type, such as an infinity, becomes a string."""
+"""A function from the text of a value to JSON.
+
+A value that its type cannot represent, such as infinity, becomes a string.
+"""
 
 _WHOLE = re.compile(r"-?\d+")
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?(\+00)?")
@@ -25,7 +28,7 @@ _MARKS = {"{": "[", "}": "]", ";": ","}
 
 
 def string(text: str) -> str:
-    """What every type is that has no cast of its own."""
+    """Return a JSON string, which is the form of every type without a cast."""
     return dumps(text).decode()
 
 
@@ -38,7 +41,7 @@ def _whole(text: str) -> str:
 
 
 def _float(text: str) -> str:
-    """The shortest that is the same number, with a point or an exponent: a float also where it has no fraction."""
+    """Return the shortest form of the same number, with a point or an exponent even if it has no fraction."""
     try:
         number = float(text)
     except ValueError:
@@ -47,7 +50,7 @@ def _float(text: str) -> str:
 
 
 def _numeric(text: str) -> str:
-    """A string with all digits; below a millionth with an exponent."""
+    """Return a string with all digits; with an exponent below one millionth."""
     if text.startswith(("0.000000", "-0.000000")):
         text = str(Decimal(text))
     return f'"{text}"'
@@ -76,14 +79,14 @@ def _interval(text: str) -> str:
 
 
 def _vector(text: str) -> str:
-    """pgvector's."""
+    """Return a JSON array for a vector of pgvector."""
     if text[:1] != "[" or text[-1:] != "]":
         return string(text)
     return f"[{','.join(map(_float, text[1:-1].split(',')))}]"
 
 
 def _array(element: Cast, pattern: re.Pattern[str]) -> Cast:
-    """JSON arrays in each other, as many as it has dimensions; lower bounds have no form in JSON."""
+    """Return a cast to nested JSON arrays, one level for each dimension; JSON cannot represent lower bounds."""
 
     def one(found: re.Match[str]) -> str:
         quoted, plain, mark = found.groups()
@@ -121,11 +124,11 @@ _CASTS: dict[str, Cast] = {
     "jsonb": _document,
 }
 _IN_RECORD = ("boolean", "smallint", "integer", "bigint", "oid", "json", "jsonb")
-"""Types whose values are in `record` as JSON of them already."""
+"""Types whose values in `record` already have the right JSON."""
 
 
 def of_type(name: str) -> Cast | None:
-    """The cast of a type, as format_type names it with an empty search_path; None where it stays a string."""
+    """Return the cast of a type, as format_type names it with an empty search_path; None if it stays a string."""
     if name.endswith("[]"):
         element = name.removesuffix("[]")
         return _array(of_type(element) or string, _ELEMENT_OF_BOXES if element == "box" else _ELEMENT)
@@ -133,7 +136,10 @@ def of_type(name: str) -> Cast | None:
 
 
 def of_column(type_name: str, domain_of: str) -> Cast | None:
-    """The cast of a column's values; None where they are in `record` as they should be. A domain is what it is over."""
+    """Return the cast of a column's values; None if `record` has the right form.
+
+    Domains are cast as their base types.
+    """
     if not domain_of:
         return None if type_name in _IN_RECORD else of_type(type_name)
     return None if domain_of in ("json", "jsonb") else of_type(domain_of)

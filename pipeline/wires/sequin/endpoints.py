@@ -1,4 +1,4 @@
-"""The endpoints of Sequin's HTTP pull consumers: receive, ack, nack; one transaction for each request."""
+"""The endpoints of Sequin's HTTP pull consumers: receive, ack, nack. Each request is one transaction."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import rows
 from pipeline.postgres.queries import statement
 from pipeline.wires.sequin import request_parameters
-from pipeline.wires.sequin.items import Delivery, Items
-from pipeline.wires.sequin.message import Messages, consumer_id
-from pipeline.wires.sequin.request_parameters import Parameters, Receive, Refused
+from pipeline.wires.sequin.items import DeliveredItem, ItemReceiver
+from pipeline.wires.sequin.message import SequinMessages, consumer_id
+from pipeline.wires.sequin.request_parameters import ParameterError, Parameters, ReceiveParameters
 
 NOT_FOUND = "Not found: No `consumer` found matching the provided ID or name"
 
@@ -36,19 +36,19 @@ _LIST_NAMES = "select c.name from pipeline.consumers c"
 _LIST_SOURCES = "select s.id, s.database_name from pipeline.sources s"
 """All sources that the log has events of."""
 _NACK_ITEMS = "select pipeline.nack(%(name)s::text, %(ack_ids)s::uuid[], interval '0')"
-"""Refuse deliveries: their items are there again at once."""
+"""Refuse deliveries: their items are available again at once."""
 
 
-class Service:
-    """Every request is answered by itself; what is remembered between them never changes."""
+class SequinService:
+    """The endpoints of this wire. Requests share only facts that never change."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._database = surroundings.database
         self._wakeups = surroundings.wakeups
         self._hostname = _hostname(surroundings.config.source)
-        self._items = Items()
+        self._items = ItemReceiver()
         self._databases: dict[UUID, str] = {}
-        self._messages: dict[str, Messages] = {}
+        self._messages: dict[str, SequinMessages] = {}
         self.routes = APIRouter(include_in_schema=False)
         for prefix in _PREFIXES:
             self.routes.add_route(prefix + RECEIVE, self._receive, methods=["GET", "POST"], include_in_schema=False)
@@ -56,14 +56,14 @@ class Service:
             self.routes.add_route(prefix + NACK, self._nack, methods=["POST"], include_in_schema=False)
 
     async def close(self) -> None:
-        """Who waits is answered when the server's wakeups close."""
+        """Do nothing: waiting clients get their answer when the server's wakeups close."""
 
     async def _receive(self, request: Request) -> Response:
-        if request.method == "HEAD":  # which a route takes that takes a GET; nobody would see what it hands out
+        if request.method == "HEAD":  # the route accepts HEAD with GET, but its answer has no items
             raise HTTPException(405, headers={"Allow": "GET, POST"})
         try:
             wanted = request_parameters.receive(await _parameters(request))
-        except Refused as error:
+        except ParameterError as error:
             return _error_answer(Failure(400, str(error)))
         name = await self._name(request)
         with self._wakeups.for_consumer(name) as subscription:
@@ -84,18 +84,18 @@ class Service:
         return await self._settle(request, _NACK_ITEMS)
 
     async def _settle(self, request: Request, query: LiteralString) -> Response:
-        """Ids that are unknown, or of a delivery that is over, mean nothing."""
+        """Acknowledge or refuse deliveries. Unknown ids, and those of ended deliveries, are ignored."""
         try:
             ids = request_parameters.ack_ids(await _parameters(request))
-        except Refused as error:
+        except ParameterError as error:
             return _error_answer(Failure(400, str(error)))
         await self._database.rows(query, {"name": await self._name(request), "ack_ids": ids})
         return _success()
 
-    async def _hand_out(self, client: Client, name: str, wanted: Receive) -> list[str] | None:
-        """Messages for a client that is still there: else, and after any error, their delivery is rolled back.
+    async def _hand_out(self, client: Client, name: str, wanted: ReceiveParameters) -> list[str] | None:
+        """Receive items as messages. If the client has gone, or after any error, their delivery is rolled back.
 
-        After a crash of the database that forgets it, they are handed out again.
+        The delivery is not durable: after a crash of the database they may be delivered again.
         """
         async with self._database.transaction(durable=False) as connection:
             found = await self._items.receive(connection, name, wanted.most)
@@ -104,10 +104,10 @@ class Service:
             client.require_there()
         return texts
 
-    def _texts(self, name: str, found: Sequence[Delivery]) -> list[str]:
+    def _texts(self, name: str, found: Sequence[DeliveredItem]) -> list[str]:
         messages = self._messages.get(name)
         if messages is None:
-            messages = self._messages[name] = Messages(name, self._databases, self._hostname)
+            messages = self._messages[name] = SequinMessages(name, self._databases, self._hostname)
         return [messages.text(each) for each in found]
 
     async def _due(self, name: str) -> float | None:
@@ -117,7 +117,10 @@ class Service:
         return seconds
 
     async def _name(self, request: Request) -> str:
-        """The name of the consumer with that name, or else with that id. Raises UnknownConsumer where that is clear."""
+        """Return the name of the consumer with that name, or else with that id.
+
+        Raises UnknownConsumer if no consumer can have it.
+        """
         id_or_name: str = request.path_params["id_or_name"]
         if not re.fullmatch(NAME, id_or_name):
             raise UnknownConsumer("no consumer has such a name")
@@ -133,7 +136,7 @@ class Service:
         return next(found, id_or_name)
 
     async def _learn_sources(self, connection: AsyncConnection, wanted: Set[UUID] | None = None) -> None:
-        """The names of their databases, of all by default. Of a source before this server nothing else is known."""
+        """Read the names of sources' databases, of all sources by default. The name of an unknown source is empty."""
         if wanted is not None and wanted <= self._databases.keys():
             return
         for row in await rows(connection, _LIST_SOURCES):
@@ -143,7 +146,7 @@ class Service:
 
 
 async def _parameters(request: Request) -> Parameters:
-    """Raises Refused."""
+    """Return the parameters of a request. Raises ParameterError."""
     return request_parameters.parameters(
         request.query_params,
         request.headers.get("content-type"),
@@ -153,39 +156,39 @@ async def _parameters(request: Request) -> Parameters:
 
 
 def _hostname(dsn: str) -> str:
-    """Of the source, the first one where there are several; a folder of sockets is on this machine."""
+    """Return the host of the source, the first one of several; localhost if it is a directory of sockets."""
     given = conninfo_to_dict(dsn)
     first = str(given.get("host") or given.get("hostaddr") or "").partition(",")[0]
     return first if first and first[0] not in "/@" else "localhost"
 
 
 def _messages_answer(texts: Sequence[str]) -> Response:
-    """Those that are received, each as JSON."""
+    """Return the answer with these messages, each as JSON."""
     return Response(f'{{"data":[{",".join(texts)}]}}', media_type="application/json")
 
 
 def _success() -> Response:
-    """What was asked for is done."""
+    """Return the answer to a request that succeeded."""
     return JSONResponse({"success": True})
 
 
 def _error_answer(failure: Failure) -> Response:
-    """One sentence."""
+    """Return the answer to a failed request: one sentence."""
     return JSONResponse({"summary": failure.sentence}, failure.status, headers=dict(failure.headers))
 
 
 def _bad_request(failure: Failure) -> Response:
-    """Of what is wrong with a request, whatever it is."""
+    """Return the answer to any invalid request."""
     return JSONResponse({"summary": failure.sentence}, 400)
 
 
 def _not_found(_failure: Failure) -> Response:
-    """There is no such consumer."""
+    """Return the answer for a consumer that does not exist."""
     return JSONResponse({"summary": NOT_FOUND}, 404)
 
 
 def _other_kind(failure: Failure) -> Response:
-    """There is one, of which nothing can be received."""
+    """Return the answer for a consumer that has no items, because it is of another kind."""
     return JSONResponse({"summary": f"{NOT_FOUND}: {failure.sentence}"}, 404)
 
 
@@ -194,6 +197,6 @@ WIRE = Wire(
     places=tuple(Place(path, get_changes=path.endswith("/receive")) for path in PATHS),
     forms={404: _not_found, 409: _other_kind, 422: _bad_request},
     otherwise=_error_answer,
-    serve=Service,
+    serve=SequinService,
     wants_bearer=True,
 )

@@ -1,4 +1,4 @@
-"""Items that are received, with what the log and the history of their tables say of them, in one transaction."""
+"""Receives items, and reads their events and the versions of their tables in the same transaction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PACKAGE = "wires.sequin"
 _NO_CAST = RowCast()
 
 
-class Item(NamedTuple):
-    """A delivery: the columns of receive_items.sql, in their order. Of legacy events some are null.
+class ReceivedItem(NamedTuple):
+    """A received item: the columns of receive_items.sql, in their order. Some are null for legacy events.
 
-    `table_key`: source, epoch and oid of the event's table. `newest_version`: the id of the newest that
-    its source has of any table.
+    `table_key`: source, epoch and oid of the event's table. `newest_version`: the highest id of a table version of its
+    source, whatever the table.
     """
 
     ack_id: str
@@ -45,15 +45,15 @@ class Item(NamedTuple):
     newest_version: int | None
 
 
-class Delivery(NamedTuple):
-    """An item, the source that its event is of, and the cast of its row."""
+class DeliveredItem(NamedTuple):
+    """An item with the source of its event and the cast of its row."""
 
-    item: Item
+    item: ReceivedItem
     source_id: UUID
     cast: RowCast
 
 
-class _Found(NamedTuple):
+class _EventTable(NamedTuple):
     seq: int
     event_action: str
     table_key: str
@@ -69,29 +69,32 @@ class _Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Its versions: where each begins, and how its rows are cast. `newest`: that of any table when they were read."""
+    """The versions of a table: where each begins, and how its rows are cast.
+
+    `newest`: the `newest_version` of the source when they were read.
+    """
 
     source_id: UUID
     begins: list[tuple[int, int]]
     casts: list[RowCast]
     newest: int | None
 
-    def delivery(self, item: Item) -> Delivery:
+    def delivery(self, item: ReceivedItem) -> DeliveredItem:
         if item.commit_lsn is None or item.commit_idx is None:
-            return Delivery(item, self.source_id, _NO_CAST)
+            return DeliveredItem(item, self.source_id, _NO_CAST)
         number = bisect_right(self.begins, (item.commit_lsn, item.commit_idx))
-        return Delivery(item, self.source_id, self.casts[number - 1] if number else _NO_CAST)
+        return DeliveredItem(item, self.source_id, self.casts[number - 1] if number else _NO_CAST)
 
 
-class Items:
-    """Receives them; remembers table versions, which never change, until there are more."""
+class ItemReceiver:
+    """Receives items, and caches table versions, which never change, until the source has newer ones."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
 
-    async def receive(self, connection: AsyncConnection, consumer: str, most: int) -> list[Delivery]:
-        """The next items of a consumer; empty when there are none."""
-        items = await _rows(connection, Item, statement(PACKAGE, "receive_items"), name=consumer, most=most)
+    async def receive(self, connection: AsyncConnection, consumer: str, most: int) -> list[DeliveredItem]:
+        """Receive the next items of a consumer; empty if there are none."""
+        items = await _rows(connection, ReceivedItem, statement(PACKAGE, "receive_items"), name=consumer, most=most)
         if any(item.table_key is None for item in items):
             items = await _completed(connection, consumer, items)
         known = [(item, str(item.table_key)) for item in items]
@@ -101,13 +104,16 @@ class Items:
         return [self._tables[key].delivery(item) for item, key in known]
 
 
-async def _completed(connection: AsyncConnection, consumer: str, items: Sequence[Item]) -> list[Item]:
-    """With the tables of events that came while they were received, or are in the items or another events table."""
+async def _completed(connection: AsyncConnection, consumer: str, items: Sequence[ReceivedItem]) -> list[ReceivedItem]:
+    """Return the items with the tables of events that the receiving statement did not see.
+
+    Their events arrived during the statement, or are in the items themselves or in another events table.
+    """
     ids = {item.seq: item.ack_id for item in items if item.table_key is None}
-    found = await _rows(connection, _Found, statement(PACKAGE, "find_tables"), name=consumer, seqs=list(ids))
+    found = await _rows(connection, _EventTable, statement(PACKAGE, "find_tables"), name=consumer, seqs=list(ids))
     if missing := ids.keys() - {each.seq for each in found}:
         kept = statement("wires.sequin", "find_kept_events")
-        found += await _rows(connection, _Found, kept, ack_ids=[ids[seq] for seq in missing])
+        found += await _rows(connection, _EventTable, kept, ack_ids=[ids[seq] for seq in missing])
     by_seq = {each.seq: each._asdict() for each in found}
     return [item._replace(**by_seq[item.seq]) if item.seq in ids else item for item in items]
 
@@ -120,7 +126,7 @@ async def _read(connection: AsyncConnection, key: str, newest: int | None) -> _T
 
 
 def _casts(found: Sequence[_Version]) -> list[RowCast]:
-    """Of each version; one for all that do not differ, as those of partitions."""
+    """Return the cast of each version; equal versions, such as those of partitions, share one."""
     different = {(each.columns, *each.key_columns): each for each in found}
     casts = {key: RowCast(loads(each.columns or "[]"), each.key_columns) for key, each in different.items()}
     return [casts[each.columns, *each.key_columns] for each in found]

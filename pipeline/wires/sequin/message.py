@@ -1,4 +1,4 @@
-"""An item as a message to Sequin's clients: JSON of its values and of what Sequin says about them."""
+"""Writes items as messages for Sequin's clients: JSON of their values and of Sequin's metadata."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from uuid import UUID, uuid5
 
 from orjson import dumps
 
-from pipeline.wires.sequin.items import Delivery, Item
+from pipeline.wires.sequin.items import DeliveredItem, ReceivedItem
 
 
-class Messages:
-    """Of one consumer. `databases`: name of each source's database by its id; `hostname`: where the server finds it."""
+class SequinMessages:
+    """Writes the messages of one consumer.
+
+    `databases`: names of sources' databases by id. `hostname`: of the source.
+    """
 
     def __init__(self, consumer: str, databases: dict[UUID, str], hostname: str) -> None:
         self._consumer = consumer
@@ -20,8 +23,8 @@ class Messages:
         self._hostname = hostname
         self._ends: dict[UUID, str] = {}
 
-    def text(self, delivery: Delivery) -> str:
-        """The message's JSON."""
+    def text(self, delivery: DeliveredItem) -> str:
+        """Return the JSON of a message."""
         item, source_id, cast = delivery
         changes = "null"
         if item.action == "update":
@@ -37,7 +40,7 @@ class Messages:
         )
 
     def _end(self, source_id: UUID) -> str:
-        """What all messages of a source end with."""
+        """Return the end of a message, which is the same for all messages of a source."""
         if source_id not in self._ends:
             database = self._databases.get(source_id, "")
             consumer = {"id": str(consumer_id(source_id, self._consumer)), "name": self._consumer, "annotations": {}}
@@ -58,13 +61,14 @@ class Messages:
 
 
 def consumer_id(source_id: UUID, name: str) -> UUID:
-    """The same wherever and whenever it is asked for."""
+    """Return the id of a consumer, which is the same at any time and on any server."""
     return uuid5(source_id, name)
 
 
-def idempotency_key(item: Item) -> str:
-    """The same for every delivery of a change. An update that moves a row to another key is a delete of the old one
-    too, which has a key of its own.
+def idempotency_key(item: ReceivedItem) -> str:
+    """Return the key of a change, which is the same for each of its deliveries.
+
+    An update that changes the primary key of a row is delivered as a delete, too, which has another key.
     """
     said = f"{item.commit_lsn}:{item.commit_idx}" if item.commit_lsn is not None else f"seq:{item.seq}"
     if item.action != item.event_action:

@@ -1,4 +1,4 @@
-"""What requests of Sequin's clients hold, from the query and a JSON body; the body counts where both have it. Pure."""
+"""Reads parameters of Sequin's requests from the query and a JSON body, which takes precedence. Does no IO."""
 
 from __future__ import annotations
 
@@ -28,50 +28,53 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 Parameters = Mapping[str, Any]
 
 
-class Refused(Exception):
-    """The request is wrong; the text is for the client."""
+class ParameterError(Exception):
+    """The request is invalid; the message is for the client."""
 
 
 @dataclass(frozen=True)
-class Receive:
-    """At most `most` items; wait so many seconds for the first one."""
+class ReceiveParameters:
+    """The parameters of a receive: at most `most` items; wait `wait` seconds for the first one."""
 
     most: int
     wait: float
 
 
 def parameters(query: Mapping[str, str], content_type: str | None, body: bytes, *, is_post: bool) -> Parameters:
-    """All of them by name. An empty body is none, and so is that of a GET which is not JSON. Raises Refused."""
+    """Return all parameters by name.
+
+    Ignores an empty body, and one of a GET that is not JSON. Raises ParameterError.
+    """
     kind = None if content_type is None else content_type.partition(";")[0].strip().lower()
     if kind != "application/json":
         if is_post and (body or kind is not None):
-            raise Refused(NOT_JSON)
+            raise ParameterError(NOT_JSON)
         return dict(query)
     return {**query, **(_object(body) if body.strip() else {})}
 
 
-def receive(given: Parameters) -> Receive:
-    """Raises Refused."""
+def receive(given: Parameters) -> ReceiveParameters:
+    """Return the parameters of a receive. Raises ParameterError."""
     size = given.get("batch_size")
     wait = given.get("wait_for")
-    return Receive(
+    return ReceiveParameters(
         most=_most(given.get("max_batch_size") if size is None else size),
         wait=0.0 if wait is None else _seconds(wait),
     )
 
 
 def ack_ids(given: Parameters) -> list[str]:
-    """Raises Refused."""
+    """Return the ids of deliveries. Raises ParameterError."""
     ids = given.get("ack_ids")
     if not isinstance(ids, list) or not 0 < len(ids) <= MOST_IDS:
-        raise Refused(BAD_IDS)
+        raise ParameterError(BAD_IDS)
     if not all(isinstance(each, str) and is_uuid(each) for each in ids):
-        raise Refused(BAD_IDS)
+        raise ParameterError(BAD_IDS)
     return ids
 
 
 def is_uuid(text: str) -> bool:
-    """Whether that is a UUID in its usual form."""
+    """True if the text is a UUID in its usual form."""
     return _UUID.fullmatch(text) is not None
 
 
@@ -81,7 +84,7 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Refused(NOT_JSON)
+        raise ParameterError(NOT_JSON)
     return found
 
 
@@ -97,7 +100,7 @@ def _most(given: Any) -> int:
     if isinstance(given, float) and given.is_integer():
         given = int(given)
     if type(given) is not int or not 1 <= given <= _MOST_ITEMS:
-        raise Refused(BAD_SIZE)
+        raise ParameterError(BAD_SIZE)
     return given
 
 
@@ -105,5 +108,5 @@ def _seconds(given: Any) -> float:
     if isinstance(given, str) and (found := _DURATION.fullmatch(given)):
         given = int(found[1]) * _MILLISECONDS[found[2]]
     if type(given) not in (int, float) or not math.isfinite(given) or not _SHORTEST <= given <= _LONGEST:
-        raise Refused(BAD_WAIT)
+        raise ParameterError(BAD_WAIT)
     return float(given) / 1000

@@ -1,4 +1,4 @@
-"""Rows of one table version as Sequin's clients know them: which columns are cast, and which are the key. Pure."""
+"""Converts rows of one table version to the form that Sequin's clients expect. Does no IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOCUMENTS = (114, 3802)
 
 
 class _Value(NamedTuple):
-    """Where a value of a record is."""
+    """The range of a value in the text of a record."""
 
     name: str
     start: int
@@ -27,10 +27,10 @@ class _Value(NamedTuple):
 
 
 class RowCast:
-    """Casts the rows of a table version. Without one, as for legacy events, values stay as they are."""
+    """Casts the rows of a table version. Without columns, as for legacy events, values stay as they are."""
 
     def __init__(self, columns: Sequence[Mapping[str, Any]] = (), key: Sequence[str] = ()) -> None:
-        """`columns`, `key`: as `pipeline.relations` has them."""
+        """`columns`, `key`: as in `pipeline.relations`."""
         found = {column["name"]: _of_column(column) for column in columns}
         self._casts = {name: cast for name, cast in found.items() if cast is not None}
         documents = {column["name"] for column in columns if column.get("base_type_oid") in _DOCUMENTS}
@@ -39,7 +39,7 @@ class RowCast:
         self._key = tuple(key)
 
     def row(self, record: str, exact: str | None = None) -> str:
-        """`record`, or `changes`, as JSON. Both arguments are texts that Postgres prints for jsonb."""
+        """Return `record`, or `changes`, as JSON. Both arguments are texts that Postgres prints for jsonb."""
         texts: dict[str, str] = loads(exact) if exact else {}
         if not texts and not self._casts:
             return record
@@ -53,16 +53,18 @@ class RowCast:
         return "".join([*written, record[done:]])
 
     def record_pks(self, record_pk: str, record: str) -> list[str]:
-        """The key's values, each as its text."""
+        """Return the values of the primary key, each as its text."""
         if len(self._key) < 2 and not record_pk.startswith(_HASHED):
             return [record_pk] if record_pk else []
         texts = {name: _text(value) for name, value in record_text.values(record)}
         return [texts.get(name, "") for name in self._key] or [record_pk]
 
     def _values(self, record: str) -> Iterator[_Value]:
-        """Those that may be cast, and documents. All else is passed at the speed of a search.
+        """Yield the ranges of values that may be cast, and of documents.
 
-        Only documents have names inside of them, and are passed whole; in a string each quote has a backslash before.
+        A search finds them, which skips the rest fast.
+
+        Only documents contain names, and are skipped as a whole; in a string each quote follows a backslash.
         """
         at = 0
         while (found := self._keys.search(record, at)) is not None:
@@ -73,8 +75,8 @@ class RowCast:
                 at = end
 
     def _value(self, name: str, value: str, texts: Mapping[str, str]) -> str | None:
-        """None where it stays as it is."""
-        if name in texts:  # a document that jsonb would not give back
+        """Return the JSON of a value; None if it stays as it is."""
+        if name in texts:  # a document that differs from its jsonb
             return texts[name]
         cast = self._casts.get(name)
         if cast is None or value[0] in "ntf{[":
@@ -87,7 +89,7 @@ def _of_column(column: Mapping[str, Any]) -> Cast | None:
 
 
 def _text(value: str) -> str:
-    """A value of `record` as Postgres prints it."""
+    """Return a value of `record` as Postgres prints it."""
     if value[0] == '"':
         return record_text.string(value)
     return {"true": "t", "false": "f"}.get(value, value)

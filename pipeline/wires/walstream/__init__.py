@@ -1,3 +1,3 @@
-"""The wire of walstream: every event to every session, and one position that moves when all have acknowledged."""
+"""The protocol of walstream: sends every event to every session; one position moves when all have acknowledged."""
 
 from __future__ import annotations

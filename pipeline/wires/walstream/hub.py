@@ -1,8 +1,8 @@
-"""All sessions of this process, and the position that they share: the cursor `walstream`, read while there are some.
+"""Serves all sessions of this process, and moves the position that they share: the cursor `walstream`.
 
-It moves to the end of the last transaction that every session has acknowledged as a whole. A session that ends leaves
-a hold: its client comes back, and begins behind the position. After a crash every session that was there counts as one
-that has ended. Sessions and holds are rows, and the position is computed from these alone.
+The position moves to the end of the last transaction that every session has acknowledged completely. A session that
+ends leaves a hold, because its client will reconnect, and begin behind the position. After a crash every session counts
+as ended. Sessions and holds are rows, from which alone the position is computed.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailabl
 from pipeline.log.shapes import EventColumns
 from pipeline.process import supervised
 from pipeline.wires.walstream import messages
-from pipeline.wires.walstream.session import Session
-from pipeline.wires.walstream.store import CONSUMER, EndedHold, SessionNote, Store
+from pipeline.wires.walstream.session import ClientSession
+from pipeline.wires.walstream.store import CONSUMER, EndedHold, SessionNote, WalstreamStore
 
 logger = logging.getLogger(__name__)
 
 STORE_SECONDS = 0.1
-"""The least time between two stores of the position and of what sessions have acknowledged."""
+"""The least number of seconds between two writes of the position and of acknowledgements."""
 _LOOK_SECONDS = 1.0
 
 HOLD_SECONDS = 60.0
 """How long the position waits for the client of a session that has ended, in seconds in which the wire is served."""
 COUNT_SECONDS = 1.0
-"""How often the seconds that remain are stored."""
+"""How often the remaining seconds of holds are stored."""
 LOOK_SECONDS = 30.0
-"""How often a process that knows of no hold looks: another one may have died."""
+"""How often a process that knows of no hold checks for holds, since another process may have died."""
 
 
-class Hub:
-    """`session` for each client; `close` at the end."""
+class SessionHub:
+    """The sessions of all clients of this process. Call `session` for each client, and `close` at the end."""
 
-    def __init__(self, cursors: Cursors, feed: Feed[EventColumns], store: Store, server: str) -> None:
+    def __init__(self, cursors: Cursors, feed: Feed[EventColumns], store: WalstreamStore, server: str) -> None:
         self._cursors, self._feed, self._store = cursors, feed, store
         self._reader = f"walstream's clients through server {server}"
-        self._sessions: set[Session] = set()
-        self._left: list[SessionNote] = []  # of this claim: ended, and not stored yet
-        self._coming = 0  # clients that are here, or about to be
+        self._sessions: set[ClientSession] = set()
+        self._left: list[SessionNote] = []  # ended sessions of this claim, whose end is not stored yet
+        self._coming = 0  # the number of clients that are connected or connecting
         self._writes: list[Callable[[], Awaitable[object]]] = []
         self._changed = asyncio.Event()
         self._claim: Claim | None = None
         self._ready: asyncio.Future[Claim] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
-        self._holds = Holds(store, lambda: self._claim.session if self._claim else None)
+        self._holds = HoldCounter(store, lambda: self._claim.session if self._claim else None)
 
     @asynccontextmanager
-    async def session(self, peer: str) -> AsyncIterator[Session]:
-        """A session that begins behind the position, until the block ends. Raises PipelineError."""
+    async def session(self, peer: str) -> AsyncIterator[ClientSession]:
+        """Serve a session that begins behind the position, until the block ends. Raises PipelineError."""
         self._coming += 1
         try:
             claim = await self._claimed()
@@ -71,12 +71,12 @@ class Hub:
             self._changed.set()
 
     @asynccontextmanager
-    async def _begun(self, peer: str, claim: Claim) -> AsyncIterator[Session]:
+    async def _begun(self, peer: str, claim: Claim) -> AsyncIterator[ClientSession]:
         begun = await self._begin_row(peer, claim)
         session = None
         try:
             async with self._feed.follower(messages.wanted(claim.wanted), begun.acknowledged) as follower:
-                session = Session(begun.id, claim, follower)
+                session = ClientSession(begun.id, claim, follower)
                 self._sessions.add(session)
                 try:
                     if claim.ended.done():
@@ -84,7 +84,7 @@ class Hub:
                     yield session
                 finally:
                     self._sessions.discard(session)
-                    self._leave(claim, session.note(ended=True))  # while its follower still knows where it is
+                    self._leave(claim, session.note(ended=True))  # while its follower still knows its position
         finally:
             if session is None:
                 self._leave(claim, replace(begun, ended=True))
@@ -103,21 +103,21 @@ class Hub:
             raise
 
     def _leave(self, claim: Claim, note: SessionNote) -> None:
-        if claim is self._claim:  # what an earlier claim has left becomes a hold by itself
+        if claim is self._claim:  # sessions of an earlier claim become holds without this
             self._left.append(note)
 
-    def acknowledge(self, session: Session, lsn: int) -> None:
-        """A client's acknowledgement."""
+    def acknowledge(self, session: ClientSession, lsn: int) -> None:
+        """Take an acknowledgement of a client."""
         session.acknowledge(lsn)
         self._changed.set()
 
     def later(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Write something to the pipeline database soon, again and again until it succeeds."""
+        """Call a function that writes to the pipeline database soon, and repeat it until it succeeds."""
         self._writes.append(write)
         self._changed.set()
 
     async def close(self, seconds: float) -> None:
-        """Store what was acknowledged; all sessions have ended. The next process goes on with their holds."""
+        """Store acknowledgements; all sessions must have ended. The next process takes over their holds."""
         self._closing = True
         self._holds.close()
         self._changed.set()
@@ -132,12 +132,12 @@ class Hub:
         return await asyncio.shield(self._ready)
 
     async def _keep(self, ready: asyncio.Future[Claim]) -> None:
-        """Read the cursor as long as somebody needs it. From its end on, who comes makes another claim."""
+        """Read the cursor as long as there are clients. A client that connects later starts another claim."""
         try:
             async with self._cursor() as claim:
                 try:
                     self._claim = claim
-                    await self._write()  # what an earlier claim has left undone
+                    await self._write()  # writes that an earlier claim did not finish
                     self._holds.wake()
                     ready.set_result(claim)
                     while self._coming or self._left or self._writes:
@@ -148,14 +148,14 @@ class Hub:
                     self._end(claim, reason)
                     raise reason from error
         except Exception as error:
-            if self._ready is ready:  # else somebody has begun another claim meanwhile
+            if self._ready is ready:  # else another claim has begun since
                 self._ready = None
             if not ready.done():
                 ready.set_exception(_reason(error))
-                ready.exception()  # nobody may wait for it any more
+                ready.exception()  # marks it as retrieved: perhaps no client waits for it
 
     def _end(self, claim: Claim, reason: PipelineError) -> None:
-        """Who is told that its session has ended, and comes back at once, must find that there is no claim any more."""
+        """End the claim and its sessions. The claim goes first: a client that reconnects at once must not find it."""
         self._ready = self._claim = None
         self._left.clear()
         self._holds.wake()
@@ -169,7 +169,7 @@ class Hub:
         async with AsyncExitStack() as stack:
             try:
                 claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
-            except UnknownConsumer:  # it was deleted: from now on, then
+            except UnknownConsumer:  # it was deleted: begin at the head of the log
                 await self._store.make_consumer()
                 claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
             if claim.events_table is not None:
@@ -202,14 +202,14 @@ class Hub:
             self._holds.wake()
 
     async def _write(self) -> None:
-        """What is to be written; whatever fails is tried again."""
+        """Do the pending writes. A write that fails stays, and is tried again."""
         while self._writes:
             await self._writes[0]()
             del self._writes[0]
 
 
 def _reason(error: Exception) -> PipelineError:
-    """Why sessions cannot go on, for their clients: they come back after any error."""
+    """Return the error for clients whose sessions cannot continue: they reconnect after any error."""
     known = refusals.for_reader(error)
     if isinstance(known, CursorHeld):
         return Unavailable(f"this wire is served by one process at a time: {known}")
@@ -219,14 +219,14 @@ def _reason(error: Exception) -> PipelineError:
     return known
 
 
-class Holds:
-    """Counts holds down from its construction until `close`: also those that an earlier process has left.
+class HoldCounter:
+    """Counts the seconds of holds down until `close`, including holds of earlier processes.
 
-    A hold of a session that has ended keeps the position for a minute in which the wire is served. Clients have no
-    name: a session that begins may be that of any client that has gone, so it begins at the least acknowledged one.
+    The hold of an ended session keeps the position for a minute in which the wire is served. Clients have no names, so
+    a new session may belong to any client that has gone. It begins at the lowest acknowledged position.
     """
 
-    def __init__(self, store: Store, claim: Callable[[], str | None]) -> None:
+    def __init__(self, store: WalstreamStore, claim: Callable[[], str | None]) -> None:
         """`claim`: returns the claim by which this process reads the cursor now."""
         self._store, self._claim = store, claim
         self._changed = asyncio.Event()
@@ -237,7 +237,7 @@ class Holds:
         self._changed.set()
 
     def close(self) -> None:
-        """Stop counting: the next process that serves the wire goes on with what remains."""
+        """Stop counting: the next process that serves the wire continues with the remaining seconds."""
         self._task.cancel()
 
     async def _run(self) -> None:
@@ -250,7 +250,7 @@ class Holds:
             except ConsumerError:  # another process counts, or there is no consumer
                 remaining = 0
             except (psycopg.Error, PipelineError, OSError):
-                remaining = 1  # perhaps: ask again soon
+                remaining = 1  # unknown: ask again soon
             if remaining:
                 await asyncio.sleep(COUNT_SECONDS)
             else:

@@ -1,4 +1,4 @@
-"""What one session was sent and has acknowledged, transaction by transaction. Pure.
+"""Tracks what one session was sent and has acknowledged, transaction by transaction. Does no IO.
 
 Clients acknowledge events by `pg_lsn`, which all events of a transaction share.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from array import array
 
 REMEMBERED = 65_536
-"""So many transactions that were sent and are not acknowledged are remembered; of more, the oldest half is forgotten.
+"""The number of unacknowledged transactions that are remembered; if there are more, the oldest half is forgotten.
 
-Acknowledging one that is forgotten means nothing, so that what comes again is more, never less.
+The acknowledgement of a forgotten transaction is ignored, so a client may get more events again, but never fewer.
 """
 
 
-class Ledger:
-    """`settled`: the session has everything up to this seq, which ends a transaction, or where it began."""
+class AcknowledgementLedger:
+    """The transactions that a session was sent. `settled`: the seq up to which it has acknowledged everything."""
 
     def __init__(self, position: int) -> None:
         """The session begins after this seq."""
@@ -25,18 +25,18 @@ class Ledger:
         self._lsns = array("q")
         self._ends = array("q")
         self._counts = array("q")
-        self._first = 0  # those before are acknowledged, or forgotten
-        self._acknowledged = 0  # events of the first one
-        self._forgotten = 0  # events of forgotten ones
-        self._open = False  # more events of the last one may follow
+        self._first = 0  # those before it are acknowledged or forgotten
+        self._acknowledged = 0  # acknowledged events of the first transaction
+        self._forgotten = 0  # events of forgotten transactions
+        self._open = False  # more events of the last transaction may follow
 
     @property
     def owes(self) -> bool:
-        """Whether something that was sent is not acknowledged, or only a part of a transaction was sent."""
+        """True if an event is not acknowledged, or only a part of a transaction was sent."""
         return self._first < len(self._lsns)
 
     def sent(self, lsn: int, seq: int, *, begins: bool) -> None:
-        """An event is about to be sent. `begins`: it is the first of its transaction."""
+        """Record that an event is about to be sent. `begins`: it is the first of its transaction."""
         if begins:
             self.whole()
             self._lsns.append(lsn)
@@ -51,12 +51,12 @@ class Ledger:
         self.unacknowledged += 1
 
     def whole(self) -> None:
-        """The transaction of the last event was sent as a whole."""
+        """Record that the last transaction was sent completely."""
         self._open = False
         self._settle()
 
     def acknowledge(self, lsn: int) -> bool:
-        """The next event of this `pg_lsn` that is not acknowledged, and all before it, are; False: it means nothing."""
+        """Acknowledge the next event of this `pg_lsn`, and all events before it; False if there is none."""
         try:
             at = self._lsns.index(lsn, self._first)
         except ValueError:
@@ -76,7 +76,7 @@ class Ledger:
         return True
 
     def _settle(self) -> None:
-        """The first transaction is settled once it is acknowledged and nothing more of it comes."""
+        """Settle the first transaction if all of it was sent and acknowledged."""
         at = self._first
         if at >= len(self._lsns) or self._acknowledged < self._counts[at] or (self._open and at == len(self._lsns) - 1):
             return

@@ -1,4 +1,4 @@
-"""Events as walstream's messages: each is written once, for all sessions."""
+"""Writes events as walstream's messages, each once for all sessions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pipeline.wires.walstream import payload
 logger = logging.getLogger(__name__)
 
 ACTIONS = ("insert", "update", "delete", "truncate")
-"""Actions that these clients know. A `read` comes as an insert: first rows of new tables, or all if it is asked for."""
+"""Actions that these clients know. A `read` is sent as an insert: first rows of new tables, or all if the consumer
+selects `read`."""
 BUFFER_BYTES = 8_000_000
-"""So much of what was written last is kept for sessions that come to it later."""
+"""Bytes of the newest messages that are kept for sessions that reach them later."""
 _EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "insert": ("insert", pb.InsertEvent),
     "read": ("insert", pb.InsertEvent),
@@ -29,14 +30,17 @@ _EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def wanted(consumer: EventFilter) -> EventFilter:
-    """Return the filter by which sessions read for the consumer `walstream`: inserts may be rows that were read."""
+    """Return the filter by which sessions read for the consumer `walstream`.
+
+    If it selects inserts, it includes rows that a backfill has read.
+    """
     actions = tuple(action for action in ACTIONS if action in (consumer.actions or ACTIONS))
     reads = ("read",) if "insert" in actions or "read" in consumer.actions else ()
     return EventFilter(consumer.tables, (*actions, *reads) or ("none",), consumer.within)
 
 
-class Messages:
-    """`of` writes an event, or takes what it has written."""
+class WalstreamMessages:
+    """Writes events as messages, and keeps the newest messages for other sessions."""
 
     def __init__(self, shortened: Callable[[], None]) -> None:
         """`shortened` is called for each event that goes out without some of its values."""
@@ -45,7 +49,7 @@ class Messages:
         self._size = 0
 
     def of(self, event: EventColumns) -> bytes | None:
-        """A ServerMessage, serialized; None for an event that has no values."""
+        """Return an event as a serialized ServerMessage; None if it has no values."""
         if event.seq in self._written:
             return self._written[event.seq]
         message = self._write(event)
@@ -76,6 +80,6 @@ class Messages:
 
 
 def _says_nothing_new(action: str, metadata: dict[str, Any]) -> bool:
-    """Whether it has no values, or older ones than the log has (docs/delivery.md): these clients see no metadata."""
+    """True if the event has no values, or older ones than the log (docs/delivery.md): these clients see no metadata."""
     without_values = "skipped" in metadata or ("parked" in metadata and action != "delete")
     return without_values or "outdated" in metadata

@@ -1,6 +1,6 @@
-"""`json_payload`: the values of an event as walstream's clients read them. Pure.
+"""Writes `json_payload`: the values of an event for walstream's clients. Does no IO.
 
-From the text that Postgres prints for jsonb, without parsing values: no digit is lost.
+It is built from the text that Postgres prints for jsonb, without parsing values, so no digit is lost.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from orjson import dumps, loads
 from pipeline.wal import record_text
 
 MAX_BYTES = (4 << 20) - 1024
-"""Clients refuse a message above 4 MiB; the rest of it is names."""
+"""The limit of a payload: clients refuse a message above 4 MiB, and the rest of a message is names."""
 
 
-class Payload(NamedTuple):
+class JsonPayload(NamedTuple):
     """Compact JSON with its keys sorted by bytes. `without`: columns that are left out, so that it fits."""
 
     text: str
     without: tuple[str, ...]
 
 
-def payload(record: str, exact: str | None) -> Payload:
-    """`record` and `exact` of an event, as the texts that Postgres prints."""
+def payload(record: str, exact: str | None) -> JsonPayload:
+    """Return the payload of an event. `record`, `exact`: the texts that Postgres prints."""
     texts: dict[str, str] = loads(exact) if exact else {}
     written = []
     for name, value in record_text.values(record):
@@ -36,11 +36,11 @@ def payload(record: str, exact: str | None) -> Payload:
         written = [(name, value) for name, value in written if name.decode() not in without]
     written.sort()
     parts = [f"{dumps(name.decode()).decode()}:{value}" for name, value in written]
-    return Payload("{" + ",".join(parts) + "}", without)
+    return JsonPayload("{" + ",".join(parts) + "}", without)
 
 
 def _too_large(written: list[tuple[bytes, str]]) -> tuple[str, ...]:
-    """The columns with the largest values, as few as must go."""
+    """Return the fewest columns, those with the largest values, without which the payload is small enough."""
     sizes = [(len(value.encode()), name) for name, value in written]
     left = 2 + sum(size + 2 * len(name) + 4 for size, name in sizes)
     without = []

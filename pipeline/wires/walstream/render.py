@@ -1,4 +1,4 @@
-"""Prints sessions of walstream's clients: who, since when, and what each has acknowledged."""
+"""Prints sessions of walstream's clients: their peers, since when, and what each has acknowledged."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rich.table import Table
 
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
-from pipeline.wires.walstream.status import Walstream, WalstreamSession
+from pipeline.wires.walstream.status import WalstreamSession, WalstreamStatus
 
 
-def sections(found: Walstream | None) -> Iterator[Table]:
-    """For `status`: one line for each session."""
+def sections(found: WalstreamStatus | None) -> Iterator[Table]:
+    """Yield a table for `status`: one line for each session."""
     if found and found.sessions:
         first = f"walstream sessions ({len(found.sessions)})"
         columns = (first, "for", "sent up to", "acknowledged up to", "unacknowledged", "")

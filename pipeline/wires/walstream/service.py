@@ -1,4 +1,4 @@
-"""plugin.PluginService: the one call of walstream's clients, a session."""
+"""Serves plugin.PluginService, whose one call is a session of a walstream client."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pipeline.rpc.calls import Calls, until_one_ends
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import plugin_pb2 as pb
 from pipeline.rpc.service import Surroundings
-from pipeline.wires.walstream.hub import Hub
-from pipeline.wires.walstream.messages import Messages
-from pipeline.wires.walstream.session import Session
-from pipeline.wires.walstream.store import Store
+from pipeline.wires.walstream.hub import SessionHub
+from pipeline.wires.walstream.messages import WalstreamMessages
+from pipeline.wires.walstream.session import ClientSession
+from pipeline.wires.walstream.store import WalstreamStore
 
 logger = logging.getLogger(__name__)
 
@@ -35,29 +35,29 @@ _RETRY_SECONDS = 2.0
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 Reads = tuple[int, int | None]
-"""Seqs between which events of a backfill are first rows: after the first one, up to the second; None: it goes on."""
+"""Seqs between which events of a backfill are first rows: after the first, up to the second; None: it still runs."""
 
 Table = tuple[str, int, int]
-"""Source, epoch and oid."""
+"""The source, epoch and oid of a table."""
 
 
 class PluginService:
-    """The service."""
+    """The gRPC service of walstream's clients."""
 
     name = NAME
 
     def __init__(self, surroundings: Surroundings, feed: Feed[EventColumns]) -> None:
-        """`feed`: of the default events table."""
+        """`feed`: that of the default events table."""
         self._database = surroundings.database
-        self._store = Store(surroundings.database, surroundings.server)
-        self._hub = Hub(surroundings.cursors, feed, self._store, surroundings.server)
-        self._messages = Messages(lambda: self._hub.later(self._store.count_shortened))
+        self._store = WalstreamStore(surroundings.database, surroundings.server)
+        self._hub = SessionHub(surroundings.cursors, feed, self._store, surroundings.server)
+        self._messages = WalstreamMessages(lambda: self._hub.later(self._store.count_shortened))
         self._calls = Calls()
         self._making = supervised.start_task("walstream consumer", self._make_consumer)
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Session; what it sends is serialized already."""
+        """The handler of Session, whose answers are already serialized."""
         session = grpc.stream_stream_rpc_method_handler(self._session, parser(pb.ClientMessage.FromString), bytes)
         return grpc.method_handlers_generic_handler(self.name, {"Session": session})
 
@@ -68,7 +68,7 @@ class PluginService:
         await self._hub.close(CLOSE_SECONDS)
 
     async def _make_consumer(self) -> None:
-        """At the head of the log, when the wire is first switched on."""
+        """Create the consumer at the head of the log when the wire is first served."""
         while True:
             with suppress(psycopg.Error, PipelineError, OSError):
                 if await self._store.make_consumer():
@@ -78,7 +78,7 @@ class PluginService:
 
     async def _session(self, requests: AsyncIterator[pb.ClientMessage | None], context: Context) -> None:
         try:
-            await statuses.begin(context)  # or clients would not know that they are connected
+            await statuses.begin(context)  # without this, clients do not notice that they are connected
             await self._calls.run(self._serve(requests, context))
         except Exception as error:
             await statuses.abort(context, error)
@@ -87,7 +87,7 @@ class PluginService:
         async with self._hub.session(context.peer()) as session:
             await until_one_ends(session.ended, self._send(session, context), self._receive(session, requests))
 
-    async def _send(self, session: Session, context: Context) -> NoReturn:
+    async def _send(self, session: ClientSession, context: Context) -> NoReturn:
         first_rows = FirstRows(self._database)
         reads_all = "read" in session.claim.wanted.actions
         async for batch in session.follower.batches():
@@ -103,20 +103,20 @@ class PluginService:
                 session.whole()
         raise Unavailable("the log cannot be read now; call again")
 
-    async def _receive(self, session: Session, requests: AsyncIterator[pb.ClientMessage | None]) -> NoReturn:
+    async def _receive(self, session: ClientSession, requests: AsyncIterator[pb.ClientMessage | None]) -> NoReturn:
         async for received in requests:
             message = require(received)
             if message.HasField("ack"):
                 self._hub.acknowledge(session, message.ack.pg_lsn)
-        await asyncio.Event().wait()  # a client that closes its side goes on receiving
-        raise AssertionError("nobody sets it")
+        await asyncio.Event().wait()  # a client that closes its side continues to receive
+        raise AssertionError("the event is never set")
 
 
 class FirstRows:
-    """Says which `read` events a session is sent. What a backfill has read stays so after its end.
+    """Decides which `read` events a session is sent. The answer for an ended backfill never changes.
 
-    A table joins after its first rows were written, so these are `read` events, and clients that were there before the
-    table would lack them. Of a table that is older than the clients they would be rows that no client has asked for.
+    A table joins after its first rows were written, so these are `read` events, which clients that are older than the
+    table need. If the table is older than the clients, they are existing rows that no client has asked for.
     """
 
     def __init__(self, database: Pool) -> None:
@@ -124,7 +124,7 @@ class FirstRows:
         self._known: dict[Table, list[Reads]] = {}
 
     async def learn(self, events: Iterable[EventColumns]) -> None:
-        """Ask for the tables of these events, unless they are of backfills that are known to have ended."""
+        """Read the backfills of these events' tables, except those that are known to have ended."""
         reads = [event for event in events if event.action == "read"]
         asked = list({_first_rows_table(event) for event in reads if not self._is_within(event, ended=True)})
         if not asked:

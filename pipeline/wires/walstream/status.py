@@ -1,4 +1,4 @@
-"""The wire of walstream: who is connected, and who holds the position that all share."""
+"""Reports sessions of walstream's clients: those that are connected, and those that hold the shared position."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class WalstreamSession:
     """One session, as it was some seconds ago. `sent_seq`: the last event that it was sent; None: none yet.
 
     `unacknowledged`: the number of events that it was sent and has not acknowledged. `acknowledged_seq`: it needs
-    nothing up to there. `ended_at`: it has ended, and keeps the position there for `hold_seconds` more; None: for a
-    minute. `connected`: it is there; if neither, its server was killed, and the next one begins that minute.
+    nothing up to there. `ended_at`: when it ended; it keeps the position for `hold_seconds` more, None: for a minute.
+    If it is neither `connected` nor ended, its server was killed, and the next server begins that minute.
     """
 
     peer: str
@@ -33,18 +33,21 @@ class WalstreamSession:
 
 
 @dataclass(frozen=True)
-class Walstream:
-    """`served`: whether these settings serve the wire. `shortened`: events that went out without some values."""
+class WalstreamStatus:
+    """The report of the wire.
+
+    `served`: these settings serve it. `shortened`: the number of events sent without some values.
+    """
 
     served: bool
     shortened: int = 0
     sessions: Sequence[WalstreamSession] = field(default_factory=list)
 
 
-def read(config: Config, connection: Connection) -> Walstream:
-    """The sessions, oldest first."""
+def read(config: Config, connection: Connection) -> WalstreamStatus:
+    """Read the report, with sessions oldest first."""
     counted = "select count from pipeline.wire_counters where (wire, name) = ('walstream', 'shortened')"
-    return Walstream(
+    return WalstreamStatus(
         "walstream" in config.wires,
         queries.value(connection, counted, default=0),
         queries.rows(connection, WalstreamSession, statement("wires.walstream", "walstream_sessions")),

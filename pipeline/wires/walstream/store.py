@@ -1,4 +1,4 @@
-"""The rows of sessions and holds, and the position that they hold, which moves with them in one transaction."""
+"""Stores sessions and holds, and moves the shared position with them in one transaction."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ insert into pipeline.walstream_sessions (claim, server, peer, acknowledged_seq)
 values (%(claim)s, %(server)s, %(peer)s, %(position)s)
 returning id
 """
-"""A session before it is sent anything, so that a crash forgets no session. It begins behind the position, and holds
-it there."""
+"""Add a session before it is sent anything, so that a crash forgets no session. It begins behind the position."""
 _COUNT_SHORTENED = """\
 insert into pipeline.wire_counters as c (wire, name, count) values ('walstream', 'shortened', 1)
 on conflict (wire, name) do update set count = c.count + 1
 """
-"""One more event that went out without some of its values."""
+"""Count an event that was sent without some of its values."""
 _MAKE_CONSUMER = """\
 select (pipeline.create_consumer('walstream', 'cursor')).name
 where not exists (select from pipeline.consumers where name = 'walstream')
 """
-"""The position of walstream's clients, at the head of the log; no row where it is there already."""
+"""Create the consumer of walstream's clients at the head of the log; no row if it exists."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +51,15 @@ class SessionNote:
 
 @dataclass(frozen=True)
 class EndedHold:
-    """A hold whose time is over. `highest_seq`: the highest that was acknowledged while it lasted."""
+    """A hold whose time is over. `highest_seq`: the highest seq that a session acknowledged during the hold."""
 
     peer: str
     unacknowledged: int
     highest_seq: int | None
 
 
-class Store:
-    """Writes and reads the rows."""
+class WalstreamStore:
+    """Writes and reads rows of walstream's sessions."""
 
     def __init__(self, database: Pool, server: str) -> None:
         self._database = database
@@ -82,7 +81,10 @@ class Store:
         return SessionNote(row["id"], position)
 
     async def note(self, claim: str, notes: Sequence[SessionNote]) -> int:
-        """Store how these sessions are, and move the position; return it. Raises ConsumerChanged or UnknownConsumer."""
+        """Store the state of these sessions, and move the position; return it.
+
+        Raises ConsumerChanged or UnknownConsumer.
+        """
         fields = ("id", "acknowledged", "sent", "unacknowledged", "ended")
         values = {name: [getattr(each, name) for each in notes] for name in fields}
         async with self._database.transaction() as connection:
@@ -107,7 +109,7 @@ class Store:
             return counted.rowcount - len(ended), ended
 
     async def count_shortened(self) -> None:
-        """One more event went out without some of its values."""
+        """Count an event that was sent without some of its values."""
         async with self._database.transaction() as connection:
             await connection.execute(_COUNT_SHORTENED)
 

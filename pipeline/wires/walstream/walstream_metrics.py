@@ -1,4 +1,4 @@
-"""Sessions of walstream's clients as Prometheus metrics."""
+"""Reports sessions of walstream's clients as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pipeline.wires.walstream.status import Walstream
+from pipeline.wires.walstream.status import WalstreamStatus
 
 
-def collect(found: Walstream | None) -> Iterator[Metric]:
-    """Nothing where the wire is not served and no session is left."""
+def collect(found: WalstreamStatus | None) -> Iterator[Metric]:
+    """Yield the metrics of the wire; none if it is not served and no session is left."""
     if found is None or not (found.served or found.sessions):
         return
     there = [each for each in found.sessions if each.connected]

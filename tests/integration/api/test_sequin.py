@@ -24,7 +24,7 @@ from pipeline.log.wakeups import WakeupListener, WakeupSubscription
 from pipeline.postgres.queries import statement
 from pipeline.wires.sequin import items
 from pipeline.wires.sequin.endpoints import NOT_FOUND
-from pipeline.wires.sequin.items import Item
+from pipeline.wires.sequin.items import ReceivedItem
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
@@ -243,9 +243,9 @@ def test_an_event_that_the_statement_did_not_see_is_looked_up_again(staged: Stag
     staged.moved(insert("t", id=1), insert("t", id=2))
     staged.moved(update("t", {"id": 2}, id=3))
 
-    async def look() -> tuple[list[Item], list[Item]]:
+    async def look() -> tuple[list[ReceivedItem], list[ReceivedItem]]:
         async with await psycopg.AsyncConnection.connect(staged.dsn) as connection:
-            cursor = connection.cursor(row_factory=args_row(Item))
+            cursor = connection.cursor(row_factory=args_row(ReceivedItem))
             query = statement("wires.sequin", "receive_items")
             seen = await (await cursor.execute(query, {"name": "orders", "most": 10})).fetchall()
             unseen = [item._replace(table_key=None, event_action=None) for item in seen]

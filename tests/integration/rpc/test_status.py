@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.operate.preflight import check
 from pipeline.wires.walstream import status
-from pipeline.wires.walstream.status import Walstream
+from pipeline.wires.walstream.status import WalstreamStatus
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc
 from tests.fixtures.small_log import add_inserts, small_log
@@ -33,10 +33,10 @@ def log(dsn: str) -> Iterator[psycopg.Connection]:
 def test_sessions_with_what_they_owe_and_those_that_are_waited_for(log: psycopg.Connection, dsn: str) -> None:
     with Rpc(dsn, wires="walstream") as rpc:
 
-        def now() -> Walstream:
+        def now() -> WalstreamStatus:
             return status.read(rpc.config, log)
 
-        assert now() == Walstream(served=True)
+        assert now() == WalstreamStatus(served=True)
         eventually(
             lambda: [each for each in check.check_ports(rpc.config, log, away=False) if "gRPC" in each.text] == []
         )

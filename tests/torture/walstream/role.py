@@ -12,7 +12,7 @@ from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 from pipeline.server import served
 from pipeline.wires.walstream import hub, store
-from pipeline.wires.walstream.ledger import Ledger
+from pipeline.wires.walstream.ledger import AcknowledgementLedger
 
 
 def _last_of_any() -> None:
@@ -26,15 +26,15 @@ def _last_of_any() -> None:
 
 def _by_lsn_alone() -> None:
     """An acknowledgement is taken for all events with that `pg_lsn`."""
-    one = Ledger.acknowledge
+    one = AcknowledgementLedger.acknowledge
 
-    def acknowledge(self: Ledger, lsn: int) -> bool:
+    def acknowledge(self: AcknowledgementLedger, lsn: int) -> bool:
         found = False
         while one(self, lsn):
             found = True
         return found
 
-    Ledger.acknowledge = acknowledge  # type: ignore[method-assign]
+    AcknowledgementLedger.acknowledge = acknowledge  # type: ignore[method-assign]
 
 
 def _nobody_is_waited_for() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.wires.walstream import ledger
-from pipeline.wires.walstream.ledger import Ledger
+from pipeline.wires.walstream.ledger import AcknowledgementLedger
 
 BEGIN = 10
 
@@ -51,7 +51,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_it_settles_what_the_model_does(steps: list[tuple[object, ...]]) -> None:
-    tested, model = Ledger(BEGIN), Model()
+    tested, model = AcknowledgementLedger(BEGIN), Model()
     transaction, lsn, seq = 0, 1, BEGIN
     for step in steps:
         match step:
@@ -77,7 +77,7 @@ def test_it_settles_what_the_model_does(steps: list[tuple[object, ...]]) -> None
 
 
 def test_an_acknowledgement_is_of_the_next_event_with_its_lsn() -> None:
-    found = Ledger(0)
+    found = AcknowledgementLedger(0)
     for seq in (1, 2, 3):
         found.sent(500, seq, begins=seq == 1)
     found.sent(600, 4, begins=True)
@@ -88,7 +88,7 @@ def test_an_acknowledgement_is_of_the_next_event_with_its_lsn() -> None:
 
 
 def test_a_transaction_that_is_still_being_sent_is_not_settled() -> None:
-    found = Ledger(0)
+    found = AcknowledgementLedger(0)
     found.sent(500, 1, begins=True)
     found.acknowledge(500)
     assert (found.settled, found.owes) == (0, True)
@@ -101,7 +101,7 @@ def test_a_transaction_that_is_still_being_sent_is_not_settled() -> None:
 
 def test_one_that_never_acknowledges_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "REMEMBERED", 100)
-    found = Ledger(0)
+    found = AcknowledgementLedger(0)
     for seq in range(1, 1_001):
         found.sent(seq, seq, begins=True)
     found.whole()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.wires.walstream import payload
-from pipeline.wires.walstream.payload import Payload
+from pipeline.wires.walstream.payload import JsonPayload
 
 SCALARS = st.one_of(
     st.none(),
@@ -77,5 +77,5 @@ def test_what_is_too_large_goes_without_its_largest_values(character: str) -> No
 def test_what_fits_exactly_stays() -> None:
     rest = len('{"v":""}')
     fits = "x" * (payload.MAX_BYTES - rest - 4)
-    assert payload.payload(f'{{"v": "{fits}"}}', None) == Payload(f'{{"v":"{fits}"}}', ())
-    assert payload.payload(f'{{"v": "{fits}xxxxxxxxx"}}', None) == Payload("{}", ("v",))
+    assert payload.payload(f'{{"v": "{fits}"}}', None) == JsonPayload(f'{{"v":"{fits}"}}', ())
+    assert payload.payload(f'{{"v": "{fits}xxxxxxxxx"}}', None) == JsonPayload("{}", ("v",))

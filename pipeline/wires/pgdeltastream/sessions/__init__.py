@@ -1,1 +1,1 @@
-"""A session at the source: a slot of its own that a client streams by itself, and the snapshot exported with it."""
+"""Sessions at the source: each has a slot that its client streams, and the snapshot that was exported with it."""

@@ -1,4 +1,4 @@
-"""Which position a client's acknowledgement stands for: the end of a frame that was sent. Pure."""
+"""Turns a client's acknowledgement into a position: the end of a frame that was sent. Does no IO."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ REMEMBERED_ENDS = 1 << 20
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
 
-class Acknowledgements:
-    """Remembers where frames end that are not acknowledged.
+class FrameAcknowledgements:
+    """The ends of frames that are sent and not acknowledged.
 
-    Beyond REMEMBERED_ENDS every second of the older half is forgotten: an acknowledgement there stands for an earlier
-    end, so that a client which begins again gets some frames once more.
+    If there are more than REMEMBERED_ENDS, every second end of the older half is forgotten. An acknowledgement of a
+    forgotten end counts for the end before it, so a client that reconnects may get some frames again.
     """
 
     def __init__(self, position: int) -> None:
         """`position`: everything before it is acknowledged."""
         self.sent_to = position
-        """The end of the last whole frame that was sent: an acknowledgement beyond it counts for nothing."""
+        """The end of the last whole frame that was sent: an acknowledgement beyond it is ignored."""
         self._ends = array("q")
 
     @property
     def pending(self) -> bool:
-        """Whether something is not acknowledged."""
+        """True if a frame is not acknowledged."""
         return bool(self._ends)
 
     def expect(self, end: int) -> None:
-        """There is another frame, with which its transaction ends; one that is a part, not the last, has no end."""
+        """Add the end of a transaction, which is the end of its last frame."""
         self._ends.append(end)
         if len(self._ends) > REMEMBERED_ENDS:
             del self._ends[1 : REMEMBERED_ENDS // 2 : 2]
 
     def acknowledge(self, text: str) -> int | None:
-        """The position up to which everything is acknowledged now; None where nothing moves.
+        """Return the position up to which everything is acknowledged now; None if the text moves nothing.
 
-        That is so for what is no LSN, goes back, or goes beyond what was sent.
+        It moves nothing if it is no LSN, goes back, or is beyond the last frame that was sent.
         """
         if not _LSN.fullmatch(text) or (said := lsn.parse(text)) > self.sent_to:
             return None

@@ -1,4 +1,4 @@
-"""What sessions have running at the source: the walsender that exports or streams, and pages that are being read."""
+"""Backends of sessions at the source: walsenders that export or stream, and connections that read pages."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pipeline.errors import SlotInUse
 from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession, walsender_name
 
 _NAME = "pipeline sessions"
 END_MILLISECONDS = 5_000
-"""How long a backend has to end."""
+"""How long a backend may take to end."""
 
 
 @dataclass(frozen=True)
-class Backend:
+class SessionBackend:
     """A backend of a session at the source. `name`: `walsender_name` or `page_name` of the session's slot."""
 
     pid: int
@@ -27,32 +27,32 @@ class Backend:
 
 
 def page_name(slot: str) -> str:
-    """The application_name at the source of what reads a page of a session's snapshot."""
+    """Return the application_name of connections that read a page of a session's snapshot."""
     return f"pipeline page {slot}"
 
 
-def of(source: Connection, sessions: Iterable[Session]) -> list[Backend]:
+def find(source: Connection, sessions: Iterable[StoredSession]) -> list[SessionBackend]:
     """Return the backends of these sessions that belong to this user."""
     names = [name(session.slot) for session in sessions for name in (walsender_name, page_name)]
     return queries.rows(
-        source, Backend, statement("wires.pgdeltastream.sessions", "session_backends"), {"names": names}
+        source, SessionBackend, statement("wires.pgdeltastream.sessions", "session_backends"), {"names": names}
     )
 
 
-def end_exporting(source: Connection, session: Session) -> None:
-    """End the walsender that holds the session's snapshot, whichever server made it: what streams the slot stays."""
+def end_exporting(source: Connection, session: StoredSession) -> None:
+    """End the walsender that holds the session's snapshot, but not the one that streams the slot."""
     names = {"name": walsender_name(session.slot), "slot": session.slot}
     source.execute(statement("wires.pgdeltastream.sessions", "end_exporting"), names)
 
 
-def pages(config: Config, source: Connection, sessions: Iterable[Session]) -> set[str]:
+def pages(config: Config, source: Connection, sessions: Iterable[StoredSession]) -> set[str]:
     """Return the names of pages that are being read, by the reading role."""
     with reading_session.catalog_session(config, source, name=_NAME) as reading:
-        return {backend.name for backend in of(reading, sessions) if not backend.walsender}
+        return {backend.name for backend in find(reading, sessions) if not backend.walsender}
 
 
-def end(config: Config, source: Connection, session: Session) -> None:
-    """End all of a session, and wait until they have. Raises SlotInUse if one does not end.
+def end(config: Config, source: Connection, session: StoredSession) -> None:
+    """End all backends of a session, and wait for their end. Raises SlotInUse if one does not end.
 
     A role may end its own backends only: pages are ended by the reading role.
     """
@@ -62,8 +62,8 @@ def end(config: Config, source: Connection, session: Session) -> None:
             _end(reading, session)
 
 
-def _end(source: Connection, session: Session) -> None:
-    for backend in of(source, [session]):
+def _end(source: Connection, session: StoredSession) -> None:
+    for backend in find(source, [session]):
         source.execute("select pg_catalog.pg_terminate_backend(%s, %s)", (backend.pid, END_MILLISECONDS))
-    if left := of(source, [session]):  # that one is not there any more is told as if it did not end
+    if left := find(source, [session]):  # pg_terminate_backend returns false, too, for a backend that no longer exists
         raise SlotInUse(f'pid {left[0].pid} of session "{session.slot}" does not end; terminate it')

@@ -1,7 +1,7 @@
-"""Which sessions must go, and why; and how they go: first the reason, so that the client reads it, then the slot.
+"""Ends sessions that have reached a limit: stores the reason for the client, then drops the slot.
 
-A slot that nobody reads holds back WAL at the source until its disk is full, so no session may be forgotten: whatever
-ends half way is found by the session's row, and is ended at the next look.
+A slot without a reader holds back WAL at the source until its disk is full, so no session may be forgotten. If ending a
+session is interrupted, its row remains, and the next check continues.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.wires.pgdeltastream.sessions import backends, store
 from pipeline.wires.pgdeltastream.sessions.backends import page_name
-from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession, walsender_name
 
 logger = logging.getLogger(__name__)
 
 MAKING_SECONDS = 120.0
-"""A session that is not ready after so long was left half-made."""
+"""A session that is not ready after this time was left unfinished."""
 TOUCH_SECONDS = 30.0
-"""A session in use is marked as used when that is longer ago than this."""
+"""A session in use is marked as used if its last mark is older than this."""
 _ANY_KEPT = "select exists (select from pipeline.sessions where dropped_at is null)"
-"""Whether there is a session whose slot may exist."""
+"""True if there is a session whose slot may exist."""
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the source has of a session. `slot`: that of its name, whoever made it. `in_use`: it is streamed or read.
+class SessionFacts:
+    """The state of a session at the source. `slot`: the slot of its name. `in_use`: a client streams or reads.
 
-    `restored`: the source has written less than the session's client has acknowledged. Once it has written as much
-    again that cannot be seen any more, and the client would lack what is written until then.
+    `restored`: the source has written less than the session's client has acknowledged. This
+    can only be seen until the source has written as much again; the client would then lack changes.
     """
 
     slot: Slot | None
@@ -46,11 +46,11 @@ class Facts:
     restored: bool = False
 
 
-def is_its_own(session: Session, slot: Slot, database: str) -> bool:
-    """Whether a slot of the session's name is the one that was made for it.
+def is_its_own(session: StoredSession, slot: Slot, database: str) -> bool:
+    """True if a slot of the session's name is the slot that was created for the session.
 
-    Positions are stored before they are confirmed, so a slot confirmed beyond them was made by somebody else. One that
-    is just being made has confirmed nothing, and is read by the session's own walsender.
+    Positions are stored before they are confirmed, so another program made a slot that is confirmed beyond them. A slot
+    that is being created has confirmed nothing, and the session's own walsender reads it.
     """
     if (slot.plugin, slot.database, slot.two_phase) != ("pgoutput", database, False):
         return False
@@ -62,29 +62,32 @@ def is_its_own(session: Session, slot: Slot, database: str) -> bool:
     return session.made_after <= slot.confirmed_lsn <= session.position
 
 
-def why_end(session: Session, facts: Facts, now: datetime, config: Config, database: str) -> str | None:
-    """Why the session must end, in words for its client and the log; None while it need not. `now`: as `used_at`."""
+def why_end(session: StoredSession, facts: SessionFacts, now: datetime, config: Config, database: str) -> str | None:
+    """Return why the session must end, for its client and the log; None if it may stay.
+
+    `now`: the time of the pipeline database.
+    """
     slot = facts.slot
     if session.state == "making":
         made_for = (now - session.created_at).total_seconds()
-        return "it was never finished: whoever made it has ended" if made_for > MAKING_SECONDS else None
+        return "it was never finished: the server that was creating it has ended" if made_for > MAKING_SECONDS else None
     if facts.restored:
-        return "the source was restored to a state from before what its client had acknowledged"
+        return "the source was restored to a state that is older than what its client had acknowledged"
     if slot is None:
-        return "its slot does not exist any more: somebody dropped it at the source"
+        return "its slot no longer exists: it was dropped at the source"
     if not is_its_own(session, slot, database):
-        return "its slot was dropped at the source, and somebody made another one of that name"
+        return "its slot was dropped at the source, and another slot of that name was created"
     if slot.invalidated:
         return "its slot was invalidated: the source removed WAL that it still needed"
     if (kept := slot.retained_bytes or 0) > config.sessions_wal_bytes:
         return f"the source kept {kept:,} bytes of WAL for it, and PIPELINE_SESSIONS_WAL is {config.sessions_wal}"
     if not facts.in_use and (now - session.used_at).total_seconds() > config.sessions_idle_seconds:
-        return f"nobody used it for longer than PIPELINE_SESSIONS_IDLE = {config.sessions_idle}"
+        return f"no client used it for longer than PIPELINE_SESSIONS_IDLE = {config.sessions_idle}"
     return None
 
 
-def facts(config: Config, source: Connection, sessions: list[Session]) -> dict[int, Facts]:
-    """What the source has of these sessions, by their ids."""
+def facts(config: Config, source: Connection, sessions: list[StoredSession]) -> dict[int, SessionFacts]:
+    """Return the state of these sessions at the source, by their ids."""
     there = {slot.name: slot for slot in slots.all_slots(source)}
     names = backends.pages(config, source, sessions) if sessions else set()
     flushed = timeline.identity(source).flushed if sessions else 0
@@ -93,14 +96,15 @@ def facts(config: Config, source: Connection, sessions: list[Session]) -> dict[i
         slot = there.get(session.slot)
         streamed = slot is not None and slot.active_pid is not None
         in_use = streamed or page_name(session.slot) in names
-        found[session.id] = Facts(slot, in_use, restored=(session.position or 0) > flushed)
+        found[session.id] = SessionFacts(slot, in_use, restored=(session.position or 0) > flushed)
     return found
 
 
 def enforce(config: Config) -> None:
     """End the sessions that must end, and drop slots of ended ones that are still there. Only the leader may call this.
 
-    One query where there are none. Raises PipelineError or psycopg's errors where a database does not answer.
+    If there are no sessions, this is a single query. Raises PipelineError or psycopg's errors if a database does not
+    answer.
     """
     with connections.connect(config.database, "pipeline database", name="pipeline sessions") as pipeline:
         if not queries.value(pipeline, _ANY_KEPT):
@@ -109,7 +113,9 @@ def enforce(config: Config) -> None:
         if stored is None or not store.kept(pipeline, stored.id):
             return
         with connections.connect(config.source, "source", name="pipeline sessions") as source:
-            if timeline.identity(source).system_identifier == stored.system_identifier:  # else nothing there is ours
+            if (
+                timeline.identity(source).system_identifier == stored.system_identifier
+            ):  # else no slot there is a session's
                 _enforce(config, source, pipeline, stored.id)
         store.forget(pipeline, stored.id)
 
@@ -120,7 +126,7 @@ def _enforce(config: Config, source: Connection, pipeline: Connection, source_id
     now: datetime = queries.value(pipeline, "select now()")
     for session in store.kept(pipeline, source_id):  # after the slots: positions are stored before they are confirmed
         if session.id not in there or (before[session.id].state, session.state) == ("making", "ready"):
-            continue  # its slot was made after the slots were looked at
+            continue  # its slot was created after the slots were listed
         if session.state == "ended":
             _drop(config, source, pipeline, session)
         elif reason := why_end(session, there[session.id], now, config, source.info.dbname):
@@ -133,7 +139,7 @@ def end(
     config: Config,
     source: Connection,
     pipeline: Connection,
-    session: Session,
+    session: StoredSession,
     reason: str,
     level: int = logging.WARNING,
 ) -> None:
@@ -153,30 +159,30 @@ def end_all(config: Config, source: Connection, pipeline: Connection, source_id:
         end(config, source, pipeline, session, reason)
 
 
-def _drop(config: Config, source: Connection, pipeline: Connection, session: Session) -> None:
-    """Drop the slot of an ended session. First what could still make it ends: afterwards none comes."""
+def _drop(config: Config, source: Connection, pipeline: Connection, session: StoredSession) -> None:
+    """Drop the slot of an ended session, after ending the backends that could still create it."""
     try:
-        # What has its name at another cluster is somebody else's.
+        # At another cluster, a slot of this name is not the session's.
         if timeline.identity(source).system_identifier == session.system_identifier:
             backends.end(config, source, session)
             _drop_slot(source, pipeline, session)
     except (PipelineError, psycopg.Error) as error:
         values = {"action": "session.slot_kept", "session": session.slot}
-        level = logging.WARNING if session.ended_at is None else logging.DEBUG  # said once
+        level = logging.WARNING if session.ended_at is None else logging.DEBUG  # warn only once
         logger.log(level, 'slot "%s" is left for now: %s', session.slot, connections.one_line(error), extra=values)
         return
     store.dropped(pipeline, session.id)
 
 
-def _drop_slot(source: Connection, pipeline: Connection, session: Session) -> None:
-    """Drop the slot if it is there, and the session's own."""
+def _drop_slot(source: Connection, pipeline: Connection, session: StoredSession) -> None:
+    """Drop the slot if it exists and is the session's own."""
     slot = slots.find(source, session.slot)
-    now = store.get(pipeline, session.id) or session  # its position, read after what the slot has confirmed
+    now = store.get(pipeline, session.id) or session  # after the slot: positions are stored first
     if slot is None or not is_its_own(now, slot, source.info.dbname):
         return
     if slot.active_pid is not None:
         slots.end_walsender(source, slot)
     try:
         slots.drop(source, session.slot)
-    except SlotMissing:  # one that was being made ends with its walsender
+    except SlotMissing:  # a slot that is being created ends with its walsender
         logger.debug("the slot has gone with its walsender", extra={"action": "session.slot_gone"})

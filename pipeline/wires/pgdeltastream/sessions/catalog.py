@@ -1,4 +1,4 @@
-"""An ordinary connection beside a session's walsender: what types are called, and the first to learn of a shutdown.
+"""An ordinary connection to the source for each stream: finds names of types, and notices a shutdown early.
 
 A source that shuts down ends ordinary connections at once, but its walsenders only when all is sent and confirmed.
 """
@@ -21,15 +21,15 @@ from pipeline.wal.messages import Relation, Type
 _GONE = "???"
 
 
-class Catalog:
-    """Names types as format_type does in the database's own search path. Used by one at a time."""
+class TypeCatalog:
+    """Names types as format_type does in the database's own search path. One task at a time may use it."""
 
     def __init__(self, source: Connection, dsn: str) -> None:
         self._source = source
         self._dsn = dsn
         self._named: dict[int, str] = {}
         self._lost: Callable[[Unavailable], None] | None = None
-        self._line = source.fileno()  # asked for now: a connection that was lost has none, and is to be forgotten by it
+        self._line = source.fileno()  # a lost connection has no number to remove its reader by
 
     def watch(self, lost: Callable[[Unavailable], None]) -> None:
         """Call `lost`, in the running loop, when the source ends the connection."""
@@ -37,11 +37,11 @@ class Catalog:
         asyncio.get_running_loop().add_reader(self._line, self._look)
 
     def name(self, message: Type) -> None:
-        """The stream names a type that is not built in: it may be gone by now."""
+        """Remember the name of a type that is not built in, from the stream: the type may have been dropped since."""
         self._named[message.oid] = message.name
 
     async def types(self, relation: Relation) -> list[str]:
-        """Of its columns. Raises Unavailable."""
+        """Return the names of the types of a relation's columns. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._line)
         try:
@@ -58,7 +58,7 @@ class Catalog:
         self._source.close()
 
     def _forget(self) -> None:
-        """Before its number is another's."""
+        """Stop watching the socket, before another one gets its number."""
         if self._lost is not None:
             self._lost = None
             with suppress(RuntimeError):  # the event loop has ended
@@ -76,7 +76,7 @@ class Catalog:
         ]
 
     def _look(self) -> None:
-        """Something came unasked: a notice, or the end."""
+        """Read what the source has sent without a request: a notice, or the end of the connection."""
         try:
             self._source.pgconn.consume_input()
         except psycopg.OperationalError as error:

@@ -1,8 +1,9 @@
-"""Makes a session: publications as of now, a slot of its own, and the snapshot exported with it.
+"""Creates a session: brings publications up to date, creates a slot, and exports the snapshot of that slot.
 
-The order is what makes it whole. Tables join the publications before the slot is begun: making a slot waits for every
-transaction that was running, so that one which wrote to such a table before it joined is in the snapshot, and all later
-ones are in the stream (postgres-facts.md 14). The session's row comes before the slot, so that no slot is forgotten.
+The order guarantees that no change is missing. Tables join the publications before the slot is created. Creating a slot
+waits for every running transaction, so a transaction that wrote to such a table before it joined is in the snapshot,
+and all later ones are in the stream (postgres-facts.md 14). The row is stored before the slot exists, so that no slot
+is forgotten.
 """
 
 from __future__ import annotations
@@ -26,42 +27,42 @@ from pipeline.postgres import connections, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import backends, bounds, exporting, store
-from pipeline.wires.pgdeltastream.sessions.snapshot import Exported
-from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, Session, walsender_name
+from pipeline.wires.pgdeltastream.sessions.snapshot import ExportedSnapshot
+from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, StoredSession, walsender_name
 
 logger = logging.getLogger(__name__)
 
 SLOT_SECONDS = 30.0
-"""How long making a slot may wait for transactions that are open."""
+"""How long creating a slot may wait for open transactions."""
 START_SECONDS = 10.0
-"""How long a server that has just started has to make its publications."""
+"""How long to wait for the publications of a server that has just started."""
 ALL_SECONDS = 90.0
-"""How long a database may take for everything else: one that is frozen accepts connections and is silent."""
+"""How long a database may take for everything else: a frozen database accepts connections and never answers."""
 LOCK_SECONDS = 10.0
 _LOCK = "sessions"
 _NAMES = 50
-"""So many names are tried."""
+"""How many names are tried."""
 _SLOT_NAMES = "select slot_name::text from pg_catalog.pg_replication_slots"
 """The names of all slots of the cluster, of every kind and database."""
 SPARE = 1
-"""So many slots and walsenders stay free: a worker that cannot reconnect would be a high price for a visitor."""
+"""How many slots and walsenders must stay free, so that the worker can always reconnect."""
 
 UNUSED_SECONDS = 10.0
-"""A session that no request has used makes room for its own address so long after it was made."""
+"""Seconds after which a session that was never used makes room for a client of the same address."""
 READ_SECONDS = 60.0
-"""A session whose snapshot was read, and that was never streamed, makes room for its own address after so long."""
+"""Seconds after which a session that was read, but never streamed, makes room for a client of the same address."""
 AWAY_SECONDS = 300.0
-"""Every session makes room after so long without use: a client that is away for a deploy keeps its session."""
+"""Seconds without use after which any session makes room: a client that restarts for a deployment keeps its session."""
 
 
 def create(
     config: Config, wire: str, name: Callable[[], str], address: str | None = None, *, waits: float = SLOT_SECONDS
-) -> Exported:
-    """A session that is ready, and whose snapshot lasts as long as what is returned is open. `name` gives slot names.
+) -> ExportedSnapshot:
+    """Create a session, whose snapshot can be read until the returned object is closed. Blocks.
 
-    `address`: of the client. `waits`: seconds for which making its slot may wait for running transactions. Blocks.
-    Raises SessionsFull, or another PipelineError with the reason, for the log; then nothing is left, or the leader's
-    `bounds.enforce` removes it.
+    `name` returns names for the slot. `address`: the client's. `waits`: seconds for which creating the slot may wait
+    for running transactions. Raises SessionsFull, or another PipelineError with the reason, for the log. Then no
+    session is left, or the leader's `bounds.enforce` removes it.
     """
     seconds = ALL_SECONDS + waits
     with (
@@ -80,17 +81,17 @@ def create(
         lsn.show(session.position or 0),
         extra={"action": "session.created", "session": session.slot, "wire": wire},
     )
-    return Exported(session, snapshot, publications, connection)
+    return ExportedSnapshot(session, snapshot, publications, connection)
 
 
 def _prepared(config: Config, source: Connection, pipeline: Connection) -> tuple[Source, tuple[str, ...]]:
-    """The source, and the publications that are in use, once these are up to date."""
+    """Bring the publications up to date; return the source and the publications that are in use."""
     prepare.require_fit(source)
     deadline = time.monotonic() + START_SECONDS
     while (stored := _with_publications(config, source, pipeline)) is None:
         if time.monotonic() > deadline:
             raise SessionRefused(
-                "the publications of the source are not there yet, or were dropped: no worker has begun to replicate "
+                "the publications of the source do not exist yet, or were dropped: no worker has begun to replicate "
                 "from it; `pipeline status` says why"
             )
         time.sleep(0.2)
@@ -119,10 +120,11 @@ class _Creation:
     wire: str
     address: str | None
 
-    def run(self, name: Callable[[], str], waits: float) -> tuple[Session, Connection, str]:
-        """The session, the connection that exports its snapshot, and the snapshot's name."""
+    def run(self, name: Callable[[], str], waits: float) -> tuple[StoredSession, Connection, str]:
+        """Create the session; return it, the connection that exports its snapshot, and the snapshot's name."""
         for _ in range(_NAMES):
-            with role_locks.held(self.pipeline, _LOCK, LOCK_SECONDS):  # so that two that come at once count each other
+            # Two clients at the same time must count each other's session.
+            with role_locks.held(self.pipeline, _LOCK, LOCK_SECONDS):
                 self._make_room()
                 session = self._reserve(name)
             with suppress(SlotExists):
@@ -145,15 +147,15 @@ class _Creation:
             bounds.end(self.config, self.source, self.pipeline, yields, yield_reason(yields, self.address))
             live.remove(yields)
 
-    def _lacking(self, live: list[Session]) -> str | None:
+    def _lacking(self, live: list[StoredSession]) -> str | None:
         if len(live) >= self.config.sessions_max:
             return f"PIPELINE_SESSIONS_MAX = {self.config.sessions_max} is reached"
         return source_lacks(self.source, live)
 
-    def _reserve(self, name: Callable[[], str]) -> Session:
-        """The row of a session under a name that nobody has."""
+    def _reserve(self, name: Callable[[], str]) -> StoredSession:
+        """Store the row of a session under a name that is free."""
         taken = {row[0] for row in self.source.execute(_SLOT_NAMES).fetchall()}
-        taken |= store.kept_slots(self.pipeline)  # what is left of them is ended and dropped by name
+        taken |= store.kept_slots(self.pipeline)  # their slots are ended and dropped by name
         for _ in range(_NAMES):
             if (slot := name()) in taken:
                 continue
@@ -171,8 +173,11 @@ class _Creation:
                 return session
         raise _no_name()
 
-    def _export(self, session: Session, waits: float) -> tuple[Session, Connection, str]:
-        """Make the slot, and with it the session ready. Whatever fails leaves no slot, and ends the row."""
+    def _export(self, session: StoredSession, waits: float) -> tuple[StoredSession, Connection, str]:
+        """Create the slot, and mark the session as ready.
+
+        After an error there is no slot, and the session has ended.
+        """
         connection: Connection | None = None
         try:
             connection = exporting.connect(self.config.source, session.slot)
@@ -187,9 +192,9 @@ class _Creation:
             raise
         return ready, connection, made.snapshot
 
-    def _give_up(self, session: Session, error: BaseException) -> None:
+    def _give_up(self, session: StoredSession, error: BaseException) -> None:
         try:
-            if isinstance(error, SlotExists):  # that slot is somebody else's
+            if isinstance(error, SlotExists):  # another program created that slot
                 store.end(self.pipeline, session.id, str(error))
                 store.dropped(self.pipeline, session.id)
             else:
@@ -205,7 +210,7 @@ def _no_name() -> SessionRefused:
     return SessionRefused(f"none of {_NAMES} names for a slot was free; drop replication slots that are not needed")
 
 
-def source_lacks(source: Connection, live: Sequence[Session]) -> str | None:
+def source_lacks(source: Connection, live: Sequence[StoredSession]) -> str | None:
     """Return what the source lacks for one more session, with the remedy; None if it can spare a slot and a walsender.
 
     `live`: the sessions that have not ended. Each counts with the slot and the walsender that it has or will take.
@@ -225,10 +230,10 @@ def source_lacks(source: Connection, live: Sequence[Session]) -> str | None:
     return None
 
 
-def _still_to_come(source: Connection, live: Sequence[Session]) -> tuple[int, int]:
-    """How many slots and walsenders these sessions will take that they do not have now."""
+def _still_to_come(source: Connection, live: Sequence[StoredSession]) -> tuple[int, int]:
+    """Return how many slots and walsenders these sessions will still take."""
     there = {slot.name for slot in slots.all_slots(source)}
-    reading = {each.name for each in backends.of(source, live) if each.walsender}
+    reading = {each.name for each in backends.find(source, live) if each.walsender}
     return (
         sum(session.slot not in there for session in live),
         sum(walsender_name(session.slot) not in reading for session in live),
@@ -236,7 +241,7 @@ def _still_to_come(source: Connection, live: Sequence[Session]) -> tuple[int, in
 
 
 def require_nobody_waits(source: Connection) -> None:
-    """Raises SessionRefused if commits at the source would wait for a session's client."""
+    """Raise SessionRefused if commits at the source would wait for a session's client."""
     names = queries.value(source, "select current_setting('synchronous_standby_names')")
     if synchronous_standbys.can_choose(names, NAME_PREFIX):
         raise SessionRefused(
@@ -246,12 +251,12 @@ def require_nobody_waits(source: Connection) -> None:
 
 
 def first_to_yield(
-    live: Sequence[Session], in_use: Collection[int], address: str | None, now: datetime
-) -> Session | None:
+    live: Sequence[StoredSession], in_use: Collection[int], address: str | None, now: datetime
+) -> StoredSession | None:
     """Return the session that makes room for a client of this address, or None. `in_use`: ids of sessions.
 
-    A session that was never used goes before one that was read, and that before one that was streamed. Of several, the
-    one goes that was unused for longest.
+    Sessions that were never used go first, then those that were read, then those that were streamed. Among equals, the
+    session goes that was unused for the longest time.
     """
     able = [
         each for each in live if each.id not in in_use and each.state == "ready" and now >= _yields_at(each, address)
@@ -259,17 +264,17 @@ def first_to_yield(
     return min(able, key=lambda each: (_unused_seconds(each, address), each.used_at), default=None)
 
 
-def yield_reason(session: Session, address: str | None) -> str:
+def yield_reason(session: StoredSession, address: str | None) -> str:
     """Return why the session has ended, for its client."""
     return f"it made room for another session: no client had used it for {_unused_seconds(session, address):g} s"
 
 
-def kept_until(live: Sequence[Session], in_use: Collection[int], address: str | None) -> str:
+def kept_until(live: Sequence[StoredSession], in_use: Collection[int], address: str | None) -> str:
     """Return until when each session is kept, for a client of this address."""
     return ", ".join(f"{each.slot} {_kept_how_long(each, in_use, address)}" for each in live)
 
 
-def _kept_how_long(session: Session, in_use: Collection[int], address: str | None) -> str:
+def _kept_how_long(session: StoredSession, in_use: Collection[int], address: str | None) -> str:
     if session.state != "ready":
         return "is being made"
     if session.id in in_use:
@@ -277,11 +282,11 @@ def _kept_how_long(session: Session, in_use: Collection[int], address: str | Non
     return f"is kept until {_yields_at(session, address):%Y-%m-%d %H:%M:%S %Z}"
 
 
-def _yields_at(session: Session, address: str | None) -> datetime:
+def _yields_at(session: StoredSession, address: str | None) -> datetime:
     return session.used_at + timedelta(seconds=_unused_seconds(session, address))
 
 
-def _unused_seconds(session: Session, address: str | None) -> float:
+def _unused_seconds(session: StoredSession, address: str | None) -> float:
     if address is None or session.address != address or session.used_for == "stream":
         return AWAY_SECONDS
     return UNUSED_SECONDS if session.used_for is None else READ_SECONDS

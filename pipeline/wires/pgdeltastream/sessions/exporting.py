@@ -1,4 +1,4 @@
-"""The slot of a session, made over a replication connection that exports its snapshot and stays open with it."""
+"""Creates the slot of a session over a replication connection, which exports the snapshot as long as it stays open."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions.store import walsender_name
 
 CANCEL_SECONDS = 5.0
-"""How long the source has to end a statement that was cancelled, and to say what it waited for."""
+"""How long the source may take to end a cancelled statement, and to report what the statement waited for."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """A slot that streams what ends after `position`. `snapshot`: the name of what was visible there."""
+class CreatedSlot:
+    """A slot that streams what ends after `position`. `snapshot`: the name of the snapshot at that position."""
 
     position: int
     snapshot: str
 
 
 def connect(dsn: str, slot: str) -> Connection:
-    """The connection that is to export. Raises Unavailable or SourceUnfit."""
+    """Return a replication connection for creating a slot. Raises Unavailable or SourceUnfit."""
     connection = walsender.connect(dsn, walsender_name(slot))
     try:
         connection.execute(session_settings.statement(session_settings.WALSENDER).encode())
@@ -39,11 +39,11 @@ def connect(dsn: str, slot: str) -> Connection:
     return connection
 
 
-def make(connection: Connection, dsn: str, slot: str, seconds: float) -> Made:
-    """Make the slot; the snapshot lasts until the connection is used again or closed. Waits for running transactions.
+def make(connection: Connection, dsn: str, slot: str, seconds: float) -> CreatedSlot:
+    """Create the slot; its snapshot lasts until the connection is used again or closed. Waits for running transactions.
 
-    Raises SessionRefused after so many seconds, with whom it waited for; then, and after any other error, there is no
-    slot. Raises SlotExists where somebody has taken the name.
+    Raises SessionRefused after `seconds`, with the transactions that it waited for. Raises SlotExists if the name is
+    taken. After any error the slot does not exist.
     """
     command = f"CREATE_REPLICATION_SLOT \"{slot}\" LOGICAL pgoutput (SNAPSHOT 'export')"
     with _given_up(connection, dsn, seconds) as waited_for:
@@ -61,14 +61,14 @@ def make(connection: Connection, dsn: str, slot: str, seconds: float) -> Made:
                 ) from error
             raise connections.unavailable(dsn, "source", error) from error
     assert row is not None  # noqa: S101  the command's answer
-    return Made(lsn.parse(row[1]), row[2])
+    return CreatedSlot(lsn.parse(row[1]), row[2])
 
 
 @contextmanager
 def _given_up(connection: Connection, dsn: str, seconds: float) -> Iterator[list[str]]:
-    """Cancels what the connection waits for in the block after so many seconds; then the list says for whom it waited.
+    """Cancel the statement of the block after `seconds`, and add the transactions that it waited for to the list.
 
-    No statement_timeout reaches a command of the replication protocol.
+    statement_timeout does not apply to commands of the replication protocol.
     """
     done, waited_for = threading.Event(), list[str]()
 
@@ -95,5 +95,5 @@ def _holders(dsn: str, pid: int) -> list[str]:
         with connections.answering(dsn, "source", CANCEL_SECONDS, name="pipeline session") as source:
             found = waits.look(source, [pid])
     except (PipelineError, psycopg.Error) as error:
-        return [f"what cannot be told ({connections.one_line(error)})"]
-    return [wait.held_by for wait in found] or ["what has ended by now"]
+        return [f"an unknown transaction ({connections.one_line(error)})"]
+    return [wait.held_by for wait in found] or ["a transaction that has ended since"]

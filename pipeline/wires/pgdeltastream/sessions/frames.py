@@ -1,4 +1,4 @@
-"""What a session's client is sent: one frame a transaction, as wal2json writes it. Has state, does no IO."""
+"""Builds the frames for a session's client: one for each transaction, as wal2json writes it. Has state, does no IO."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pipeline.wal.messages import Begin, Commit, Delete, Insert, Relation, Trunc
 from pipeline.wal.wal2json import NEW_ROWS, ChangeWriter
 
 FRAME_BYTES = 16 << 20
-"""A transaction of more text than this comes in several frames. wal2json's own fail at 1 GB."""
+"""A transaction with more text than this is sent in several frames. wal2json itself fails at 1 GB."""
 _GATHERED = 1 << 18
-"""So many bytes of changes are kept as they come; then they become one text: small objects cost more than they hold."""
+"""Bytes of changes that are kept as separate objects before they are joined: small objects take more memory."""
 
 _u32 = Struct(">I").unpack_from
 _BEGIN, _COMMIT = b"BC"
 
 
-class Frame(NamedTuple):
-    """`end`: its transaction ends there; None for a part of one, which is not the last."""
+class TransactionFrame(NamedTuple):
+    """A frame of a transaction. `end`: the end of the transaction; None if more frames of it follow."""
 
     text: bytes
     end: int | None
 
 
-class Frames:
-    """Takes messages of pgoutput in their order, and keeps the frames that they make until they are taken."""
+class FrameBuilder:
+    """Builds frames from messages of pgoutput in their order, and keeps them until they are taken."""
 
     def __init__(
         self,
@@ -36,28 +36,31 @@ class Frames:
         begun: Callable[[int], None] = lambda _: None,
         ended: Callable[[int, bool], None] = lambda _end, _frame: None,
     ) -> None:
-        """`position`: where the stream was started.
+        """`position`: where the stream starts.
 
-        `begun` is called with where a transaction's commit begins, and `ended` with its end and whether it has a frame.
+        `begun` is called with the LSN of a transaction's commit; `ended` with its end, and True if it has a frame.
         """
         self._nextlsn = _written(position)
         self._begun, self._ended = begun, ended
         self._writers: dict[int, ChangeWriter] = {}
         self._ignored: set[int] = set()
         self._open = False
-        self._ready: list[Frame] = []
+        self._ready: list[TransactionFrame] = []
         self._changes: list[bytes] = []
         self._whole = bytearray()
         self._truncated: list[bytes] = []
         self._size = 0
 
-    def take(self) -> list[Frame]:
-        """The frames that are complete, in their order."""
+    def take(self) -> list[TransactionFrame]:
+        """Return the complete frames in their order, and forget them."""
         ready, self._ready = self._ready, []
         return ready
 
     def learn(self, relation: Relation, types: Sequence[str]) -> None:
-        """From now on, write rows of this relation so; `types`: of its columns, as format_type names them."""
+        """Write rows of this relation by this description from now on.
+
+        `types`: of its columns, as format_type names them.
+        """
         self._writers[relation.oid] = ChangeWriter(relation, types)
 
     def ignore(self, oid: int) -> None:
@@ -65,7 +68,7 @@ class Frames:
         self._ignored.add(oid)
 
     def feed(self, data: bytes, at: int) -> None:
-        """The message in `data` from `at` on, but no Relation. Raises DecodeError."""
+        """Add the message in `data` from `at` on, which is not a Relation. Raises DecodeError."""
         kind = data[at]
         if kind in NEW_ROWS and data[at + 5 : at + 6] == b"N":
             writer = self._writers.get(_u32(data, at + 1)[0])
@@ -104,7 +107,7 @@ class Frames:
         has_frame = self._size > 0
         if has_frame:
             self._nextlsn = _written(commit.end_lsn)
-            self._ready.append(Frame(self._text(), commit.end_lsn))
+            self._ready.append(TransactionFrame(self._text(), commit.end_lsn))
             self._forget()
         self._ended(commit.end_lsn, has_frame)
 
@@ -112,7 +115,7 @@ class Frames:
         if not self._open:
             raise DecodeError("a change outside of a transaction")
         if self._size > FRAME_BYTES - len(change) and self._size:
-            self._ready.append(Frame(self._text(), None))
+            self._ready.append(TransactionFrame(self._text(), None))
             self._forget()
         self._size += len(change) + 1
         self._changes.append(change)
@@ -124,7 +127,7 @@ class Frames:
         self._truncated.append(named)
 
     def _gather(self) -> None:
-        """Part of a long text that grows in its place: neither small objects nor a copy of all are left behind."""
+        """Join the separate changes to the text, which grows in place, so that it is never copied as a whole."""
         if self._changes:
             self._whole += b",".join(self._changes)
             self._whole += b","

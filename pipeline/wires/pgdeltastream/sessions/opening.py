@@ -1,4 +1,4 @@
-"""Begins to stream a session's slot, or says plainly why not. Blocks: for a thread."""
+"""Begins to stream a session's slot, or raises the reason against it. Blocks, so it runs in a thread."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import backends, store
-from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession, walsender_name
 
 ANSWER_SECONDS = 4.5
 """A client learns within 5 seconds why its session cannot be streamed."""
 CONNECT_SECONDS = 3
-"""For each connection; Postgres accepts one within milliseconds."""
+"""The limit for each connection; Postgres accepts one within milliseconds."""
 LEAVE_SECONDS = 3.0
-"""So long after a client has gone its walsender may need to notice."""
+"""How long the walsender of a client that has gone may take to notice."""
 SETTINGS = session_settings.SERVER
-"""Values are written as by the worker's walsender, but for names in them: those are as the database's own search path
-makes them, like the names of types."""
+"""Settings of the walsender: as of the worker's, but with the database's own search path, by which names in values and
+names of types are written."""
 _RETRY_SECONDS = 0.02
 _AGAIN = "begin another session"
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A stream that has begun at `position`, and an ordinary connection to the source. `own`: tables not to be sent."""
+class OpenedStream:
+    """A stream that has begun at `position`, and an ordinary connection to the source. `own`: the pipeline's tables."""
 
     stream: ReplicationStream
     source: Connection
@@ -54,10 +54,10 @@ class Opened:
     own: OwnTables
 
 
-def begin(config: Config, session: Session | None, reader: str, gather: float) -> Opened:
-    """Begin to stream it for `reader`, which its row names from then on.
+def begin(config: Config, session: StoredSession | None, reader: str, gather: float) -> OpenedStream:
+    """Begin to stream the session for `reader`, which its row names from then on.
 
-    Raises SessionUnknown, SessionGone, SessionHeld, or another PipelineError, within ANSWER_SECONDS and a little.
+    Raises SessionUnknown, SessionGone, SessionHeld, or another PipelineError, within little more than ANSWER_SECONDS.
     """
     session = _require_ready(session)
     with ExitStack() as undo:
@@ -76,15 +76,20 @@ def begin(config: Config, session: Session | None, reader: str, gather: float) -
 
 
 def _begin(
-    config: Config, session: Session, reader: str, stream: ReplicationStream, source: Connection, pipeline: Connection
-) -> Opened:
+    config: Config,
+    session: StoredSession,
+    reader: str,
+    stream: ReplicationStream,
+    source: Connection,
+    pipeline: Connection,
+) -> OpenedStream:
     stored = sources.find(pipeline, session.source_id)
     _require_nobody_waits(source, session)
     publications = list(publication_ledger.known(stored)) if stored else []
     own = own_tables.read(source, pipeline, config.events_tables)
     until = time.monotonic() + LEAVE_SECONDS
     while True:
-        slot = slots.find(source, session.slot)  # first: a position is stored before it is confirmed
+        slot = slots.find(source, session.slot)  # read before the row: a position is stored before it is confirmed
         fresh = _require_ready(store.find(pipeline, session.wire, session.slot), session)
         if stored is None or stored.epoch != fresh.epoch:
             raise gone(session, "the source was adopted in another state since")
@@ -104,10 +109,10 @@ def _begin(
     if queries.value(pipeline, queries.statement("wires.pgdeltastream.sessions", "claim_session"), values) is None:
         raise gone(session, "it was ended just now")
     backends.end_exporting(source, session)
-    return Opened(stream, source, position, own)
+    return OpenedStream(stream, source, position, own)
 
 
-def _require_ready(found: Session | None, expected: Session | None = None) -> Session:
+def _require_ready(found: StoredSession | None, expected: StoredSession | None = None) -> StoredSession:
     if found is None or found.state == "making":
         raise SessionUnknown("no such session was made here")
     if found.state == "ended" or (expected is not None and found.id != expected.id):
@@ -115,17 +120,17 @@ def _require_ready(found: Session | None, expected: Session | None = None) -> Se
     return found
 
 
-def ended(session: Session) -> SessionGone:
-    """Says why a session has ended."""
+def ended(session: StoredSession) -> SessionGone:
+    """Return the error for a session that has ended."""
     return gone(session, session.reason or "it has ended")
 
 
-def gone(session: Session, why: str) -> SessionGone:
-    """The session can never be streamed again."""
+def gone(session: StoredSession, why: str) -> SessionGone:
+    """Return the error for a session that can never be streamed again."""
     return SessionGone(f"session {session.slot}: {why}; {_AGAIN}")
 
 
-def _held(session: Session, slot: Slot | None) -> SessionHeld:
+def _held(session: StoredSession, slot: Slot | None) -> SessionHeld:
     if session.reader is not None and session.reader_since is not None:
         who = f"{session.reader} since {session.reader_since:%Y-%m-%d %H:%M:%S %Z}"
     else:
@@ -135,14 +140,14 @@ def _held(session: Session, slot: Slot | None) -> SessionHeld:
     return SessionHeld(f"session {session.slot} is read by {who}")
 
 
-def _require_whole(source: Connection, session: Session, slot: Slot | None) -> int:
-    """The position to stream from; the slot holds everything from there on."""
+def _require_whole(source: Connection, session: StoredSession, slot: Slot | None) -> int:
+    """Return the position to stream from. Raises SessionGone if the slot does not hold everything from there on."""
     position = session.position or 0
     now = timeline.identity(source)
     if now.system_identifier != session.system_identifier:
         raise gone(session, "the source is another cluster than the one where it was made")
     if now.flushed < position:
-        raise gone(session, f"the source was restored to a state from before {lsn.show(position)}")
+        raise gone(session, f"the source was restored to a state that is older than {lsn.show(position)}")
     if slot is None:
         raise gone(session, "its slot was dropped at the source")
     if slot.plugin != "pgoutput" or slot.database != now.database or slot.two_phase:
@@ -150,11 +155,11 @@ def _require_whole(source: Connection, session: Session, slot: Slot | None) -> i
     if slot.invalidated:
         raise gone(session, "the source has removed WAL that it still needed")
     if (slot.confirmed_lsn or 0) > position:
-        raise gone(session, f"somebody else has moved its slot beyond {lsn.show(position)}")
+        raise gone(session, f"another program has moved its slot beyond {lsn.show(position)}")
     return position
 
 
-def _require_nobody_waits(source: Connection, session: Session) -> None:
+def _require_nobody_waits(source: Connection, session: StoredSession) -> None:
     names = str(queries.value(source, "select current_setting('synchronous_standby_names')"))
     if synchronous_standbys.can_choose(names, walsender_name(session.slot)):
         raise Refused("synchronous_standby_names at the source would make commits there wait for this client")
@@ -167,7 +172,7 @@ def _connect(dsn: str, what: str, limit: _Limit) -> Connection:
 
 
 class _Limit:
-    """Ends what does not answer in time."""
+    """Ends connections to a database that does not answer in time."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""The query for a page of a table: what it names is looked up in the snapshot, and quoted by the source."""
+"""Builds the query for a page of a table. The source finds the table and columns in the snapshot, and quotes them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pipeline.wires.pgdeltastream.sessions import table_names
 
 T = TypeVar("T")
 MOST = 2**63 - 1
-"""The largest offset and limit that Postgres takes; no table has more rows."""
+"""The largest offset and limit that Postgres accepts; no table has more rows."""
 
 
 @dataclass(frozen=True)
-class Page:
-    """Rows `offset` to `offset + limit` of a table, as a client names it and the column that orders them.
+class SnapshotPage:
+    """A page: rows `offset` to `offset + limit` of a table. The client names the table and the column that orders rows.
 
-    Without an order, rows come as they lie: in the same order for each page of a snapshot.
+    Without an order, rows are read in their physical order, which is the same for each page of a snapshot.
     """
 
     table: str
@@ -36,8 +36,11 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Column:
-    """`type`: an oid. `json`: it is json or jsonb, or a domain over one. `unique`: no two rows have the same value."""
+class PageColumn:
+    """A column of a page.
+
+    `type`: an oid. `json`: it is json or jsonb, or a domain over one. `unique`: no two rows have the same value.
+    """
 
     name: str
     type: int
@@ -48,10 +51,10 @@ class Column:
 
 @dataclass(frozen=True)
 class PageQuery:
-    """The query, None where there is no row to read, and the columns that it gives."""
+    """The query, None if there is no row to read, and the columns that it returns."""
 
     query: sql.Composable | None
-    columns: list[Column]
+    columns: list[PageColumn]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Relation:
-    """`by_place`: the role may see where rows are."""
+    """A relation that has rows. `by_place`: the role may read ctid."""
 
     name: str
     is_there: bool
@@ -70,14 +73,15 @@ class _Relation:
     by_place: bool
 
 
-async def look_up(connection: AsyncConnection, config: Config, page: Page, publications: Sequence[str]) -> PageQuery:
-    """The query for a page, in a transaction that has the snapshot; tables that it reads are locked until its end.
+async def look_up(
+    connection: AsyncConnection, config: Config, page: SnapshotPage, publications: Sequence[str]
+) -> PageQuery:
+    """Build the query for a page, in a transaction with the snapshot; locks its tables until the end.
 
-    It plans nothing, because planning a query of a user's table may run functions of its owner, and one of these could
-    change what a later look finds. Raises TableRefused if the table or column is not there, or nothing of it is
-    published.
+    This plans no query of a user's table, because planning may run functions of the table's owner, which could change
+    what is found later. Raises TableRefused if the table or column does not exist, or is not published.
     """
-    refused = TableRefused(f"table {page.table[:100]!r} is not there, or is not published")
+    refused = TableRefused(f"table {page.table[:100]!r} does not exist, or is not published")
     table = await _one(connection, _Table, "page_table", {"names": table_names.tables(page.table)})
     if table is None:
         raise refused
@@ -87,7 +91,7 @@ async def look_up(connection: AsyncConnection, config: Config, page: Page, publi
         raise refused
     if (published := [each for each in found if each is not None]) != found:
         raise refused if not published else TableRefused(f"not every partition of {page.table[:100]!r} is published")
-    columns = _readable(await _all(connection, Column, "page_columns", {"oid": table.oid}), published)
+    columns = _readable(await _all(connection, PageColumn, "page_columns", {"oid": table.oid}), published)
     order = _order(page, columns)
     locked = [(await _locked(connection, config, each), each.condition) for each in published]
     there = [(found, condition) for found, condition in locked if found is not None]
@@ -95,16 +99,17 @@ async def look_up(connection: AsyncConnection, config: Config, page: Page, publi
 
 
 async def _published(connection: AsyncConnection, oid: int, publications: Sequence[str]) -> PublishedRelation | None:
-    """What is published of one relation that has rows."""
+    """Return the published part of a relation that has rows; None if it is not published."""
     values = {"oid": oid, "publications": list(publications)}
     async with connection.cursor(row_factory=class_row(PublishedRelation)) as cursor:
         await cursor.execute(statement("capture.source", "published_relations"), values)
         return await cursor.fetchone()
 
 
-def _readable(columns: list[Column], published: Sequence[PublishedRelation]) -> list[Column]:
-    """Those that are published of every relation. Where no list leaves one out, generated ones too, which are not sent
-    before 18 but are a part of the row; sorted as bytes.
+def _readable(columns: list[PageColumn], published: Sequence[PublishedRelation]) -> list[PageColumn]:
+    """Return the columns that are published of every relation, sorted as bytes.
+
+    Generated columns, which Postgres sends from version 18 on, are part of the row unless a column list omits them.
     """
     for each in published:
         named = set(each.columns or ())
@@ -113,7 +118,7 @@ def _readable(columns: list[Column], published: Sequence[PublishedRelation]) -> 
     return sorted(columns, key=lambda column: column.name.encode())
 
 
-def _order(page: Page, columns: list[Column]) -> Column | None:
+def _order(page: SnapshotPage, columns: list[PageColumn]) -> PageColumn | None:
     if page.order_by is None:
         return None
     wanted = page.order_by[0]
@@ -124,9 +129,9 @@ def _order(page: Page, columns: list[Column]) -> Column | None:
 
 
 async def _locked(connection: AsyncConnection, config: Config, relation: PublishedRelation) -> _Relation | None:
-    """The relation once it can be neither dropped nor written anew; None where it was dropped.
+    """Lock a relation against a drop or a rewrite, and return it; None if it was dropped.
 
-    PREPARE locks it too, and needs no right to all of its columns, as LOCK TABLE does. It plans nothing.
+    PREPARE locks the relation, too. Unlike LOCK TABLE, it needs no right to all columns. It plans nothing.
     """
     values = {"oid": relation.oid}
     found = await _one(connection, _Relation, "page_relation", values)
@@ -140,19 +145,27 @@ async def _locked(connection: AsyncConnection, config: Config, relation: Publish
     if found.moved and await _value(connection, "relation_form", values) != await _form_now(
         config.source, relation.oid
     ):
-        raise TableRefused(f"{found.name} was altered since the snapshot was taken, and it has none of its rows now")
+        raise TableRefused(
+            f"{found.name} was altered since the snapshot was taken, and the snapshot no longer contains its rows"
+        )
     return found
 
 
 async def _form_now(dsn: str, oid: int) -> Any:
-    """Its form beside the snapshot: an ALTER TABLE that writes rows anew hides them from older snapshots."""
+    """Return the form of a relation outside of the snapshot.
+
+    An ALTER TABLE that rewrites the relation hides its rows from the snapshot.
+    """
     settings = session_settings.SOURCE
     async with await connections.connect_async(dsn, name="pipeline session", settings=settings) as beside:
         return await _value(beside, "relation_form", {"oid": oid})
 
 
 def _query(
-    page: Page, relations: Sequence[tuple[_Relation, str | None]], columns: Sequence[Column], order: Column | None
+    page: SnapshotPage,
+    relations: Sequence[tuple[_Relation, str | None]],
+    columns: Sequence[PageColumn],
+    order: PageColumn | None,
 ) -> sql.Composable:
     names = [column.name for column in columns]
     by_place = all(each.by_place for each, _ in relations)
@@ -179,10 +192,10 @@ def _query(
     )
 
 
-def _ordered(page: Page, order: Column | None, last: sql.Composable | None) -> sql.Composable:
-    """By the column, and then by `last`, if several rows may have the same value: each row is on one page then.
+def _ordered(page: SnapshotPage, order: PageColumn | None, last: sql.Composable | None) -> sql.Composable:
+    """Return the ORDER BY: the column, then `last` if several rows may have the same value.
 
-    `last`: where the row is, or the row itself, if the role may not read places.
+    Each row is then on one page. `last`: the ctid, or the row itself if the role may not read ctid.
     """
     if order is None or page.order_by is None:
         return sql.SQL("")
@@ -194,7 +207,7 @@ def _ordered(page: Page, order: Column | None, last: sql.Composable | None) -> s
 def _rows(
     name: str, condition: str | None, columns: Sequence[str], place: sql.Composable | None = None
 ) -> sql.Composable:
-    """`name` and `condition` are the source's own words."""
+    """Return the query of a relation's rows. `name` and `condition` were written by the source."""
     listed = sql.SQL(", ").join([_listed(columns)] * bool(columns) + ([place] if place is not None else []))
     where = sql.SQL(" where {}").format(trusted(condition)) if condition is not None else sql.SQL("")
     return sql.SQL("select {} from only {} as t{}").format(listed, trusted(name), where)

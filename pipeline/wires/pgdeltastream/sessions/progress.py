@@ -1,45 +1,46 @@
-"""How far a session's client has acknowledged, and so the position to store and to confirm. Pure: it is told the time.
+"""Tracks what a session's client has acknowledged, and the position to store and to confirm.
 
-Rows are the worker's affair elsewhere; here a transaction counts as staged when its frame is acknowledged.
+Does no IO; callers pass the time. The rule of the worker applies, but a transaction counts as staged when its frame is
+acknowledged.
 """
 
 from __future__ import annotations
 
 from pipeline.capture.replication.confirm_rule import NEVER, ConfirmRule, Pace
-from pipeline.wires.pgdeltastream.sessions.acknowledgements import Acknowledgements
+from pipeline.wires.pgdeltastream.sessions.acknowledgements import FrameAcknowledgements
 
 IDLE_SECONDS = 10.0
-"""A session that has acknowledged all it got moves over idle WAL so long after its position moved last."""
+"""Seconds after which a session that has acknowledged everything moves past idle WAL."""
 SHUTDOWN_SECONDS = 2.0
-"""The source asks for a reply twice within so many seconds only when it waits for all that it sent to be confirmed."""
+"""The source asks for a reply twice within these seconds only if it shuts down and waits for confirmations."""
 PACE = Pace(reply=0.0, idle=IDLE_SECONDS, idle_bytes=NEVER)
 
 
-class Progress:
-    """Fed with the stream and with acknowledgements. A position is confirmed to the source once it is `stored`."""
+class SessionProgress:
+    """The progress of one session, from its stream and its acknowledgements. A position is stored, then confirmed."""
 
     def __init__(self, position: int, now: float) -> None:
         """`position`: everything before it is acknowledged, and stored."""
         self.rule = ConfirmRule(position, PACE)
         self.rule.resume(position)
         self.rule.confirm(position, now)
-        self._acknowledgements = Acknowledgements(position)
+        self._acknowledgements = FrameAcknowledgements(position)
         self._asked_at = -SHUTDOWN_SECONDS
         self.begun = 0
-        """Where the commit of the last transaction that has begun to arrive begins."""
+        """The LSN of the commit of the last transaction that has begun to arrive."""
 
     @property
     def pending(self) -> bool:
-        """Whether there is a frame that is not acknowledged."""
+        """True if a frame is not acknowledged."""
         return self._acknowledgements.pending
 
     def begin(self, commit_lsn: int) -> None:
-        """A transaction begins to arrive."""
+        """Record that a transaction begins to arrive."""
         self.begun = commit_lsn
         self.rule.begin(commit_lsn)
 
     def end(self, end: int, has_frame: bool) -> None:
-        """It has arrived."""
+        """Record that the transaction has arrived. `end`: its end."""
         self.rule.commit(empty=not has_frame)
         if has_frame:
             self._acknowledgements.expect(end)
@@ -47,11 +48,11 @@ class Progress:
             self.rule.stage(end, empty=True)
 
     def sent(self, end: int) -> None:
-        """The frame of the transaction that ends there is about to be sent."""
+        """Record that the frame of the transaction with this end is about to be sent."""
         self._acknowledgements.sent_to = end
 
     def keepalive(self, wal_end: int, *, asked: bool, now: float) -> bool:
-        """Whether the source shuts down and would wait for this client: it has asked twice for what is not there."""
+        """Return True if the source shuts down and waits for this client: it has asked for a reply twice."""
         self.rule.keepalive(wal_end, asked=asked)
         again = asked and now - self._asked_at < SHUTDOWN_SECONDS
         if asked:
@@ -59,7 +60,7 @@ class Progress:
         return again and self.pending
 
     def acknowledge(self, text: str) -> bool:
-        """What a client says; whether something is to be stored by it."""
+        """Take a client's acknowledgement; return True if the position has moved and must be stored."""
         position = self._acknowledgements.acknowledge(text)
         if position is None:
             return False
@@ -70,9 +71,9 @@ class Progress:
 
     @property
     def acknowledged(self) -> int | None:
-        """The position to store at once, since a client has acknowledged it; None where it is stored."""
+        """The acknowledged position that must be stored at once; None if it is stored."""
         return self.rule.position if self.rule.position > self.rule.confirmed else None
 
     def due(self, now: float) -> int | None:
-        """The position to store now: `acknowledged`, or one beyond idle WAL."""
+        """Return the position to store now: `acknowledged`, or one beyond idle WAL; None if nothing must be stored."""
         return self.acknowledged or self.rule.due(now)

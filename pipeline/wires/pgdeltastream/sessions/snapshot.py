@@ -1,5 +1,6 @@
-"""The exported snapshots of this process, each as long as the replication connection that exported it stays open; and
-pages of rows that are read in them, each over a connection of its own.
+"""Keeps the exported snapshots of this process, and reads pages of rows from them.
+
+A snapshot lasts as long as the replication connection that exported it stays open. Each page has its own connection.
 """
 
 from __future__ import annotations
@@ -26,35 +27,35 @@ from pipeline.wal import wal2json
 from pipeline.wal.encoding import as_is
 from pipeline.wires.pgdeltastream.sessions import page_query
 from pipeline.wires.pgdeltastream.sessions.backends import page_name
-from pipeline.wires.pgdeltastream.sessions.page_query import Column, Page
-from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.sessions.page_query import PageColumn, SnapshotPage
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 PAGES = 4
-"""So many pages are read at once by a process; more requests wait for their turn."""
+"""How many pages a process reads in parallel; more requests wait for their turn."""
 PIECE_BYTES = 256_000
-"""Rows are handed over in pieces of about so many bytes."""
+"""The size of the pieces in which rows are passed to the client, in bytes."""
 SLICE_SECONDS = 0.002
-"""How long rows are written before others have their turn on the event loop."""
+"""How long a page may write rows before other tasks of the event loop have their turn."""
 HOLD_SECONDS = 60.0
-"""A client that takes no piece for so long loses its turn: others wait for it."""
+"""A client that takes no piece for this time loses its turn, because others wait for it."""
 CANCEL_SECONDS = 5.0
 SETTINGS = {
     **session_settings.SOURCE,
     "lock_timeout": "10s",
-    # Rows without an order come as they lie, from the first on, whoever else reads the table.
+    # Rows without an order are read from the first page of the table on, even if other sessions scan it.
     "synchronize_seqscans": "off",
     "max_parallel_workers_per_gather": "0",
 }
-"""As a walsender writes values, with the search path of the database."""
+"""Settings by which values are written as by a walsender, with the search path of the database."""
 _WRITTEN_BY_USERS = ("22", "P0", "38", "39")
-"""SQLSTATE classes of errors whose text may have values in it."""
+"""SQLSTATE classes of errors whose text may contain values."""
 
 
-class Exported:
+class ExportedSnapshot:
     """A session whose snapshot can be read. Every method may be called from any thread."""
 
-    def __init__(self, session: Session, name: str, publications: Sequence[str], connection: Connection) -> None:
-        """`name`: of the snapshot. `publications`: what the session streams. `connection`: is closed by `close`."""
+    def __init__(self, session: StoredSession, name: str, publications: Sequence[str], connection: Connection) -> None:
+        """`name`: the snapshot's. `publications`: those that the session streams. `connection`: closed by `close`."""
         self.session = session
         self.name = name
         self.publications = tuple(publications)
@@ -63,14 +64,14 @@ class Exported:
 
     @property
     def alive(self) -> bool:
-        """Whether the source still has the snapshot, as far as it is known here; asks nothing of the source."""
+        """True if the source still has the snapshot, as far as this process knows; sends no query."""
         with self._lock:
             if not self._connection.closed:
                 self._take_notice()
             return not self._connection.closed
 
     def close(self) -> None:
-        """The snapshot ends; pages that are being read from it are read to their end."""
+        """End the snapshot; pages that are being read continue to their end."""
         with self._lock:
             self._connection.close()
 
@@ -86,35 +87,35 @@ class Exported:
             self._connection.close()
 
 
-class Snapshots:
+class SnapshotRegistry:
     """The snapshots that this process has exported, by slot. Every method may be called from any thread."""
 
     def __init__(self) -> None:
-        self._exported: dict[str, Exported] = {}
+        self._exported: dict[str, ExportedSnapshot] = {}
         self._lock = threading.Lock()
 
-    def add(self, exported: Exported) -> None:
-        """Keep it until `end`; one of that slot that was there before has ended with its session."""
+    def add(self, exported: ExportedSnapshot) -> None:
+        """Keep the snapshot until `end`. An earlier snapshot of that slot has ended with its session."""
         with self._lock:
             gone = [slot for slot, known in self._exported.items() if not known.alive]
             for slot in {*gone, exported.session.slot} & self._exported.keys():
                 self._exported.pop(slot).close()
             self._exported[exported.session.slot] = exported
 
-    def get(self, slot: str) -> Exported | None:
-        """The snapshot that was exported with this slot, if it has not ended here. It may be no longer `alive`."""
+    def get(self, slot: str) -> ExportedSnapshot | None:
+        """Return the snapshot that was exported with this slot, unless it was ended here; it may not be `alive`."""
         with self._lock:
             return self._exported.get(slot)
 
     def end(self, slot: str) -> None:
-        """The snapshot of this slot ends, if there is one here."""
+        """End the snapshot of this slot, if this process has one."""
         with self._lock:
             exported = self._exported.pop(slot, None)
         if exported is not None:
             exported.close()
 
     def close(self) -> None:
-        """All of them end."""
+        """End all snapshots."""
         with self._lock:
             every = list(self._exported.values())
             self._exported.clear()
@@ -123,13 +124,15 @@ class Snapshots:
 
 
 async def rows(
-    config: Config, exported: Exported, wanted: Page, silence: Silence | None = None
+    config: Config, exported: ExportedSnapshot, wanted: SnapshotPage, silence: Silence | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """A page as a JSON array of objects, in pieces; the first one comes once rows do, or their end.
+    """Read a page as a JSON array of objects, in pieces.
 
-    Raises PipelineError: TableRefused for what is not there or not published, SessionGone where the snapshot has ended.
-    `silence`: of the source, shared by all pages; if the first piece does not come because of it, DatabaseSilent. No
-    error spoils what comes after it. In memory there is a piece at a time, or one row. Must be closed when left.
+    The first piece is yielded once rows or their end have arrived.
+
+    Raises TableRefused if the table does not exist or is not published, SessionGone if the snapshot has ended,
+    DatabaseSilent if the source does not answer, or another PipelineError. `silence`: of the source, shared by all
+    pages. After an error, further pages can be read. Holds one piece or one row in memory. The caller must close it.
     """
     turns, silence = _turns(), silence or Silence(config.source_reading, "source")
     await silence.unless_silent(turns.acquire(), lambda _: turns.release())
@@ -153,23 +156,23 @@ _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = Weak
 
 
 def _turns() -> asyncio.Semaphore:
-    """Of this event loop."""
+    """Return the semaphore of this event loop."""
     return _waiting.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(PAGES))
 
 
 class _Reading:
-    """One page that is being read."""
+    """A page that is being read."""
 
-    def __init__(self, config: Config, exported: Exported, turn: asyncio.Semaphore, silence: Silence) -> None:
-        """`turn`: was acquired, and is released at the end."""
+    def __init__(self, config: Config, exported: ExportedSnapshot, turn: asyncio.Semaphore, silence: Silence) -> None:
+        """`turn`: acquired by the caller, and released at the end."""
         self._silence, self._is_silent = silence, False
         self.watcher = asyncio.create_task(self._watch())
         self._config, self._exported, self._turn = config, exported, turn
         self._connection: AsyncConnection | None = None
         self._ended = False
 
-    async def pieces(self, page: Page) -> AsyncGenerator[bytes, None]:
-        """Raises psycopg's errors, which `explained` explains."""
+    async def pieces(self, page: SnapshotPage) -> AsyncGenerator[bytes, None]:
+        """Yield the page in pieces. Raises psycopg's errors, which `explained` converts."""
         connection = await self._begin()
         asked = page_query.look_up(connection, self._config, page, self._exported.publications)
         found = await self._silence.unless_silent(asked)
@@ -191,7 +194,7 @@ class _Reading:
         yield (head if piece or head == b"[" else b"") + b",".join(piece) + b"]"
 
     async def _begin(self) -> AsyncConnection:
-        """A connection in a transaction that sees the snapshot."""
+        """Return a connection in a transaction that sees the snapshot."""
         slot, snapshot = self._exported.session.slot, self._exported.name
         gone = SessionGone(f'the snapshot of session "{slot}" has ended')
         if not self._exported.alive:
@@ -208,17 +211,17 @@ class _Reading:
         return connection
 
     def explained(self, error: psycopg.Error) -> PipelineError:
-        """The error as ours, without a value of a row."""
+        """Return the PipelineError for an error of psycopg, without values of rows."""
         if self._is_silent:
             return self._silence.error
         if self._ended:
-            return SessionGone(f"no part of a page was taken for {HOLD_SECONDS:g} s, and its reading has ended")
+            return SessionGone(f"the client took no part of the page for {HOLD_SECONDS:g} s, so reading has ended")
         if (error.sqlstate or "").startswith(_WRITTEN_BY_USERS):
             return Refused(f"the source refused to read a page (SQLSTATE {error.sqlstate})")
         return connections.unavailable(self._config.source_reading, "source", error)
 
     async def _watch(self) -> None:
-        """End the connection of a page that waits for a silent source: nothing else would."""
+        """End the connection of a page if the source is silent: no timeout of the connection does."""
         while not self._is_silent:
             await asyncio.sleep(silences.PATIENCE_SECONDS)
             self._is_silent = await self._silence.is_silent()
@@ -226,7 +229,7 @@ class _Reading:
             connections.hang_up(self._connection)
 
     def end(self) -> None:
-        """End the query and the connection, without waiting: who is cancelled cannot wait."""
+        """End the query and the connection without waiting, because a cancelled task cannot wait."""
         if not self._ended:
             self._ended = True
             self.watcher.cancel()
@@ -247,19 +250,19 @@ class _Reading:
 
 
 _closing: set[asyncio.Task[None]] = set()
-"""Kept here: the event loop itself keeps no task alive."""
+"""References to closing tasks: the event loop itself keeps no task alive."""
 
 
 class _RowWriter:
     """Writes rows of COPY as JSON objects."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[PageColumn]) -> None:
         names = [dumps(column.name) + b":" for column in columns]
         self._names = [(b"," if place else b"{") + name for place, name in enumerate(names)]
         self._writers = [as_is if column.json else wal2json.value_writer(column.type) for column in columns]
 
     def write(self, line: bytes) -> bytes:
-        """`line`: as COPY's text format has it, without its newline."""
+        """Return a row as JSON. `line`: in COPY's text format, without its newline."""
         if not self._names:
             return b"{}"
         written = []

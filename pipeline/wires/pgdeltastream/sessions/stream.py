@@ -1,4 +1,4 @@
-"""One client's stream from its session's slot: frames out, acknowledgements in."""
+"""Streams a session's slot to one client: sends frames, and receives acknowledgements."""
 
 from __future__ import annotations
 
@@ -20,56 +20,56 @@ from pipeline.process.signals import in_thread
 from pipeline.wal import pgoutput
 from pipeline.wal.messages import Relation, Type
 from pipeline.wires.pgdeltastream.sessions import opening
-from pipeline.wires.pgdeltastream.sessions.catalog import Catalog
-from pipeline.wires.pgdeltastream.sessions.frames import Frames
-from pipeline.wires.pgdeltastream.sessions.opening import Opened
-from pipeline.wires.pgdeltastream.sessions.progress import Progress
-from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.sessions.catalog import TypeCatalog
+from pipeline.wires.pgdeltastream.sessions.frames import FrameBuilder
+from pipeline.wires.pgdeltastream.sessions.opening import OpenedStream
+from pipeline.wires.pgdeltastream.sessions.progress import SessionProgress
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 
 logger = logging.getLogger(__name__)
 
 Lend = Callable[[], AbstractAsyncContextManager[AsyncConnection[TupleRow]]]
-"""Lends a connection to the pipeline database whose statements are transactions of their own."""
+"""Lends a connection to the pipeline database in autocommit mode."""
 
 GATHER_SECONDS = 0.0
-"""Frames are sent as they come: the worker's pause of 3 ms would be most of what a client waits for."""
+"""Frames are sent at once: the worker's pause of 3 ms would be most of a client's waiting time."""
 SLICE_MESSAGES, SLICE_BYTES = 200, 1 << 19
-"""So much is decoded before other tasks of the event loop have their turn: a few milliseconds."""
+"""Messages and bytes that are decoded before other tasks of the event loop have their turn: a few milliseconds."""
 TOUCH_SECONDS = 60.0
-"""How often a stream says that its session is in use."""
+"""How often a stream records that its session is in use."""
 _LOOK_SECONDS = 1.0
 _LEAVE_SECONDS = 5.0
-"""What a client has acknowledged just before it left is stored, unless the database takes longer than this."""
+"""How long the database may take to store the last acknowledgements of a client that leaves."""
 _RELATION, _TYPE = b"RY"
 
 
 class SessionStream:
-    """Open it, iterate over `frames`, call `acknowledge` for what the client says meanwhile; always `close`."""
+    """A client's stream: `open` it, iterate over `frames`, call `acknowledge` in between, and always `close` it."""
 
-    def __init__(self, config: Config, session: Session, lend: Lend, reader: str, opened: Opened) -> None:
-        """`open` makes one."""
+    def __init__(self, config: Config, session: StoredSession, lend: Lend, reader: str, opened: OpenedStream) -> None:
+        """Use `open` instead."""
         self._config, self._session, self._lend, self._reader = config, session, lend, reader
         self._stream, self._own = opened.stream, opened.own
-        self._catalog = Catalog(opened.source, config.source)
-        self._progress = Progress(opened.position, time.monotonic())
-        self._frames = Frames(opened.position, self._progress.begin, self._progress.end)
+        self._catalog = TypeCatalog(opened.source, config.source)
+        self._progress = SessionProgress(opened.position, time.monotonic())
+        self._frames = FrameBuilder(opened.position, self._progress.begin, self._progress.end)
         self._feedback = Feedback(self._stream, self._progress.rule, lambda: self._progress.begun)
         self._storing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._touched_at = time.monotonic()
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        """Why the stream has ended by itself, which `frames` raises too, but not before its consumer asks for more."""
+        """Why the stream has ended by itself. `frames` raises this, too, but only when its consumer asks for more."""
         acts = (self._store, self._feedback.keep_reporting)
         self._tasks = [asyncio.create_task(self._guard(act())) for act in acts]
 
     @classmethod
-    async def open(cls, config: Config, session: Session | None, lend: Lend, reader: str) -> SessionStream:
-        """Begin to stream from where the client has acknowledged. `reader`: how others see it, while it reads.
+    async def open(cls, config: Config, session: StoredSession | None, lend: Lend, reader: str) -> SessionStream:
+        """Begin to stream from the acknowledged position. `reader`: the name by which reports show the client.
 
-        Raises within 5 s SessionUnknown; SessionHeld, which says who has it; SessionGone, which says why; Unavailable.
+        Raises within 5 s SessionUnknown; SessionHeld with its reader, SessionGone with the reason, or Unavailable.
         """
         opened = await in_thread(opening.begin, config, session, reader, GATHER_SECONDS)
-        assert session is not None  # noqa: S101  or it is unknown
+        assert session is not None  # noqa: S101  else `begin` has raised SessionUnknown
         made = cls(config, session, lend, reader, opened)
         opened.stream.attach()
         made._catalog.watch(made._lost)
@@ -78,7 +78,9 @@ class SessionStream:
         return made
 
     async def frames(self) -> AsyncIterator[list[bytes]]:
-        """Frames as UTF-8 text, in order, as soon as there are any; a list is emptied when the next one is asked for.
+        """Yield frames as UTF-8 text, in order, as soon as there are any.
+
+        A list is emptied when the next one is requested.
 
         Nothing more is read from the source until then. Raises SessionGone with the reason, Unavailable, or another
         ReplicationError.
@@ -93,7 +95,7 @@ class SessionStream:
                         self._progress.sent(ends[-1])
                     del frames
                     yield texts
-                    texts.clear()  # 16 MB, while the next 16 MB are made
+                    texts.clear()  # frees 16 MB before the next 16 MB are built
                 await asyncio.sleep(0)
         except Exception as error:
             await self._fail(error)
@@ -103,15 +105,15 @@ class SessionStream:
             raise reason from error
 
     def acknowledge(self, lsn_text: str) -> None:
-        """The client has what ends at or before that LSN: the position moves at once, durably.
+        """Acknowledge what ends at or before that LSN: the position is soon stored durably.
 
-        What is no LSN, goes back, or goes beyond what was sent moves nothing.
+        A text that is no LSN, goes back, or is beyond the last frame that was sent is ignored.
         """
         if self._progress.acknowledge(lsn_text):
             self._changed.set()
 
     async def close(self) -> None:
-        """Store what was acknowledged, and let go of the slot and the session."""
+        """Store what was acknowledged, and release the slot and the session."""
         with suppress(psycopg.Error, OSError, TimeoutError, PipelineError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._store_acknowledged()
@@ -155,10 +157,13 @@ class SessionStream:
             self._feedback.send()
             self._changed.set()
         if waits:
-            raise Unavailable("the source waits for what is not acknowledged: it shuts down; connect again")
+            raise Unavailable("the source shuts down and waits for acknowledgements; connect again")
 
     async def _store(self) -> None:
-        """Store what is acknowledged, or passed over, and then confirm it; what comes meanwhile is stored together."""
+        """Store the position as it moves, and then confirm it.
+
+        Acknowledgements that arrive meanwhile are stored together.
+        """
         loop = asyncio.get_running_loop()
         while True:
             timer = loop.call_later(_LOOK_SECONDS, self._changed.set)
@@ -183,7 +188,7 @@ class SessionStream:
             self._feedback.confirm(position)
 
     async def _say(self, statement: str, **values: int) -> None:
-        """Raises SessionGone where the session has ended meanwhile."""
+        """Run a statement of the session. Raises SessionGone if the session has ended."""
         state = await self._execute(statement, **values)
         self._touched_at = time.monotonic()
         if state != "ready":
@@ -207,7 +212,7 @@ class SessionStream:
         self._tasks.append(asyncio.create_task(self._fail(error)))
 
     async def _fail(self, error: Exception) -> None:
-        """Let go of the slot, and say why."""
+        """Release the slot, and report the reason."""
         if self.ended.done():
             return
         self._disconnect()
@@ -217,13 +222,13 @@ class SessionStream:
         self._stream.end(reason)
 
     async def _reason(self, error: Exception) -> Exception:
-        """An end of the session may look like anything: its walsender was ended."""
+        """Return the reason of an error: that of the session's end, if it has ended, because any error may follow."""
         with suppress(psycopg.Error, OSError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 if reason := await self._execute("session_reason"):
                     return opening.gone(self._session, str(reason))
         if isinstance(error, PublicationMissing):
-            return opening.gone(self._session, "a publication that it needs was dropped, or made anew")
+            return opening.gone(self._session, "a publication that it needs was dropped or recreated")
         if isinstance(error, psycopg.Error) and not connections.is_ours(error):
             return connections.unavailable(self._config.database, "pipeline database", error)
         return error

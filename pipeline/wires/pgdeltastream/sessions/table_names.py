@@ -1,4 +1,4 @@
-"""What a client's text may name: it is taken apart here, looked up by the source, and never a part of a statement."""
+"""Parses names of tables and columns from clients. The source looks them up; they are never part of a statement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _NAME = re.compile(rf"\s*({_PART})(?:\s*\.\s*({_PART}))?\s*")
 
 
 def tables(text: str) -> list[str]:
-    """The tables that this may be, the likeliest first, each quoted: as SQL reads it, then letter by letter.
+    """Return the tables that a text may name, the likeliest first, each quoted: as SQL reads it, then letter by letter.
 
-    Empty for what can be no name.
+    Empty if the text cannot be a name.
     """
     if "\0" in text:
         return []
@@ -27,7 +27,7 @@ def tables(text: str) -> list[str]:
 
 
 def column(text: str, columns: list[str]) -> str | None:
-    """The column that this names: letter by letter, or as SQL reads it; None where there is none of these."""
+    """Return the column that a text names: letter by letter, or as SQL reads it; None if there is none."""
     if text in columns:
         return text
     parsed = _NAME.fullmatch(text)
@@ -36,7 +36,7 @@ def column(text: str, columns: list[str]) -> str | None:
 
 
 def _folded(part: str) -> str:
-    """As the server folds names of any encoding of several bytes: only letters of ASCII."""
+    """Fold a name to lower case as the server does in an encoding of several bytes: only letters of ASCII."""
     if part.startswith('"'):
         return part[1:-1].replace('""', '"')
     return "".join(letter.lower() if letter.isascii() else letter for letter in part)

@@ -1,4 +1,4 @@
--- What the source itself does to slots of sessions; null where it does nothing, or this version has no such setting.
+-- Limits that the source itself sets for slots; null if there is no limit, or this version has no such setting.
 select current_setting('synchronous_standby_names') as synchronous_names,
     (select s.setting::bigint * 1024 * 1024 from pg_settings s
         where s.name = 'max_slot_wal_keep_size' and s.setting <> '-1') as wal_bytes,

@@ -1,5 +1,5 @@
--- Which tables events are of that delivered items keep, as those do that were dead: retention may have dropped them from
--- the log; or that are in another events table. And the newest table version of their source.
+-- The tables of events that delivered items keep, and the newest table version of their source. Items that were dead keep
+-- their events, because retention may have dropped these from the log; so do items of another events table.
 select r.seq, e.action as event_action, concat(e.source_database_id, ' ', e.source_epoch, ' ', e.source_table_oid) as table_key,
     coalesce((
         select r.id from pipeline.relations r where r.source_id = e.source_database_id

@@ -1,4 +1,4 @@
--- The same of events that the statement that received them did not see.
+-- The tables of events that the receiving statement did not see, and the newest table version of their source.
 select e.seq, e.action as event_action, concat(e.source_database_id, ' ', e.source_epoch, ' ', e.source_table_oid) as table_key,
     coalesce((
         select r.id from pipeline.relations r where r.source_id = e.source_database_id

@@ -1,6 +1,5 @@
--- Deliver items: values as the texts of jsonb, times as Sequin writes them, and of the event its action and the table that
--- it is of. An event that came after this statement had begun is received, and is not seen by it otherwise; nor is one of
--- another events table than the default one.
+-- Receive items: values as texts of jsonb, times as Sequin writes them, and the action and the table of the event. These
+-- two are null if the event arrived after the start of this statement, or is in another events table than the default.
 select i.ack_id::text as ack_id, i.seq, i.commit_lsn, i.commit_idx, i.source_table_schema, i.source_table_name,
     i.record_pk, i.action, i.record::text as record, i.changes::text as changes, i.exact::text as exact,
     i.transaction_annotations::text as annotations,

@@ -1,4 +1,4 @@
--- Holds whose time is over are gone from now on; the one that ends last comes first.
+-- Delete holds whose time is over; return first the one that ended last.
 with ended as (
     delete from pipeline.walstream_sessions where hold_seconds <= 0
     returning peer, unacknowledged, highest_seq, hold_seconds

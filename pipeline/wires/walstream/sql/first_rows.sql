@@ -1,6 +1,6 @@
--- Of which of these tables rows that a backfill has read are inserts for walstream's clients: those of the first one of a
--- table, and of each one of partitions that joined, where the table or all of the partitions were created after the slot
--- and after the consumer. They are events after one seq and up to another; null: the backfill goes on.
+-- Backfills of these tables whose rows walstream's clients get as inserts: the first backfill of a table, and each one of
+-- partitions that joined, if the table or all of the partitions were created after the slot and after the consumer. Their
+-- events are after one seq and up to another; null: the backfill still runs.
 with asked as (
     select t.source_id, t.epoch, t.oid, t.at, c.created_at
     from unnest(%(sources)s::uuid[], %(epochs)s::int[], %(oids)s::bigint[]) with ordinality t (source_id, epoch, oid, at)

@@ -1,5 +1,5 @@
--- The position, which no session and no reset moves until the transaction ends; and whether this claim may move it, or
--- a process without a claim, because no process reads the cursor.
+-- Lock the position until the transaction ends, so that no session and no reset moves it. may_move: this claim may move
+-- it; without a claim: no process reads the cursor.
 select c.position, case when %(claim)s::text is not null then coalesce(c.reader_session = %(claim)s, false)
     else c.reader_session is null or not exists (
         select from pipeline.advisory_locks l

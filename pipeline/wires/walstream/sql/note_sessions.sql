@@ -1,4 +1,4 @@
--- How sessions are; one that has ended becomes a hold.
+-- Store the state of sessions; a session that has ended becomes a hold.
 update pipeline.walstream_sessions s
 set acknowledged_seq = n.acknowledged, sent_seq = n.sent, unacknowledged = n.unacknowledged,
     ended_at = case when n.ended then clock_timestamp() end

@@ -1,4 +1,4 @@
--- Sessions of walstream's clients: those that are there, and those that have ended and hold the position, or will.
+-- Sessions of walstream's clients: those that are connected, and those that have ended and hold the position, or will.
 select s.peer, s.server, s.since, s.sent_seq, s.unacknowledged, s.acknowledged_seq, s.ended_at, s.hold_seconds,
     s.ended_at is null and exists (
         select from pipeline.advisory_locks l

@@ -81,7 +81,7 @@ def test_what_the_source_does_to_sessions_by_itself(findings: Callable[..., list
     chosen, kept, idle = (text for _, text in others)
     assert "can choose a session's walsender: users' commits would wait for a client" in chosen
     assert kept.startswith("PIPELINE_SESSIONS_WAL is 10.0 GB, but") and "holds back 1.1 GB" in kept
-    assert idle.startswith("PIPELINE_SESSIONS_IDLE is 1 h, but") and "nobody reads for 10 min" in idle
+    assert idle.startswith("PIPELINE_SESSIONS_IDLE is 1 h, but") and "is unread for 10 min" in idle
     within = findings(wires="pgdeltastream", sessions_idle="5m", sessions_wal="1GB")
     assert [text for _, text in of_sessions(within)[1:]] == [chosen]
 
@@ -137,7 +137,9 @@ def test_open_wires_are_a_warning_with_a_remedy(findings: Callable[..., list[Fin
     given = {"wires": "pgdeltastream", "open_wires": "pgdeltastream", "api_token": "geheim"}
     (found,) = [each for each in findings(**given) if each.name == "open_wires"]
     assert (found.level, found.remedy) == ("warning", "let only its clients reach it; close it when they are gone")
-    assert found.text.startswith("pgdeltastream answers without the token: whoever reaches 127.0.0.1:12312 can make")
+    assert found.text.startswith(
+        "pgdeltastream answers without the token: any client that reaches 127.0.0.1:12312 can make"
+    )
 
 
 @pytest.mark.parametrize(("wire", "port"), [("walstream", 50051), ("sequin", 12312)])
@@ -146,6 +148,6 @@ def test_others_have_no_slots_and_the_port_that_they_are_spoken_at(
 ) -> None:
     found = findings(wires=wire, open_wires=wire, api_token="geheim")
     assert [each.text for each in found if each.name in ("sessions", "open_wires")] == [
-        f"{wire} answers without the token: whoever reaches 127.0.0.1:{port} can acknowledge for its clients, and read"
-        " every published row"
+        f"{wire} answers without the token: any client that reaches 127.0.0.1:{port} can acknowledge for its clients,"
+        " and read every published row"
     ]

@@ -13,14 +13,14 @@ from pipeline.capture.source import slots, sources, walsender
 from pipeline.errors import SlotInUse
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import backends, bounds, store
-from pipeline.wires.pgdeltastream.sessions.snapshot import Exported
+from pipeline.wires.pgdeltastream.sessions.snapshot import ExportedSnapshot
 from tests.fixtures.postgres import unique
 from tests.fixtures.session_site import Site
 from tests.fixtures.waiting import eventually
 
 
 @contextmanager
-def streaming(site: Site, made: Exported) -> Iterator[psycopg.Connection]:
+def streaming(site: Site, made: ExportedSnapshot) -> Iterator[psycopg.Connection]:
     """A client's stream, as the source sees it."""
     slot = made.session.slot
     made.close()
@@ -36,7 +36,7 @@ def ended(connection: psycopg.Connection) -> bool:
     return False
 
 
-def reason(site: Site, made: Exported) -> str | None:
+def reason(site: Site, made: ExportedSnapshot) -> str | None:
     found = store.get(site.log, made.session.id)
     assert found is not None
     assert (found.state == "ended") == (found.ended_at is not None)
@@ -54,7 +54,7 @@ def test_one_that_nobody_uses_goes(any_site: Site, caplog: pytest.LogCaptureFixt
     other, made = any_site.create(), any_site.create()
     any_site.age(made, 3700)
     any_site.enforce()
-    assert reason(any_site, made) == "nobody used it for longer than PIPELINE_SESSIONS_IDLE = 1h"
+    assert reason(any_site, made) == "no client used it for longer than PIPELINE_SESSIONS_IDLE = 1h"
     assert any_site.slots() == {other.session.slot}
     assert (made.alive, other.alive) == (False, True)
 
@@ -110,7 +110,7 @@ def test_one_whose_slot_was_dropped_by_hand_ends(site: Site):
     made = site.create()
     site.run(f"select pg_drop_replication_slot('{made.session.slot}')")
     site.enforce()
-    assert "somebody dropped it at the source" in (reason(site, made) or "")
+    assert "it was dropped at the source" in (reason(site, made) or "")
     assert not made.alive
 
 

@@ -25,7 +25,7 @@ from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream import status as session_status
 from pipeline.wires.pgdeltastream.sessions import store
-from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, Session
+from pipeline.wires.pgdeltastream.sessions.store import NAME_PREFIX, StoredSession
 from tests.fixtures.postgres import unique
 from tests.fixtures.replicating import replicate_first
 from tests.fixtures.server import run_command
@@ -48,7 +48,7 @@ class Held:
             sources.add(self.pipeline, stored)
         self.source_id = stored.id
 
-    def session(self, *, made: bool = True) -> Session:
+    def session(self, *, made: bool = True) -> StoredSession:
         """A session with its slot, both with a name that nobody has."""
         slot = unique("delta")
         begun = store.begin(
@@ -151,7 +151,7 @@ def test_those_that_have_ended_are_told_with_their_reasons(held: Held) -> None:
 
 
 def test_without_sessions_the_source_is_not_asked_and_the_database_once_by_an_index(held: Held) -> None:
-    assert session_status.look(None, [], []) == session_status.AtSource({}, frozenset())  # type: ignore[arg-type]
+    assert session_status.read_source(None, [], []) == session_status.SessionsAtSource({}, frozenset())  # type: ignore[arg-type]
     held.pipeline.execute("set enable_seqscan = off")
     plan = held.pipeline.execute("explain " + statement("wires.pgdeltastream.sessions", "recent_sessions")).fetchall()
     assert sum("Index Scan" in line for (line,) in plan) == 2, plan

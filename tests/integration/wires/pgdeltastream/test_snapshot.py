@@ -16,8 +16,8 @@ from pipeline.errors import PipelineError, Refused, SessionGone, TableRefused
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream.sessions import snapshot
-from pipeline.wires.pgdeltastream.sessions.page_query import Page
-from pipeline.wires.pgdeltastream.sessions.snapshot import Exported, Snapshots
+from pipeline.wires.pgdeltastream.sessions.page_query import SnapshotPage
+from pipeline.wires.pgdeltastream.sessions.snapshot import ExportedSnapshot, SnapshotRegistry
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.session_site import Site, first_start, site_at
 from tests.fixtures.waiting import eventually
@@ -66,7 +66,7 @@ def filled(module_site: Site) -> Site:
 
 
 @pytest.fixture(scope="module")
-def exported(filled: Site) -> Iterator[Exported]:
+def exported(filled: Site) -> Iterator[ExportedSnapshot]:
     """One for all that only read."""
     yield filled.create()
     filled.clear()
@@ -78,17 +78,17 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 async def read(
     site: Site,
-    exported: Exported,
+    exported: ExportedSnapshot,
     table: str,
     offset: int = 0,
     limit: int = 100,
     order_by: tuple[str, Literal["asc", "desc"]] | None = None,
 ) -> str:
-    async with aclosing(snapshot.rows(site.config, exported, Page(table, offset, limit, order_by))) as pieces:
+    async with aclosing(snapshot.rows(site.config, exported, SnapshotPage(table, offset, limit, order_by))) as pieces:
         return b"".join([piece async for piece in pieces]).decode()
 
 
-def page(site: Site, exported: Exported, table: str, *arguments: Any) -> Any:
+def page(site: Site, exported: ExportedSnapshot, table: str, *arguments: Any) -> Any:
     return json.loads(run(read(site, exported, table, *arguments)))
 
 
@@ -107,7 +107,7 @@ def test_rows_with_nulls_are_each_on_one_page_while_not_null_is_not_valid(filled
     assert {column[0]: column[-1] for column in found} == {"id": False, "other": True}
 
 
-def test_values_are_those_of_the_stream_and_json_is_nested(filled: Site, exported: Exported):
+def test_values_are_those_of_the_stream_and_json_is_nested(filled: Site, exported: ExportedSnapshot):
     found = run(read(filled, exported, "types", 0, 100, ("id", "asc")))
     first = (
         '{"a":"{1,2}","at":"2020-01-02 03:04:05+00","b":true,"f":null,"id":1,"j":{"b": 1,\n "b":2},"jb":[1, {"z": 1}],'
@@ -139,7 +139,7 @@ def test_values_are_those_of_the_stream_and_json_is_nested(filled: Site, exporte
         ("empty_of_columns", 1),
     ],
 )
-def test_a_table_by_plain_or_quoted_name(filled: Site, exported: Exported, table: str, rows: int):
+def test_a_table_by_plain_or_quoted_name(filled: Site, exported: ExportedSnapshot, table: str, rows: int):
     assert len(page(filled, exported, table)) == rows
 
 
@@ -164,8 +164,8 @@ def test_a_table_by_plain_or_quoted_name(filled: Site, exported: Exported, table
         "x" * 10_000,
     ],
 )
-def test_what_is_no_table_of_ours_is_refused_and_has_no_effect(filled: Site, exported: Exported, table: str):
-    with pytest.raises(TableRefused, match="is not there, or is not published"):
+def test_what_is_no_table_of_ours_is_refused_and_has_no_effect(filled: Site, exported: ExportedSnapshot, table: str):
+    with pytest.raises(TableRefused, match="does not exist, or is not published"):
         page(filled, exported, table)
     assert len(page(filled, exported, "plain")) == 30
 
@@ -173,12 +173,12 @@ def test_what_is_no_table_of_ours_is_refused_and_has_no_effect(filled: Site, exp
 @pytest.mark.parametrize(
     "column", ["missing", "id; drop table plain", "1", "ctid", "id, name", "lower(name)", "\0", ""]
 )
-def test_what_is_no_column_is_refused(filled: Site, exported: Exported, column: str):
+def test_what_is_no_column_is_refused(filled: Site, exported: ExportedSnapshot, column: str):
     with pytest.raises(TableRefused, match="has no column"):
         page(filled, exported, "plain", 0, 10, (column, "asc"))
 
 
-def test_a_column_without_an_order_is_an_error_and_spoils_nothing(filled: Site, exported: Exported):
+def test_a_column_without_an_order_is_an_error_and_spoils_nothing(filled: Site, exported: ExportedSnapshot):
     with pytest.raises(Refused, match="could not identify an ordering operator for type json"):
         page(filled, exported, "types", 0, 10, ("j", "asc"))
     assert len(page(filled, exported, "types", 0, 10, ("ID", "desc"))) == 2
@@ -197,7 +197,7 @@ def test_a_column_without_an_order_is_an_error_and_spoils_nothing(filled: Site, 
     ],
 )
 def test_pages_are_the_table_and_no_row_is_on_two(
-    filled: Site, exported: Exported, table: str, column: str, direction: Literal["asc", "desc"]
+    filled: Site, exported: ExportedSnapshot, table: str, column: str, direction: Literal["asc", "desc"]
 ):
     order_by = (column, direction) if column else None
     whole = page(filled, exported, table, 0, 10**18, order_by)
@@ -212,12 +212,14 @@ def test_pages_are_the_table_and_no_row_is_on_two(
 
 
 @pytest.mark.parametrize(("offset", "limit"), [(0, 0), (31, 10), (10**12, 10), (2**64 - 1, 2**64 - 1), (0, 10**12)])
-def test_any_offset_and_limit(filled: Site, exported: Exported, offset: int, limit: int):
+def test_any_offset_and_limit(filled: Site, exported: ExportedSnapshot, offset: int, limit: int):
     found = run(read(filled, exported, "plain", offset, limit))
     assert found == "[]" if offset or not limit else len(json.loads(found)) == 30
 
 
-def test_twenty_at_once_with_errors_among_them(filled: Site, exported: Exported, monkeypatch: pytest.MonkeyPatch):
+def test_twenty_at_once_with_errors_among_them(
+    filled: Site, exported: ExportedSnapshot, monkeypatch: pytest.MonkeyPatch
+):
     begin, close = snapshot._Reading._begin, snapshot._Reading._close
     at_once, most = set[snapshot._Reading](), 0
 
@@ -244,10 +246,10 @@ def test_twenty_at_once_with_errors_among_them(filled: Site, exported: Exported,
     assert len({each for each in found if isinstance(each, str)}) == 1
 
 
-def test_a_large_answer_comes_in_pieces(filled: Site, exported: Exported):
+def test_a_large_answer_comes_in_pieces(filled: Site, exported: ExportedSnapshot):
     async def largest() -> tuple[int, int]:
         most = total = 0
-        async for piece in snapshot.rows(filled.config, exported, Page("many", 0, 10**6)):
+        async for piece in snapshot.rows(filled.config, exported, SnapshotPage("many", 0, 10**6)):
             most, total = max(most, len(piece)), total + len(piece)
         return most, total
 
@@ -260,9 +262,9 @@ def test_a_large_answer_comes_in_pieces(filled: Site, exported: Exported):
     assert peak < 6_000_000
 
 
-def test_who_leaves_ends_the_query_and_gives_up_the_turn(filled: Site, exported: Exported):
+def test_who_leaves_ends_the_query_and_gives_up_the_turn(filled: Site, exported: ExportedSnapshot):
     def many() -> aclosing[AsyncGenerator[bytes, None]]:
-        return aclosing(snapshot.rows(filled.config, exported, Page("many", 0, 10**6)))
+        return aclosing(snapshot.rows(filled.config, exported, SnapshotPage("many", 0, 10**6)))
 
     async def take_all(begun: asyncio.Event) -> None:
         async with many() as pieces:
@@ -289,15 +291,15 @@ def pages_at(site: Site) -> int:
     return site.source.execute("select from pg_stat_activity where application_name like 'pipeline page %'").rowcount
 
 
-def test_who_takes_nothing_loses_the_turn(filled: Site, exported: Exported, monkeypatch: pytest.MonkeyPatch):
+def test_who_takes_nothing_loses_the_turn(filled: Site, exported: ExportedSnapshot, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(snapshot, "HOLD_SECONDS", 0.2)
 
     async def hold() -> None:
-        held = [snapshot.rows(filled.config, exported, Page("many", 0, 10**6)) for _ in range(snapshot.PAGES)]
+        held = [snapshot.rows(filled.config, exported, SnapshotPage("many", 0, 10**6)) for _ in range(snapshot.PAGES)]
         for pieces in held:
             await anext(pieces)
         assert len(json.loads(await read(filled, exported, "plain"))) == 30
-        with pytest.raises(SessionGone, match=r"no part of a page was taken for 0\.2 s"):
+        with pytest.raises(SessionGone, match=r"the client took no part of the page for 0\.2 s"):
             await anext(held[0])
         for pieces in held:
             await pieces.aclose()
@@ -307,7 +309,7 @@ def test_who_takes_nothing_loses_the_turn(filled: Site, exported: Exported, monk
 
 def test_a_snapshot_ends_with_its_connection(filled: Site):
     exported = filled.create()
-    snapshots = Snapshots()
+    snapshots = SnapshotRegistry()
     snapshots.add(exported)
     slot = exported.session.slot
     assert snapshots.get(slot) is exported
@@ -321,7 +323,7 @@ def test_a_snapshot_ends_with_its_connection(filled: Site):
     assert snapshots.get(slot) is None
 
 
-def test_another_sessions_snapshot_is_another(filled: Site, exported: Exported):
+def test_another_sessions_snapshot_is_another(filled: Site, exported: ExportedSnapshot):
     filled.run("insert into plain values (777, 'between', 0)")
     later = filled.create()
     filled.run("insert into plain values (778, 'after', 0)")
@@ -369,8 +371,8 @@ def test_a_table_that_hides_rows_from_this_user_is_an_error(filled: Site):
         filled.run(f"drop owned by {user}", f"drop role {user}")
 
 
-async def drain(config: Any, made: Exported, table: str) -> None:
-    async for _ in snapshot.rows(config, made, Page(table, 0, 10)):
+async def drain(config: Any, made: ExportedSnapshot, table: str) -> None:
+    async for _ in snapshot.rows(config, made, SnapshotPage(table, 0, 10)):
         pass
 
 

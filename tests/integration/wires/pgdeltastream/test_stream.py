@@ -21,7 +21,7 @@ from pipeline.postgres import connections
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import frames, opening, progress, store
 from pipeline.wires.pgdeltastream.sessions import stream as session_stream
-from pipeline.wires.pgdeltastream.sessions.store import Session
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
 from tests.fixtures.postgres import Cluster, temporary_server, unique
 from tests.fixtures.sessions import READER, Client, Sessions, until
 from tests.fixtures.waiting import PATIENCE, eventually
@@ -64,7 +64,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def session(sessions: Sessions) -> Iterator[Session]:
+def session(sessions: Sessions) -> Iterator[StoredSession]:
     """Of the test's own, over an empty table."""
     sessions.run("truncate t")
     made = sessions.make()
@@ -80,7 +80,7 @@ def insert(sessions: Sessions, first: int, last: int | None = None) -> None:
     sessions.run(f"insert into t select n, 'row ' || n, 'fine' from generate_series({first}, {last or first}) n")
 
 
-def why(sessions: Sessions, session: Session | None) -> str:
+def why(sessions: Sessions, session: StoredSession | None) -> str:
     """What refuses the stream."""
 
     async def follow() -> None:
@@ -92,7 +92,7 @@ def why(sessions: Sessions, session: Session | None) -> str:
     return f"{refused.type.__name__}: {refused.value}"
 
 
-def test_an_acknowledged_frame_is_not_sent_again(sessions: Sessions, session: Session) -> None:
+def test_an_acknowledged_frame_is_not_sent_again(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session) as client:
             insert(sessions, 1)
@@ -110,7 +110,7 @@ def test_an_acknowledged_frame_is_not_sent_again(sessions: Sessions, session: Se
     run(follow())
 
 
-def test_garbage_and_what_was_not_sent_move_nothing(sessions: Sessions, session: Session) -> None:
+def test_garbage_and_what_was_not_sent_move_nothing(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session) as client:
             insert(sessions, 1)
@@ -129,7 +129,7 @@ def test_garbage_and_what_was_not_sent_move_nothing(sessions: Sessions, session:
     run(follow())
 
 
-def test_a_position_is_stored_before_it_is_confirmed(sessions: Sessions, session: Session) -> None:
+def test_a_position_is_stored_before_it_is_confirmed(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session) as client:
             insert(sessions, 1)
@@ -146,7 +146,7 @@ def test_a_position_is_stored_before_it_is_confirmed(sessions: Sessions, session
 
 
 def test_parts_of_a_transaction_confirm_nothing_of_it(
-    sessions: Sessions, session: Session, monkeypatch: pytest.MonkeyPatch
+    sessions: Sessions, session: StoredSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frames, "FRAME_BYTES", 2_000)
 
@@ -169,7 +169,7 @@ def test_parts_of_a_transaction_confirm_nothing_of_it(
     run(follow())
 
 
-def test_types_are_named_in_the_databases_own_search_path(sessions: Sessions, session: Session) -> None:
+def test_types_are_named_in_the_databases_own_search_path(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session) as client:
             insert(sessions, 1)
@@ -180,7 +180,7 @@ def test_types_are_named_in_the_databases_own_search_path(sessions: Sessions, se
     run(follow())
 
 
-def test_a_type_that_is_gone_has_its_name(sessions: Sessions, session: Session) -> None:
+def test_a_type_that_is_gone_has_its_name(sessions: Sessions, session: StoredSession) -> None:
     sessions.run(
         "create type public.short_lived as enum ('a')",
         "create table gone (id int primary key, value public.short_lived)",
@@ -197,7 +197,7 @@ def test_a_type_that_is_gone_has_its_name(sessions: Sessions, session: Session) 
 
 
 def test_idle_wal_is_passed_over_once_all_is_acknowledged(
-    sessions: Sessions, session: Session, monkeypatch: pytest.MonkeyPatch
+    sessions: Sessions, session: StoredSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "PACE", Pace(reply=0.0, idle=0.3, idle_bytes=NEVER))
     monkeypatch.setattr(session_stream, "_LOOK_SECONDS", 0.05)
@@ -217,7 +217,7 @@ def test_idle_wal_is_passed_over_once_all_is_acknowledged(
 
 
 def test_a_second_reader_learns_who_has_it(
-    sessions: Sessions, session: Session, monkeypatch: pytest.MonkeyPatch
+    sessions: Sessions, session: StoredSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "LEAVE_SECONDS", 0.3)
 
@@ -234,7 +234,7 @@ def test_a_second_reader_learns_who_has_it(
     run(follow())
 
 
-def test_who_is_just_leaving_is_waited_for(sessions: Sessions, session: Session) -> None:
+def test_who_is_just_leaving_is_waited_for(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session):
             entered = sessions.stream(session, "the next")
@@ -247,25 +247,25 @@ def test_who_is_just_leaving_is_waited_for(sessions: Sessions, session: Session)
     run(follow())
 
 
-def drop_slot(sessions: Sessions, session: Session) -> None:
+def drop_slot(sessions: Sessions, session: StoredSession) -> None:
     sessions.source.execute("select pg_drop_replication_slot(%s)", [session.slot])
 
 
-def advance_slot(sessions: Sessions, session: Session) -> None:
+def advance_slot(sessions: Sessions, session: StoredSession) -> None:
     insert(sessions, 1)
     sessions.source.execute("select pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", [session.slot])
 
 
-def end(sessions: Sessions, session: Session) -> None:
+def end(sessions: Sessions, session: StoredSession) -> None:
     store.end(sessions.pipeline, session.id, "it was idle for 1h")
 
 
-def change(column: str, value: object) -> Callable[[Sessions, Session], object]:
+def change(column: str, value: object) -> Callable[[Sessions, StoredSession], object]:
     query = f"update pipeline.sessions set {column} = %s where id = %s"
     return lambda sessions, session: sessions.pipeline.execute(query.encode(), [value, session.id])
 
 
-def replace_slot(sessions: Sessions, session: Session) -> None:
+def replace_slot(sessions: Sessions, session: StoredSession) -> None:
     drop_slot(sessions, session)
     sessions.source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput', false, true)", [session.slot])
 
@@ -275,24 +275,24 @@ def replace_slot(sessions: Sessions, session: Session) -> None:
     [
         (drop_slot, "SessionGone: session {}: its slot was dropped at the source; begin another"),
         (replace_slot, "SessionGone: session {}: its slot was replaced by another one"),
-        (advance_slot, "SessionGone: session {}: somebody else has moved its slot beyond"),
+        (advance_slot, "SessionGone: session {}: another program has moved its slot beyond"),
         (end, "SessionGone: session {}: it was idle for 1h; begin another"),
         (change("system_identifier", "1"), "SessionGone: session {}: the source is another cluster"),
         (change("epoch", 7), "SessionGone: session {}: the source was adopted"),
-        (change("position", 1 << 60), "SessionGone: session {}: the source was restored to a state from before"),
+        (change("position", 1 << 60), "SessionGone: session {}: the source was restored to a state that is older than"),
         (change("state", "making"), "SessionUnknown: no such session was made here"),
     ],
     ids=["dropped", "replaced", "moved", "ended", "cluster", "epoch", "restored", "making"],
 )
 def test_what_cannot_be_streamed_is_said(
-    sessions: Sessions, session: Session, cause: Callable[[Sessions, Session], object], said: str
+    sessions: Sessions, session: StoredSession, cause: Callable[[Sessions, StoredSession], object], said: str
 ) -> None:
     cause(sessions, session)
     assert why(sessions, session).startswith(said.format(session.slot))
     assert why(sessions, None) == "SessionUnknown: no such session was made here"
 
 
-def test_commits_at_the_source_never_wait_for_a_client(sessions: Sessions, session: Session) -> None:
+def test_commits_at_the_source_never_wait_for_a_client(sessions: Sessions, session: StoredSession) -> None:
     set_names(sessions, f'"{store.walsender_name(session.slot)}"')
     try:
         assert why(sessions, session).startswith("Refused: synchronous_standby_names")
@@ -309,7 +309,7 @@ def set_names(sessions: Sessions, names: str) -> None:
     eventually(lambda: sessions.source.execute(query).fetchone() == (names,))
 
 
-def test_a_walsender_that_is_ended_is_no_end_of_the_session(sessions: Sessions, session: Session) -> None:
+def test_a_walsender_that_is_ended_is_no_end_of_the_session(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session) as client:
             insert(sessions, 1)
@@ -323,7 +323,7 @@ def test_a_walsender_that_is_ended_is_no_end_of_the_session(sessions: Sessions, 
     run(follow())
 
 
-def test_a_session_that_is_ended_says_why(sessions: Sessions, session: Session) -> None:
+def test_a_session_that_is_ended_says_why(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session) as client:
             end(sessions, session)
@@ -334,7 +334,7 @@ def test_a_session_that_is_ended_says_why(sessions: Sessions, session: Session) 
     run(follow())
 
 
-def test_an_ended_session_takes_no_acknowledgement(sessions: Sessions, session: Session) -> None:
+def test_an_ended_session_takes_no_acknowledgement(sessions: Sessions, session: StoredSession) -> None:
     async def follow() -> None:
         async with sessions.stream(session) as client:
             insert(sessions, 1)
@@ -348,7 +348,7 @@ def test_an_ended_session_takes_no_acknowledgement(sessions: Sessions, session: 
 
 
 def test_a_client_that_does_not_read_keeps_its_walsender(
-    sessions: Sessions, session: Session, monkeypatch: pytest.MonkeyPatch
+    sessions: Sessions, session: StoredSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (replication_stream, feedback):
         monkeypatch.setattr(module, "SENDER_TIMEOUT", 2)
@@ -367,7 +367,7 @@ def test_a_client_that_does_not_read_keeps_its_walsender(
 
 
 def test_a_source_that_never_answers_is_given_up(
-    sessions: Sessions, session: Session, monkeypatch: pytest.MonkeyPatch
+    sessions: Sessions, session: StoredSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "CONNECT_SECONDS", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -14,7 +14,7 @@ from pipeline.server import served
 from pipeline.server.served import WIRES
 from pipeline.wires.pgdeltastream import answers, slot_names
 from pipeline.wires.pgdeltastream.endpoints import WIRE
-from pipeline.wires.pgdeltastream.streams import Closed, acknowledged
+from pipeline.wires.pgdeltastream.streams import StreamClosedError, acknowledged
 
 JSON, TEXT = "application/json; charset=utf-8", "text/plain; charset=utf-8"
 
@@ -81,7 +81,7 @@ def test_what_a_client_acknowledges(text: str, lsn: str | None) -> None:
     "text", ["", "lsn", '{"lsn":"0/1', "[]", "null", '"0/1"', '{"lsn":5}', '{"lsn":null}', "[" * 60_000]
 )
 def test_what_is_no_acknowledgement_ends_the_stream(text: str) -> None:
-    with pytest.raises(Closed) as raised:
+    with pytest.raises(StreamClosedError) as raised:
         acknowledged(text)
     assert raised.value.code == 1008
     assert len(str(raised.value)) <= 123

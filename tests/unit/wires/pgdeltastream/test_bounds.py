@@ -12,12 +12,12 @@ import pytest
 from pipeline.capture.source.slots import Slot
 from pipeline.config import settings
 from pipeline.wal.lsn import Lsn
-from pipeline.wires.pgdeltastream.sessions.bounds import Facts, is_its_own, why_end
-from pipeline.wires.pgdeltastream.sessions.store import Session, walsender_name
+from pipeline.wires.pgdeltastream.sessions.bounds import SessionFacts, is_its_own, why_end
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession, walsender_name
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = settings.load(sessions_idle="1h", sessions_wal="1000")
-SESSION = Session(
+SESSION = StoredSession(
     id=1,
     slot="delta_pet1",
     wire="pgdeltastream",
@@ -39,29 +39,34 @@ OWN = walsender_name("delta_pet1")
     [
         ({}, {}, False, None),
         ({"used_at": NOW - timedelta(minutes=59)}, {}, False, None),
-        ({"used_at": NOW - timedelta(minutes=61)}, {}, False, "nobody used it for longer than PIPELINE_SESSIONS_IDLE"),
+        (
+            {"used_at": NOW - timedelta(minutes=61)},
+            {},
+            False,
+            "no client used it for longer than PIPELINE_SESSIONS_IDLE",
+        ),
         ({"used_at": NOW - timedelta(minutes=61)}, {}, True, None),
         ({}, {"retained_bytes": 1001}, True, "kept 1,001 bytes of WAL for it, and PIPELINE_SESSIONS_WAL is 1000"),
         ({}, {"wal_status": "lost", "restart_lsn": None, "retained_bytes": None}, False, "was invalidated"),
-        ({}, {"confirmed_lsn": Lsn(201)}, False, "somebody made another one of that name"),
-        ({}, {"plugin": "wal2json"}, False, "somebody made another one of that name"),
+        ({}, {"confirmed_lsn": Lsn(201)}, False, "another slot of that name was created"),
+        ({}, {"plugin": "wal2json"}, False, "another slot of that name was created"),
         ({"state": "making", "position": None, "created_at": NOW - timedelta(seconds=119)}, {}, False, None),
         ({"state": "making", "position": None, "created_at": NOW - timedelta(seconds=121)}, {}, True, "never finished"),
     ],
 )
 def test_why_a_session_ends(session: dict[str, Any], slot: dict[str, Any], in_use: bool, said: str | None):
-    found = why_end(replace(SESSION, **session), Facts(replace(SLOT, **slot), in_use), NOW, CONFIG, "shop")
+    found = why_end(replace(SESSION, **session), SessionFacts(replace(SLOT, **slot), in_use), NOW, CONFIG, "shop")
     assert (found is None) == (said is None)
     assert said is None or said in (found or "")
 
 
 def test_a_session_without_a_slot_ends():
-    assert "does not exist any more" in (why_end(SESSION, Facts(None, False), NOW, CONFIG, "shop") or "")
+    assert "no longer exists" in (why_end(SESSION, SessionFacts(None, False), NOW, CONFIG, "shop") or "")
 
 
 def test_a_source_that_has_written_less_than_was_acknowledged_was_restored() -> None:
-    facts = Facts(SLOT, True, restored=True)
-    assert "restored to a state from before" in (why_end(SESSION, facts, NOW, CONFIG, "shop") or "")
+    facts = SessionFacts(SLOT, True, restored=True)
+    assert "restored to a state that is older than" in (why_end(SESSION, facts, NOW, CONFIG, "shop") or "")
 
 
 @pytest.mark.parametrize(

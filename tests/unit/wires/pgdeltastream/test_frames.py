@@ -12,7 +12,7 @@ from pipeline.errors import DecodeError
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.messages import Relation, RelationColumn
 from pipeline.wires.pgdeltastream.sessions import frames as frames_module
-from pipeline.wires.pgdeltastream.sessions.frames import Frames
+from pipeline.wires.pgdeltastream.sessions.frames import FrameBuilder
 
 START = 0x1570000
 
@@ -47,7 +47,7 @@ class Fed:
 
     def __init__(self) -> None:
         self.ends: list[tuple[int, bool]] = []
-        self.frames = Frames(START, ended=lambda end, framed: self.ends.append((end, framed)))
+        self.frames = FrameBuilder(START, ended=lambda end, framed: self.ends.append((end, framed)))
         self.frames.learn(relation(), ["integer", "text"])
         self.frames.learn(relation(2, "other"), ["integer", "text"])
 

@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 
-from pipeline.wires.pgdeltastream.page_request import INVALID, NO_COLUMN, NO_DIRECTION, PageRequest, Refused
+from pipeline.wires.pgdeltastream.page_request import (
+    INVALID,
+    NO_COLUMN,
+    NO_DIRECTION,
+    PageRequestError,
+    SnapshotPageRequest,
+)
 
 FULL = {"slotName": "delta_face7", "table": "public.t", "offset": 0, "limit": 10}
 ORDER = {"column": "id", "order": "ASC"}
 
 
-def parsed(**changed: Any) -> PageRequest:
-    return PageRequest.parse(json.dumps({**FULL, **changed}).encode())
+def parsed(**changed: Any) -> SnapshotPageRequest:
+    return SnapshotPageRequest.parse(json.dumps({**FULL, **changed}).encode())
 
 
 @pytest.mark.parametrize(
@@ -59,23 +65,23 @@ def test_what_is_taken(changed: dict[str, Any], expected: tuple[Any, ...]) -> No
     ],
 )
 def test_what_is_no_request(changed: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match=INVALID):
+    with pytest.raises(PageRequestError, match=INVALID):
         parsed(**changed)
 
 
 @pytest.mark.parametrize("missing", ["table", "offset", "limit"])
 def test_what_is_missing(missing: str) -> None:
     body = json.dumps({key: value for key, value in FULL.items() if key != missing})
-    with pytest.raises(Refused, match=INVALID):
-        PageRequest.parse(body.encode())
+    with pytest.raises(PageRequestError, match=INVALID):
+        SnapshotPageRequest.parse(body.encode())
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"null", b"[]", b"{", b"\xff", b"\xef\xbb\xbf{}", b'{"limit": NaN}', b"[" * 100_000, b"9" * 5_000]
 )
 def test_what_is_no_object(body: bytes) -> None:
-    with pytest.raises(Refused, match=INVALID):
-        PageRequest.parse(body)
+    with pytest.raises(PageRequestError, match=INVALID):
+        SnapshotPageRequest.parse(body)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +93,8 @@ def test_what_is_no_object(body: bytes) -> None:
     ],
 )
 def test_half_of_a_surrogate_pair_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused, match="half of a surrogate pair"):
-        PageRequest.parse(body)
+    with pytest.raises(PageRequestError, match="half of a surrogate pair"):
+        SnapshotPageRequest.parse(body)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +110,6 @@ def test_half_of_a_surrogate_pair_is_refused(body: bytes) -> None:
     ],
 )
 def test_an_order_names_a_column_and_then_a_direction(order: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(PageRequestError) as raised:
         parsed(order_by=order)
     assert str(raised.value) == said

@@ -17,8 +17,8 @@ from pipeline.terminal.json_values import as_json
 from pipeline.wires.pgdeltastream import metrics as session_metrics
 from pipeline.wires.pgdeltastream import render as shown
 from pipeline.wires.pgdeltastream import status
-from pipeline.wires.pgdeltastream.sessions.store import Session
-from pipeline.wires.pgdeltastream.status import AtSource, Sessions
+from pipeline.wires.pgdeltastream.sessions.store import StoredSession
+from pipeline.wires.pgdeltastream.status import SessionsAtSource, SessionsReport
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 READER = "127.0.0.1:50123 through server db1-4711"
@@ -29,9 +29,9 @@ def ago(**amount: float) -> datetime:
     return NOW - timedelta(**amount)
 
 
-def session(slot: str = "delta_few7", state: str = "ready", **values: Any) -> Session:
+def session(slot: str = "delta_few7", state: str = "ready", **values: Any) -> StoredSession:
     made: dict[str, Any] = {"created_at": ago(hours=2), "used_at": ago(minutes=12), "position": 4096} | values
-    return Session(1, slot, "pgdeltastream", uuid.UUID(int=0), 0, "7", state, 4000, **made)
+    return StoredSession(1, slot, "pgdeltastream", uuid.UUID(int=0), 0, "7", state, 4000, **made)
 
 
 def slot(name: str = "delta_few7", pid: int | None = None, kept: int = 300_000_000, **values: Any) -> Slot:
@@ -41,13 +41,13 @@ def slot(name: str = "delta_few7", pid: int | None = None, kept: int = 300_000_0
     )
 
 
-def at(*found: Slot, exporting: str | None = None) -> AtSource:
-    return AtSource({each.name: each for each in found}, frozenset([exporting] if exporting else []))
+def at(*found: Slot, exporting: str | None = None) -> SessionsAtSource:
+    return SessionsAtSource({each.name: each for each in found}, frozenset([exporting] if exporting else []))
 
 
-def sessions(known: list[Session], there: AtSource | None, **settings: Any) -> Sessions:
+def sessions(known: list[StoredSession], there: SessionsAtSource | None, **settings: Any) -> SessionsReport:
     config: Config = load(**LIMITED | settings)
-    return status.of(config, known, there, NOW)
+    return status.report(config, known, there, NOW)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def sessions(known: list[Session], there: AtSource | None, **settings: Any) -> S
             at(slot(kept=12 * 10**9)),
             "idle",
             ago(minutes=12),
-            "nobody reads it",
+            "no client reads it",
             "if it is not used within 48 min; if it holds back 10.0 GB, 0 B more",
         ),
         (
@@ -98,25 +98,25 @@ def sessions(known: list[Session], there: AtSource | None, **settings: Any) -> S
             at(),
             "lost",
             ago(minutes=12),
-            "its slot cannot be read any more",
-            "in seconds: its slot is gone, or has lost its WAL",
+            "its slot can no longer be read",
+            "within seconds: its slot no longer exists, or has lost its WAL",
         ),
         (
             session(),
             at(slot(wal_status="lost")),
             "lost",
             ago(minutes=12),
-            "its slot cannot be read any more",
-            "in seconds: its slot is gone, or has lost its WAL",
+            "its slot can no longer be read",
+            "within seconds: its slot no longer exists, or has lost its WAL",
         ),
         (session(), None, "unknown", ago(minutes=12), "the source does not answer", "if it holds back 10.0 GB"),
     ],
 )
 def test_each_state_and_what_would_end_it(
-    known: Session, there: AtSource | None, state: str, since: datetime, said: str, ends: str
+    known: StoredSession, there: SessionsAtSource | None, state: str, since: datetime, said: str, ends: str
 ) -> None:
     (found,) = sessions([known], there).live
-    assert (found.state, found.since, shown.said(found), found.ends) == (state, since, said, ends)
+    assert (found.state, found.since, shown.describe_state(found), found.ends) == (state, since, said, ends)
 
 
 def test_the_one_that_gives_way_is_named_only_where_there_is_no_room() -> None:
@@ -126,7 +126,7 @@ def test_the_one_that_gives_way_is_named_only_where_there_is_no_room() -> None:
         session("delta_c", used_at=ago(minutes=40), reader=READER),
     ]
     there = at(slot("delta_a"), slot("delta_b"), slot("delta_c", pid=1))
-    gives_way = "at once if another one is asked for"
+    gives_way = "at once if a client asks for another session"
     assert [gives_way in each.ends for each in sessions(known, there, sessions_max=3).live] == [False, True, False]
     assert not any(gives_way in each.ends for each in sessions(known, there, sessions_max=4).live)
     just_left = [session("delta_a", used_at=ago(minutes=4))]
@@ -154,7 +154,7 @@ def test_nothing_is_shown_where_there_is_nothing() -> None:
     assert list(shown.sections(None)) == list(shown.sections(sessions([], None))) == []
 
 
-def metrics(found: Sessions | None) -> list[str]:
+def metrics(found: SessionsReport | None) -> list[str]:
     class Once(Collector):
         def collect(self):
             return session_metrics.collect(found)

@@ -7,13 +7,13 @@ from base64 import b64decode
 from typing import Any
 from uuid import UUID, uuid5
 
-from pipeline.wires.sequin.items import Delivery, Item
-from pipeline.wires.sequin.message import Messages
+from pipeline.wires.sequin.items import DeliveredItem, ReceivedItem
+from pipeline.wires.sequin.message import SequinMessages
 from pipeline.wires.sequin.row_cast import RowCast
 
 SOURCE = UUID("0b9d2f4e-5a61-4a0f-9a3c-6f1f0b8f2c11")
 CAST = RowCast([{"name": "total", "type_name": "numeric"}], ["id"])
-ITEM = Item(
+ITEM = ReceivedItem(
     ack_id="7ffb1b4e-3b9c-4a52-8f0e-6b7c3c1a9d10",
     seq=5,
     commit_lsn=100,
@@ -33,10 +33,10 @@ ITEM = Item(
 )
 
 
-def read(item: Item, cast: RowCast = CAST) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Messages("orders", {SOURCE: "shop"}, "db").text(Delivery(item, SOURCE, cast)))[
-        "data"
-    ]
+def read(item: ReceivedItem, cast: RowCast = CAST) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        SequinMessages("orders", {SOURCE: "shop"}, "db").text(DeliveredItem(item, SOURCE, cast))
+    )["data"]
     return found
 
 

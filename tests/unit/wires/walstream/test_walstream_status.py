@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from pipeline.terminal import drawing
 from pipeline.wires.walstream import render as shown
 from pipeline.wires.walstream import walstream_metrics
-from pipeline.wires.walstream.status import Walstream, WalstreamSession
+from pipeline.wires.walstream.status import WalstreamSession, WalstreamStatus
 
 SINCE = datetime.fromtimestamp(1000, UTC)
 THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", SINCE, 4711, 312, 4399, None, None, True)
@@ -25,7 +25,7 @@ def gone() -> WalstreamSession:
     return WalstreamSession("ipv4:127.0.0.1:2", "db1:7", began, None, 0, 4711, ended, 41.5, False)
 
 
-def metrics(found: Walstream | None) -> list[str]:
+def metrics(found: WalstreamStatus | None) -> list[str]:
     class Collected(Collector):
         def collect(self) -> Iterator[Metric]:
             yield from walstream_metrics.collect(found)
@@ -36,7 +36,7 @@ def metrics(found: Walstream | None) -> list[str]:
 
 
 def test_metrics_of_those_that_are_there_and_how_many_are_waited_for() -> None:
-    assert metrics(Walstream(True, 5, [THERE, gone()])) == [
+    assert metrics(WalstreamStatus(True, 5, [THERE, gone()])) == [
         'pipeline_walstream_sessions{state="connected"} 1.0',
         'pipeline_walstream_sessions{state="waited for"} 1.0',
         "pipeline_walstream_shortened_total 5.0",
@@ -45,13 +45,13 @@ def test_metrics_of_those_that_are_there_and_how_many_are_waited_for() -> None:
     ]
 
 
-@pytest.mark.parametrize("found", [None, Walstream(served=False)])
-def test_no_metrics_where_the_wire_is_not_served_and_no_session_is_left(found: Walstream | None) -> None:
+@pytest.mark.parametrize("found", [None, WalstreamStatus(served=False)])
+def test_no_metrics_where_the_wire_is_not_served_and_no_session_is_left(found: WalstreamStatus | None) -> None:
     assert metrics(found) == []
 
 
 def test_status_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    drawing.show(*shown.sections(Walstream(True, 0, [THERE, gone()])))
+    drawing.show(*shown.sections(WalstreamStatus(True, 0, [THERE, gone()])))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][:3] == ["walstream", "sessions", "(2)"]
     assert (lines[1][0], lines[1][-2:]) == ("ipv4:127.0.0.1:1", ["4399", "312"])
@@ -59,4 +59,4 @@ def test_status_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_shown_where_nobody_is() -> None:
-    assert list(shown.sections(Walstream(served=True))) == list(shown.sections(None)) == []
+    assert list(shown.sections(WalstreamStatus(served=True))) == list(shown.sections(None)) == []

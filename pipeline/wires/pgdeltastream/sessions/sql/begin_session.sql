@@ -1,4 +1,4 @@
--- A session whose slot is about to be made; no row where another one that has not ended has its name.
+-- Add a session whose slot is about to be created; no row if another session that has not ended has its name.
 insert into pipeline.sessions (slot, wire, source_id, epoch, system_identifier, made_after, address)
 values (%(slot)s, %(wire)s, %(source_id)s, %(epoch)s, %(system_identifier)s, %(made_after)s, %(address)s)
 on conflict (slot) where state <> 'ended' do nothing

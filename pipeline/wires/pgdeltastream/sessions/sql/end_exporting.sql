@@ -1,4 +1,4 @@
--- Ends this user's walsenders of that name but for the one that streams the slot.
+-- End this user's walsenders of that name, except the one that streams the slot.
 select pg_catalog.pg_terminate_backend(a.pid)
 from pg_catalog.pg_stat_activity a
 join pg_catalog.pg_replication_slots s on s.slot_name = %(slot)s and s.active_pid <> a.pid

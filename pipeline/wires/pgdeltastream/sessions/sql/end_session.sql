@@ -1,4 +1,4 @@
--- The session is over, for this reason; a row only for whoever ended it first.
+-- Mark the session as ended, with this reason; no row if it had already ended.
 update pipeline.sessions
 set state = 'ended', reason = %(reason)s, ended_at = now()
 where id = %(id)s and state <> 'ended'

@@ -1,4 +1,4 @@
--- Ended sessions of a source, but for the newest ones, whose clients may still ask why.
+-- Delete ended sessions of a source, except the newest ones, whose clients may still ask for the reason.
 delete from pipeline.sessions
 where source_id = %(source_id)s and state = 'ended' and dropped_at is not null and id < (
     select min(newest.id)

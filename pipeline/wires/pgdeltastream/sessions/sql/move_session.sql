@@ -1,4 +1,5 @@
--- Everything before this LSN is acknowledged; never backward. The state as it is, so that an ended one is seen.
+-- Store that everything before this LSN is acknowledged; the position never moves back. Returns the state, so that the
+-- caller notices an ended session.
 update pipeline.sessions
 set position = greatest(position, %(position)s), used_at = now()
 where id = %(id)s

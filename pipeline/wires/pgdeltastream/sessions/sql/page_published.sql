@@ -1,4 +1,4 @@
--- Whether any of these publications has a partitioned table that has no partition.
+-- True if any of these publications contains a partitioned table that has no partition.
 select exists (
     select from pg_catalog.pg_publication p
     join pg_catalog.pg_class c on c.oid = %(oid)s

@@ -1,5 +1,5 @@
--- A relation now: its name, quoted, whether it is still there, and whether its rows are in another file than the
--- snapshot knows; and whether the role may see where its rows are.
+-- A relation now: its quoted name; is_there: it still exists; moved: its rows are in another file than in the snapshot;
+-- by_place: the role may read ctid.
 select pg_catalog.format('%%I.%%I', n.nspname, c.relname) as name,
     pg_catalog.pg_relation_filenode(c.oid) is not null as is_there,
     pg_catalog.pg_relation_filenode(c.oid) is distinct from c.relfilenode as moved,

@@ -1,4 +1,4 @@
--- The slot exists: the session can be used from this position on. No row where it has been ended meanwhile.
+-- Mark a session as ready: its slot exists, and begins at this position. No row if the session has ended.
 update pipeline.sessions
 set state = 'ready', position = %(position)s, used_at = now()
 where id = %(id)s and state = 'making'

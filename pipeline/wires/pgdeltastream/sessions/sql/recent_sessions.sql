@@ -1,4 +1,4 @@
--- Every session that has not ended, oldest first; then those of the newest twenty that ended in the last day, newest first.
+-- Every session that has not ended, oldest first; then, of the newest twenty, those that ended in the last day.
 (select id, slot, wire, source_id, epoch, system_identifier, state, made_after, position, created_at, used_at, reader,
     reader_since, reason, ended_at, dropped_at, address, used_for
 from pipeline.sessions

@@ -1,4 +1,4 @@
--- What of a relation cannot be changed without writing its rows anew, in one text.
+-- The properties of a relation that only a rewrite of its rows can change, as one text.
 select pg_catalog.concat_ws(' ', c.relpersistence, c.relam, (
     select pg_catalog.string_agg(pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attgenerated,
         pg_catalog.pg_get_expr(d.adbin, d.adrelid)), ' ' order by a.attnum)

@@ -1,5 +1,5 @@
--- A client uses the session now: it is not idle. If no client has streamed it, the client reads pages. The state as it
--- is, so that an ended one is seen.
+-- Record that a client uses the session now; if no client has streamed it, this one reads pages. Returns the state, so
+-- that the caller notices an ended session.
 update pipeline.sessions
 set used_at = now(), used_for = coalesce(used_for, 'pages')
 where id = %(id)s
