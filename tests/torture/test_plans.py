@@ -86,7 +86,7 @@ def test_what_a_mutation_replaces_is_in_the_product_once(mutation: Mutation):
 def test_a_mutation_is_found_by_the_names_of_its_code():
     path, begin, end = Edit("log_writer:LogWriter.append", "", "").find(ROOT)
     text = path.read_text("utf-8")[begin:end]
-    assert text.startswith("    async def append(self, batch: Batch")
+    assert text.startswith("    async def append(self, batch: ")
     assert text.endswith("return self._result()\n")
     assert "async def advance" not in text
     for wrong in ("no_such_module", "__init__", "log_writer:NoSuchClass", "log_writer:LogWriter.no_such_method"):

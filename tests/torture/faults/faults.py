@@ -22,7 +22,7 @@ from tests.torture.faults import meddler
 from tests.torture.faults.meddler import Meddler
 from tests.torture.faults.proxy import Proxy
 from tests.torture.faults.servers import FIND_WITHIN, SNAPSHOT, SNAPSHOT_WORKER, Servers
-from tests.torture.faults.traps import Trap, statement, streamed
+from tests.torture.faults.traps import Trap, opening, statement, streamed
 from tests.torture.faults.zombies import Zombies, send, stream_name
 from tests.torture.plan.plan import Fault
 from tests.torture.plan.workload import HELD, FaultKind
@@ -444,15 +444,20 @@ class Faults:
 
 _WRITES = {"replication": "pipeline staging", "shuffle": "pipeline shuffle"}
 """The connection on which a role writes."""
-_SELDOM = "Move the position"
+_SELDOM = opening("log.writing", "store_position")
 _PLANNED, _ABSORBED = "catchup_parts", "delete from pipeline.catchup_parts"
 """In the statements that store a plan, and that take over a part."""
 ADOPTION = {
     "segment": (
         "pipeline staging",
-        ("A run begins", "autovacuum_enabled = off", "add primary key", "Progress of the t"),
+        (
+            opening("log.staging.frontier", "begin_run"),
+            "autovacuum_enabled = off",
+            "add primary key",
+            opening("log.writing", "commit_tables"),
+        ),
     ),
-    "attaching": ("pipeline shuffle", ("drop constraint adopted_seqs", "These tables are partitions now")),
+    "attaching": ("pipeline shuffle", ("drop constraint adopted_seqs", opening("log.shuffling", "attached"))),
 }
 """In the statements of its steps: the reservation, the table, its indexes, what is recorded."""
 _MOMENTS = {

@@ -686,7 +686,7 @@ MUTATIONS = (
         "the snapshot of another session is read",
         (
             Edit(
-                "snapshot:Snapshots.get",
+                "snapshot:SnapshotRegistry.get",
                 "            return self._exported.get(slot)\n",
                 "            return next(reversed(self._exported.values()), None)\n",
             ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tests.torture.faults import acts
-from tests.torture.faults.traps import Matcher, confirmation, copy_chunk, statement, streamed
+from tests.torture.faults.traps import Matcher, confirmation, copy_chunk, opening, statement, streamed
 from tests.torture.stage import Stage, Way
 from tests.torture.writers.script import Script
 
@@ -16,20 +16,22 @@ STAGING, SHUFFLE, CONTROL, STREAM = "pipeline staging", "pipeline shuffle", "pip
 LARGE = 5 * acts.BATCH
 """Rows of a transaction that takes several staging commits and segments."""
 
-_STORED, _CLAIMED, _MOVED_ON = r"execute store_batch_\d", "Become the writer", "Move the position past"
+_STORED = r"execute store_batch_\d"
+_CLAIMED, _MOVED_ON = opening("log.staging", "claim_progress"), opening("log.writing", "store_position")
 _DURABLY = "synchronous_commit = on"
-_MOVED = r"\A(?!prepare )(?s:.*)(Staged rows become events, under|execute move_segment_\d)"
+_MOVED = rf"\A(?!prepare )(?s:.*)({opening('log.shuffling', 'move_segment')}|execute move_segment_\d)"
 _EMPTIED = "truncate only"
-_WRITING, _WRITTEN = "progress of a batch that is written at once", "The sequence and the count follow the rows"
+_WRITING, _WRITTEN = opening("log.staging.frontier", "begin_at_head"), opening("log.writing", "end_at_head")
 _COPYING, _COPIED = r"execute begin_at_head_\d", r"execute end_at_head_\d"
 """Of few rows all is one message; of more the rows come behind the answer to what they begin with."""
 _TABLE, _INDEXES, _RECORDED = (
     "autovacuum_enabled = off",
     "add primary key",
-    "Progress of the transactions in these tables",
+    opening("log.writing", "commit_tables"),
 )
 _ATTACH = "drop constraint adopted_seqs"
-_COMMIT, _INSERT_RELATION, _FIRST = "(?m)^COMMIT", "insert into pipeline.relations", "The first position of a source"
+_COMMIT, _INSERT_RELATION = "(?m)^COMMIT", "insert into pipeline.relations"
+_FIRST, _BEGUN = opening("log.staging", "begin_progress"), opening("log.staging.frontier", "begin_run")
 
 
 def _small(script: Script) -> None:
@@ -213,8 +215,8 @@ def _adopting(name: str, connection: str, what: Matcher, **given: Any) -> Place:
     return Place(name, connection, what, _segment, way="adopt", **given)
 
 
-BEFORE_RUN = _adopting("before a backlog begins", STAGING, statement("A run begins"))
-RUN = _adopting("after a backlog has begun", STAGING, statement("A run begins"), answered=True)
+BEFORE_RUN = _adopting("before a backlog begins", STAGING, statement(_BEGUN))
+RUN = _adopting("after a backlog has begun", STAGING, statement(_BEGUN), answered=True)
 TABLE = _adopting("after the table of a segment is made", STAGING, statement(_TABLE), answered=True)
 IN_SEGMENT = _adopting("in the middle of the rows of a segment", STAGING, copy_chunk, half=True)
 BEFORE_INDEXES = _adopting("before a segment gets its indexes", STAGING, statement(_INDEXES))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pipeline.postgres import queries
 from tests.torture.faults import wire
 from tests.torture.faults.wire import Message
 
@@ -32,6 +33,11 @@ class Seen:
 
 
 Matcher = Callable[[Seen], bool]
+
+
+def opening(package: str, name: str) -> str:
+    """Return a pattern for a statement of the product: its first line, a comment, which is sent with it."""
+    return re.escape(queries.statement(package, name).splitlines()[0])
 
 
 def statement(pattern: str, within: str = "") -> Matcher:
