@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import providers, slot_mark, slots, synchronous_standbys
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import NAME_PREFIX
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, guarded
@@ -30,7 +30,7 @@ class _Settings:
     synchronous_names: str
 
 
-def of_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> Findings:
+def of_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None) -> Findings:
     """What the one slot needs: settings and rights, and, before the first start, room for it."""
     yield from guarded("source", lambda: of_settings(source))
     if stored is None:
@@ -58,7 +58,9 @@ def of_settings(source: Connection) -> Findings:
         yield Finding("error", "replication right", text, remedy, cure=Cure("source", (remedy,)))
 
 
-def of_own_slot(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+def of_own_slot(
+    config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
+) -> Findings:
     """Whether the slot exists and is ours, who reads it, and up to where; or what its creation waits for."""
     source_id = stored.id if stored else None
     own = slot_mark.own(pipeline) if pipeline is not None else None

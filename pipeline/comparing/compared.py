@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from psycopg import sql
 
 from pipeline.capture.schema_history import continuity, introspection, versions
-from pipeline.capture.schema_history.versions import Column, TableVersion
+from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
 from pipeline.capture.source import captured_now, publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import row_text
 from pipeline.comparing.partition_bounds import Part
 from pipeline.errors import NotComparable
@@ -31,8 +31,8 @@ class Compared:
     oid: int
     name: str
     epoch: int
-    columns: tuple[Column, ...]
-    key: tuple[Column, ...]
+    columns: tuple[PublishedColumn, ...]
+    key: tuple[PublishedColumn, ...]
     relations: tuple[PublishedRelation, ...]
     void_upto: tuple[int, int] | None = None
     key_names: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
@@ -63,7 +63,7 @@ class Compared:
         )
 
 
-def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> Compared:
+def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oid: int) -> Compared:
     """The table as it is at the source now. Raises NotComparable where its rows have no key, or it is not there."""
     publications = list(publication_ledger.known(stored))
     relations = tuple(published_relations.read(source, oid, publications))
@@ -97,7 +97,7 @@ def comparison(source: Connection, table: Compared) -> KeyComparison:
     return key_comparison.read(source, table.relations[0].oid, [column.name for column in table.key])
 
 
-def _last(pipeline: Connection, stored: Source, oid: int) -> TableVersion | None:
+def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> SourceTableVersion | None:
     """The last version that the stream had of it, or of one of its partitions."""
     found = [
         known for known in versions.latest(pipeline, stored.id, stored.epoch).values() if known.version.table_oid == oid
@@ -105,14 +105,14 @@ def _last(pipeline: Connection, stored: Source, oid: int) -> TableVersion | None
     return max(found, key=lambda known: known.id).version if found else None
 
 
-def _names(column: Column, last: TableVersion | None, oid: int) -> tuple[versions.Name, ...]:
+def _names(column: PublishedColumn, last: SourceTableVersion | None, oid: int) -> tuple[versions.ColumnName, ...]:
     """The names under which the log has its values: those of the same number, but a partition may have others.
 
     Events say nothing of a column that the log has not seen yet with its type, or cannot tell from one that is gone.
     """
     if last is None:
         return ()
-    never = versions.Name(column.name, row_text.NEVER, 0)
+    never = versions.ColumnName(column.name, row_text.NEVER, 0)
     numbered = last.relation_oid == oid and column.attnum is not None
     for before in last.columns:
         if before.attnum == column.attnum if numbered else before.name == column.name:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import log_state, source_rows
 from pipeline.comparing.compared import Compared
 from pipeline.comparing.log_state import Key, LogState
@@ -54,7 +54,7 @@ class Comparison:
         self,
         source: Connection,
         pipeline: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         table: Compared,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -127,7 +127,7 @@ class Comparison:
         wait_for_log(self._pipeline, self._stored, source_rows.mark(self._source))
 
 
-def wait_for_log(pipeline: Connection, stored: Source, lsn: int) -> None:
+def wait_for_log(pipeline: Connection, stored: ReplicationSource, lsn: int) -> None:
     """Until the log has everything before this LSN. Raises Unavailable when it stands still."""
     last, since = None, time.monotonic()
     while True:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pipeline.capture.schema_history.versions import Column
+from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.comparing.comparison import Comparison
 from pipeline.comparing.log_state import Key, LogState, Row
 
@@ -63,7 +63,7 @@ def confirm(comparison: Comparison, state: LogState, keys: Sequence[Key]) -> Ite
 
 
 def _compare(
-    columns: Sequence[Column], key: Key, there: Sequence[str | None] | None, logged: Row | None, found: Found
+    columns: Sequence[PublishedColumn], key: Key, there: Sequence[str | None] | None, logged: Row | None, found: Found
 ) -> None:
     if logged is not None and logged.parked:
         found.unknown += 1
@@ -83,7 +83,7 @@ def _compare(
 
 
 def _values(
-    columns: Iterable[Column], there: Sequence[str | None], logged: Row, unknown: Sequence[bool]
+    columns: Iterable[PublishedColumn], there: Sequence[str | None], logged: Row, unknown: Sequence[bool]
 ) -> Iterator[Value]:
     for place, column in enumerate(columns):
         source, log = there[place], logged.texts[place]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import psycopg
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared, partition_bounds
 from pipeline.comparing.compared import Compared
 from pipeline.comparing.comparison import Comparison
@@ -23,7 +23,7 @@ KEYS = 1_000
 def keys(
     source: Connection,
     pipeline: Connection,
-    stored: Source,
+    stored: ReplicationSource,
     table_oid: int,
     stopping: Callable[[], bool],
     bounds: Sequence[Line | None] | None = None,
@@ -48,7 +48,7 @@ def keys(
 
 
 def _keys(
-    source: Connection, pipeline: Connection, stored: Source, table: Compared, stopping: Callable[[], bool]
+    source: Connection, pipeline: Connection, stored: ReplicationSource, table: Compared, stopping: Callable[[], bool]
 ) -> Iterator[list[list[str]]]:
     for looked, _ in Comparison(source, pipeline, stored, table, stopping).run():
         found = [list(key) for key in looked.keys]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.schema_history.versions import Column
-from pipeline.capture.source.sources import Source
+from pipeline.capture.schema_history.versions import PublishedColumn
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import partition_bounds, row_text
 from pipeline.comparing.compared import Compared
 from pipeline.errors import NotComparable
@@ -78,7 +78,7 @@ class Truncated(NotComparable):
 class LogState:
     """One table's. Use `opened`; one at a time in a session."""
 
-    def __init__(self, connection: Connection, stored: Source, table: Compared, rows_per_part: int) -> None:
+    def __init__(self, connection: Connection, stored: ReplicationSource, table: Compared, rows_per_part: int) -> None:
         self._connection, self._stored, self._table = connection, stored, table
         self._written = tables.with_known(connection, []) or [DEFAULT]
         planner_statistics.refresh(connection, self._written)
@@ -290,7 +290,9 @@ class LogState:
 
 
 @contextmanager
-def opened(connection: Connection, stored: Source, table: Compared, rows_per_part: int) -> Iterator[LogState]:
+def opened(
+    connection: Connection, stored: ReplicationSource, table: Compared, rows_per_part: int
+) -> Iterator[LogState]:
     """What the log says of a table, read up to now."""
     found = LogState(connection, stored, table, rows_per_part)
     try:
@@ -333,7 +335,9 @@ def key_types(table: Compared) -> sql.Composable:
     )
 
 
-def key_values(columns: Sequence[Column], key_texts: Sequence[sql.Composable], *, typed: bool) -> list[sql.Composable]:
+def key_values(
+    columns: Sequence[PublishedColumn], key_texts: Sequence[sql.Composable], *, typed: bool
+) -> list[sql.Composable]:
     """The key's values: of types that sort as at the source, wherever every database has them.
 
     Not `typed`: texts. So are those of other types; then only the order of rows differs from that at the source.

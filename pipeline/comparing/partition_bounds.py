@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from psycopg import sql
 
-from pipeline.capture.schema_history.versions import Column
+from pipeline.capture.schema_history.versions import PublishedColumn
 
 Line = Sequence[Mapping[str, Any]]
 """`pipeline.partitions.bounds`: a level for each table from the partition up to its root."""
@@ -39,13 +39,13 @@ Part = tuple[Within, ...]
 """Conditions of one partition, which all hold."""
 
 
-def parts(bounds: Sequence[Line | None], key: Sequence[Column]) -> tuple[Part, ...] | None:
+def parts(bounds: Sequence[Line | None], key: Sequence[PublishedColumn]) -> tuple[Part, ...] | None:
     """Conditions of each of these partitions, one of which holds for a key; None: any key may be meant."""
     found = [_part(line or (), key) for line in bounds]
     return tuple(found) if all(found) else None
 
 
-def holds(within: Sequence[Part], key: Sequence[Column], values: Sequence[sql.Composable]) -> sql.Composable:
+def holds(within: Sequence[Part], key: Sequence[PublishedColumn], values: Sequence[sql.Composable]) -> sql.Composable:
     """SQL that is true if a key is within one of these partitions. `values`: of its columns, with their types."""
     each = (
         sql.SQL("({})").format(
@@ -56,7 +56,7 @@ def holds(within: Sequence[Part], key: Sequence[Column], values: Sequence[sql.Co
     return sql.SQL("({})").format(sql.SQL(" or ").join(each))
 
 
-def may_hold(within: Sequence[Part] | None, key: Sequence[Column]) -> sql.Composable:
+def may_hold(within: Sequence[Part] | None, key: Sequence[PublishedColumn]) -> sql.Composable:
     """The same for the key that the log has as `k.key_0`, …: also true if the log does not know it."""
     if within is None:
         return sql.SQL("true")
@@ -64,18 +64,20 @@ def may_hold(within: Sequence[Part] | None, key: Sequence[Column]) -> sql.Compos
     return sql.SQL("({}) is not false").format(holds(within, key, values))
 
 
-def _condition(one: Within, column: Column, value: sql.Composable) -> sql.Composable:
+def _condition(one: Within, column: PublishedColumn, value: sql.Composable) -> sql.Composable:
     compared = sql.SQL("{} operator(pg_catalog.{}) {}::{}")
     cast = sql.SQL(column.cast)
     each = (compared.format(value, sql.SQL(one.operator), sql.Literal(text), cast) for text in one.values)
     return sql.SQL("({})").format(sql.SQL(" or ").join(each)) if one.values else sql.SQL("false")
 
 
-def _part(line: Line, key: Sequence[Column]) -> Part:
+def _part(line: Line, key: Sequence[PublishedColumn]) -> Part:
     return tuple(one for level in line for one in _level(level, {column.name: column for column in key}, key))
 
 
-def _level(level: Mapping[str, Any], named: Mapping[str, Column], key: Sequence[Column]) -> list[Within]:
+def _level(
+    level: Mapping[str, Any], named: Mapping[str, PublishedColumn], key: Sequence[PublishedColumn]
+) -> list[Within]:
     found = _BOUND.fullmatch(level["bound"] or "")
     column = named.get((level["columns"] or [""])[0])
     if found is None or column is None:

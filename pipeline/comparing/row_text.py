@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
-from pipeline.capture.schema_history.versions import Column
+from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, JSON, JSONB
 
 _PRINTED_AS = {FLOAT4: ("float4", "1e-45", "3.4028235e38"), FLOAT8: ("float8", "4.9e-324", "1.7976931348623157e308")}
@@ -26,12 +26,12 @@ def checksum(row: sql.Composable) -> sql.Composable:
     return sql.SQL('pg_catalog.hashtextextended(({})::text collate "C", 0)').format(row)
 
 
-def source_row(columns: Sequence[Column], alias: str = "t") -> sql.Composable:
+def source_row(columns: Sequence[PublishedColumn], alias: str = "t") -> sql.Composable:
     """The columns of a row of the source, as one value."""
     return _row([sql.Identifier(alias, column.name) for column in columns])
 
 
-def source_texts(columns: Sequence[Column], alias: str = "t") -> sql.Composable:
+def source_texts(columns: Sequence[PublishedColumn], alias: str = "t") -> sql.Composable:
     """An array of the columns' texts."""
     return texts([sql.Identifier(alias, column.name) for column in columns])
 
@@ -46,7 +46,7 @@ def texts(values: Sequence[sql.Composable]) -> sql.Composable:
     return sql.SQL("array[{}]::text[]").format(_COMMA.join(printed))
 
 
-def log_checksum(columns: Sequence[Column], epoch: int) -> sql.Composable:
+def log_checksum(columns: Sequence[PublishedColumn], epoch: int) -> sql.Composable:
     """The checksum of the row that the event `e` says; null where it does not say all of it.
 
     Most events are from after all columns had their names: of these nothing has to be asked column by column.
@@ -68,17 +68,17 @@ def log_checksum(columns: Sequence[Column], epoch: int) -> sql.Composable:
     )
 
 
-def _last_place(columns: Sequence[Column]) -> tuple[int, int]:
+def _last_place(columns: Sequence[PublishedColumn]) -> tuple[int, int]:
     """From here on every column has the name that it has now."""
     return max(((name.lsn, name.idx) for column in columns for name in column.names[-1:]), default=(0, 0))
 
 
-def log_texts(columns: Sequence[Column], epoch: int) -> sql.Composable:
+def log_texts(columns: Sequence[PublishedColumn], epoch: int) -> sql.Composable:
     """An array of the columns' texts in the event `e`."""
     return sql.SQL("array[{}]::text[]").format(_COMMA.join(log_text(column, epoch) for column in columns))
 
 
-def log_text(column: Column, epoch: int) -> sql.Composable:
+def log_text(column: PublishedColumn, epoch: int) -> sql.Composable:
     """The text of a value in the event `e`, null where it has none."""
     name = _name(column, epoch)
     # An earlier epoch may have another column of that name, whose type is not known; json has its text beside.
@@ -88,12 +88,12 @@ def log_text(column: Column, epoch: int) -> sql.Composable:
     return sql.SQL("case when {} then null else {} end").format(_precedes(column, epoch), text)
 
 
-def has_value(column: Column, epoch: int) -> sql.Composable:
+def has_value(column: PublishedColumn, epoch: int) -> sql.Composable:
     """Whether the event `e` has a value of the column, if only null."""
     return sql.SQL("(e.record ? {})").format(_name(column, epoch))
 
 
-def is_older(column: Column, epoch: int) -> sql.Composable:
+def is_older(column: PublishedColumn, epoch: int) -> sql.Composable:
     """Whether the event `e` is older than the column, or than its values: what it says of that name says nothing."""
     if not column.names:
         return sql.SQL("(not {})").format(has_value(column, epoch))
@@ -102,7 +102,7 @@ def is_older(column: Column, epoch: int) -> sql.Composable:
     )
 
 
-def _precedes(column: Column, epoch: int) -> sql.Composable:
+def _precedes(column: PublishedColumn, epoch: int) -> sql.Composable:
     """Whether the event `e` comes before the first name of the column. Earlier epochs have no names of their own."""
     first = column.names[0]
     if column.names[-1].lsn == NEVER:
@@ -112,7 +112,7 @@ def _precedes(column: Column, epoch: int) -> sql.Composable:
     )
 
 
-def _name(column: Column, epoch: int) -> sql.Composable:
+def _name(column: PublishedColumn, epoch: int) -> sql.Composable:
     """Under which name the event `e` has the column: it may have been renamed since."""
     found: sql.Composable = sql.Literal(column.names[0].name if column.names else column.name)
     for later in column.names[1:]:
@@ -128,7 +128,7 @@ def since(epoch: int, lsn: int, idx: int, then: sql.Composable, before: sql.Comp
     ).format(sql.Literal(epoch), sql.Literal(lsn), sql.Literal(idx), then, before)
 
 
-def _text(column: Column, name: sql.Composable) -> sql.Composable:
+def _text(column: PublishedColumn, name: sql.Composable) -> sql.Composable:
     """The text of a value of the column's type, under this name in the event `e`."""
     text = sql.SQL("e.record ->> {}").format(name)
     if column.base_type_oid in (JSON, JSONB):  # whose null as a value is in `exact`
@@ -142,7 +142,7 @@ def _text(column: Column, name: sql.Composable) -> sql.Composable:
     return text
 
 
-def any_text(column: Column, name: sql.Composable) -> sql.Composable:
+def any_text(column: PublishedColumn, name: sql.Composable) -> sql.Composable:
     """The text of a value, whatever is there: one that the column's type cannot have is its own text."""
     if column.base_type_oid == BOOL:
         fits = sql.SQL("jsonb_typeof(e.record -> {}) = 'boolean'").format(name)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipeline.capture.catchup.plan import Part
+from pipeline.capture.catchup.plan import BacklogPart
 from pipeline.consumers.status import ConsumerStatus
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.operating import follower_metrics
@@ -118,7 +118,7 @@ def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
         yield lag
 
 
-def _parts(found: Sequence[Part]) -> Iterator[Metric]:
+def _parts(found: Sequence[BacklogPart]) -> Iterator[Metric]:
     """The plan of a catch-up; 0 parts when none is running."""
     yield GaugeMetricFamily("pipeline_catchup_parts", "Parts in which a backlog is read now.", value=len(found))
     for name, attribute, text in (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pipeline.capture.source import captured_tables
-from pipeline.capture.source.captured_tables import Gap
+from pipeline.capture.source.captured_tables import CaptureGap
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -30,7 +30,7 @@ class KnownSource:
     publications: list[str]
     position: lsn.Shown | None
     since: datetime | None
-    gaps: list[Gap] = field(default_factory=list)
+    gaps: list[CaptureGap] = field(default_factory=list)
 
 
 def collect(connection: Connection) -> list[KnownSource]:

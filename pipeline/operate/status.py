@@ -11,11 +11,11 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from pipeline.capture.catchup import plan_reader
-from pipeline.capture.catchup.plan import Part
+from pipeline.capture.catchup.plan import BacklogPart
 from pipeline.capture.schema_history import rewrites
-from pipeline.capture.schema_history.rewrites import Rewritten
+from pipeline.capture.schema_history.rewrites import RewrittenTable
 from pipeline.capture.source import blocked_transactions, captured_tables, sources
-from pipeline.capture.source.captured_tables import Gap
+from pipeline.capture.source.captured_tables import CaptureGap
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.config.settings import Config
 from pipeline.consumers import status as consumer_status
@@ -96,8 +96,8 @@ class Status:
     roles: list[role_locks.RoleState] = field(default_factory=list)
     failed_schedules: dict[str, str] = field(default_factory=dict)
     not_captured: dict[str, str] = field(default_factory=dict)
-    rewritten: list[Rewritten] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    rewritten: list[RewrittenTable] = field(default_factory=list)
+    gaps: list[CaptureGap] = field(default_factory=list)
     events_tables: list[KnownTable] = field(default_factory=list)
     exports: ExportStatus | None = None
     retention: Retention | None = None
@@ -108,7 +108,7 @@ class Status:
     adoption: Adoption | None = None
     slots: list[SlotLag] = field(default_factory=list)
     slot_marked: bool | None = None
-    catchup: list[Part] = field(default_factory=list)
+    catchup: list[BacklogPart] = field(default_factory=list)
     snapshots: SnapshotStatus | None = None
     sessions: SessionsReport | None = None
     walstream: WalstreamStatus | None = None

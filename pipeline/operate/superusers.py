@@ -14,7 +14,7 @@ import psycopg
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import publication_ledger, publishable_tables, sources
-from pipeline.capture.source.publishable_tables import Table, TableName
+from pipeline.capture.source.publishable_tables import PublishableTable, QualifiedTableName
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry
@@ -78,7 +78,7 @@ def find(config: Config, source: Connection, pipeline: Connection | None) -> lis
     return found
 
 
-def captured(config: Config, source: Connection, pipeline: Connection | None) -> list[Table]:
+def captured(config: Config, source: Connection, pipeline: Connection | None) -> list[PublishableTable]:
     """The tables that are or will be captured, partitions too."""
     found = prepare.publisher(config, source, pipeline).tables()
     published = publication_ledger.read(source, [config.publication])
@@ -105,7 +105,7 @@ def _followers(pipeline: Connection | None) -> list[Follower]:
 
 
 def _at_follower(found: Follower, at_source: OwnedTable | None) -> SuperuserRisk | None:
-    tables = [TableName(table.table_schema, table.table_name) for table in found.table_states]
+    tables = [QualifiedTableName(table.table_schema, table.table_name) for table in found.table_states]
     try:
         with connecting.answering(found.name, found.dsn, _SECONDS, program=_PROGRAM) as follower:
             how = reach(follower)
@@ -127,6 +127,6 @@ def reach(connection: Connection) -> str | None:
     return str(row[0]) if row else None
 
 
-def _owned(connection: Connection, tables: Sequence[TableName]) -> OwnedTable | None:
+def _owned(connection: Connection, tables: Sequence[QualifiedTableName]) -> OwnedTable | None:
     values = {"schemas": [each.schema for each in tables], "names": [each.name for each in tables]}
     return queries.one(connection, OwnedTable, statement("operate", "owners_of_tables"), values)

@@ -90,7 +90,7 @@ def _wait_at_blocked_transaction(role: HeldRole, error: Undecodable) -> None:
 
 async def _replicate(role: HeldRole) -> None:
     from pipeline.capture.catchup import helper
-    from pipeline.capture.catchup.coordinator import Coordinator
+    from pipeline.capture.catchup.coordinator import CatchUpCoordinator
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream
     from pipeline.log.staging.worker_claim import connect_staging
@@ -113,7 +113,7 @@ async def _replicate(role: HeldRole) -> None:
                 names = prepared.publications.names
                 writing = WritingSettings.of(config, jumps.ticking(source))
                 launch = role.launch(CATCH_UP, helper.COMMAND)
-                coordinator = Coordinator(
+                coordinator = CatchUpCoordinator(
                     config, source, connection, staging, prepared.source, names, launch, live_slots, writing
                 )
                 stop.then(in_loop(coordinator.stop))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import differing
 from pipeline.log import tables as events_tables
 from pipeline.log.retention import policy
@@ -54,7 +54,7 @@ def is_told(pipeline: Connection, backfill: Backfill) -> bool:
 class Comparison:
     """One that a worker makes. `look`, `plan`: connections to the pipeline database, to read the log and to write."""
 
-    def __init__(self, source: Connection, look: Connection, plan: Connection, stored: Source) -> None:
+    def __init__(self, source: Connection, look: Connection, plan: Connection, stored: ReplicationSource) -> None:
         self._source, self._look, self._plan, self._stored = source, look, plan, stored
 
     def run(self, taken: ClaimedRange, backfill: Backfill, stop: Callable[[], bool]) -> bool:

@@ -11,9 +11,9 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.schema_history import introspection, rewrites
-from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.schema_history.versions import SourceTableVersion
 from pipeline.capture.source import publication_ledger
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.log import tables as events_tables
 from pipeline.log.staging import ranges
@@ -53,7 +53,9 @@ where xid < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
 class Coordinator:
     """Uses both connections, from one thread. `step` does what is to be done now, and returns at once."""
 
-    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source, from_lsn: int) -> None:
+    def __init__(
+        self, config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, from_lsn: int
+    ) -> None:
         """`from_lsn`: where the stream of the source's epoch begins."""
         self._source, self._pipeline, self._stored = source, pipeline, stored
         source.execute("set search_path = ''")
@@ -156,7 +158,7 @@ class Coordinator:
             files = {extent.oid: extent.file for extent in extents}
             backfills.planned(self._pipeline, backfill, files, by_key, estimate, added, floor_seqs)
 
-    def _version(self, oid: int) -> TableVersion | None:
+    def _version(self, oid: int) -> SourceTableVersion | None:
         made = self._stored.publications
         names = list(publication_ledger.known(self._stored))
         found = introspection.present(self._source, oid, self._stored.slot, names, list(made.values()))

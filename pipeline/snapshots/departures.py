@@ -9,8 +9,8 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.capture.source.sources import Source
+from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.log import tables as events_tables
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
@@ -35,18 +35,18 @@ class _Known:
 class Departures:
     """Kept in memory of a few tables: each look reads only what has come to the log since the one before."""
 
-    def __init__(self, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
         self._pipeline, self._stored = pipeline, stored
         self._known: dict[int, _Known] = {}
 
-    def of(self, table_oid: int, version: TableVersion, keys: Iterable[str]) -> dict[str, Any]:
+    def of(self, table_oid: int, version: SourceTableVersion, keys: Iterable[str]) -> dict[str, Any]:
         """Of these keys, as `record_pk` has them and as far as was looked: `pipeline.snapshot_ranges.departed`."""
         known = self._known.get(table_oid)
         if known is None or known.key_columns != version.key_columns:
             return {"keys": {}, "seqs": {}}
         return {"keys": {key: known.places[key] for key in keys if key in known.places}, "seqs": known.seqs}
 
-    def look(self, table_oid: int, version: TableVersion) -> None:
+    def look(self, table_oid: int, version: SourceTableVersion) -> None:
         """Read what the log has now of this table."""
         known = self._known.pop(table_oid, None)
         if known is None or known.key_columns != version.key_columns:
@@ -64,7 +64,7 @@ class Departures:
             del self._known[next(iter(self._known))]
 
     def _between(
-        self, table: EventsTable, table_oid: int, version: TableVersion, after: int, upto: int
+        self, table: EventsTable, table_oid: int, version: SourceTableVersion, after: int, upto: int
     ) -> Iterator[tuple[str, Place]]:
         query = sql.SQL(statement("snapshots", "departures")).format(
             events=table.identifier,

@@ -10,8 +10,8 @@ from collections import defaultdict
 import psycopg
 
 from pipeline.capture.schema_history import versions
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared
 from pipeline.errors import NotComparable
 from pipeline.postgres.connections import Connection
@@ -26,7 +26,7 @@ ELSEWHERE = Key((0,))
 class FormerKeys:
     """Kept in memory; each look reads only what has been recorded since the one before."""
 
-    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._after = 0
         self._keys: dict[int, list[tuple[int, Key]]] = defaultdict(list)
@@ -42,7 +42,7 @@ class FormerKeys:
             if partition or len(certain) == len(key):
                 self._keys[oid].append((lsn, certain))
 
-    def had_another(self, table: Captured, known: Known | None) -> bool:
+    def had_another(self, table: CapturedTable, known: Known | None) -> bool:
         """Whether its key was another one and is as before again, since the log has the table by this key.
 
         Or it was a partition for a while, and what was done to it then is another table's in the log.
@@ -55,7 +55,7 @@ class FormerKeys:
         others = since - {Key(map(int, table.key.split(", ")))}
         return bool(others) and self._as_sent(table) not in (None, *others)
 
-    def _as_sent(self, table: Captured) -> Key | None:
+    def _as_sent(self, table: CapturedTable) -> Key | None:
         """Its key as the stream would have it now: without columns that are not published."""
         try:
             found = compared.read(self._source, self._pipeline, self._stored, table.oid)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.captured_tables import Joined
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.captured_tables import CaptureStart
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -50,25 +50,25 @@ class Known:
         return f"{self.table_schema}.{self.table_name}"
 
 
-def read(pipeline: Connection, stored: Source) -> dict[int, Known]:
+def read(pipeline: Connection, stored: ReplicationSource) -> dict[int, Known]:
     """What is stored, by oid."""
     found = queries.rows(pipeline, Known, statement("snapshots", "known_tables"), {"source": stored.id})
     return {each.table_oid: each for each in found}
 
 
-def keyless(pipeline: Connection, stored: Source) -> list[str]:
+def keyless(pipeline: Connection, stored: ReplicationSource) -> list[str]:
     """Names of the captured tables whose updates and deletes are not."""
     return sorted(each.table for each in read(pipeline, stored).values() if each.captured and not each.keyed)
 
 
-def has_joined(table: Captured, before: Known, joined: Joined | None) -> bool:
+def has_joined(table: CapturedTable, before: Known, joined: CaptureStart | None) -> bool:
     """Whether it has joined again since, or got another key: then the log lacks what happened before."""
     if not before.captured or is_rekeyed(table, before):
         return True
     return joined is not None and before.joined is not None and joined.id != before.joined
 
 
-def is_rekeyed(table: Captured, before: Known) -> bool:
+def is_rekeyed(table: CapturedTable, before: Known) -> bool:
     """Whether the log does not know its rows by the key that they have now, or lacks what was done to them without one.
 
     A key that was dropped and added between two looks is seen by how the table is published: it was moved meanwhile.
@@ -77,18 +77,18 @@ def is_rekeyed(table: Captured, before: Known) -> bool:
     return table.keyed and (not before.keyed or has_another_key(table, before) or moved)
 
 
-def had_inserts_alone(table: Captured, joined: Mapping[int, Joined]) -> bool:
+def had_inserts_alone(table: CapturedTable, joined: Mapping[int, CaptureStart]) -> bool:
     """Whether the log may have its rows from before its updates were captured; nobody looked at it then."""
     found = (joined.get(oid) for oid in {table.oid, *table.relations})
     return table.keyed and any(each is not None and each.root_oid is None for each in found)
 
 
-def has_another_key(table: Captured, before: Known) -> bool:
+def has_another_key(table: CapturedTable, before: Known) -> bool:
     """Whether its rows were known by another key; None is not known yet."""
     return None not in (before.key, table.key) and before.key != table.key
 
 
-def is_described(table: Captured, before: Known) -> bool:
+def is_described(table: CapturedTable, before: Known) -> bool:
     """Whether its row says what its names and its key are now."""
     now = table.schema, table.name, table.keyed, table.key, list(table.members)
     return now == (before.table_schema, before.table_name, before.keyed, before.key, before.members)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing.partition_bounds import Line
 from pipeline.log.staging import progress
 from pipeline.postgres import queries
@@ -61,12 +61,12 @@ class PartitionNote:
     kept: int
 
 
-def notes(pipeline: Connection, stored: Source) -> list[PartitionNote]:
+def notes(pipeline: Connection, stored: ReplicationSource) -> list[PartitionNote]:
     """Such tables, by name."""
     return queries.rows(pipeline, PartitionNote, statement("snapshots", "partition_notes"), {"source": stored.id})
 
 
-def keep(pipeline: Connection, stored: Source, root: int, *, always: bool | None = None) -> int:
+def keep(pipeline: Connection, stored: ReplicationSource, root: int, *, always: bool | None = None) -> int:
     """The log of a table stays as it is; returns how many changes that settles. `always`: see `PartitionNote`."""
     values = {"source": stored.id, "root": root}
     with pipeline.transaction():
@@ -75,7 +75,7 @@ def keep(pipeline: Connection, stored: Source, root: int, *, always: bool | None
         return pipeline.execute(statement("snapshots", "keep_partitions"), values).rowcount
 
 
-def unsettled(pipeline: Connection, stored: Source, root: int | None = None) -> list[Change]:
+def unsettled(pipeline: Connection, stored: ReplicationSource, root: int | None = None) -> list[Change]:
     """Those of all tables, or of one; the oldest first."""
     values = {"source": stored.id, "root": root}
     return queries.rows(pipeline, Change, statement("snapshots", "open_partition_changes"), values)
@@ -89,7 +89,9 @@ def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
         pipeline.execute(statement("snapshots", "end_doubt"), {"id": change, "reached": reached})
 
 
-def begin(pipeline: Connection, stored: Source, table: Captured, changes: Collection[Change]) -> int | None:
+def begin(
+    pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[Change]
+) -> int | None:
     """Read or compare partitions that joined, as far as nothing does; None if nothing is to be done now.
 
     One that left before it joined again is compared: so rows that were deleted meanwhile go, too.
@@ -104,13 +106,15 @@ def begin(pipeline: Connection, stored: Source, table: Captured, changes: Collec
     return _start(pipeline, stored, table, chosen, backfills.INITIAL, relations=relations)
 
 
-def alone(pipeline: Connection, stored: Source, root: int) -> list[Change]:
+def alone(pipeline: Connection, stored: ReplicationSource, root: int) -> list[Change]:
     """Those by which alone the log does not have a table whole; none if it lacks more, or nothing."""
     known = known_tables.read(pipeline, stored).get(root)
     return [] if known is None or known.complete_seq is None else unsettled(pipeline, stored, root)
 
 
-def compare(pipeline: Connection, stored: Source, table: Captured, changes: Collection[Change]) -> int | None:
+def compare(
+    pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[Change]
+) -> int | None:
     """Compare what these partitions may have with the log; None where a backfill of the table is under way."""
     bounds = [each.bounds for each in changes]
     within = None if None in bounds else bounds
@@ -144,8 +148,8 @@ def _first(changes: Sequence[Change]) -> list[Change]:
 
 def _start(
     pipeline: Connection,
-    stored: Source,
-    table: Captured,
+    stored: ReplicationSource,
+    table: CapturedTable,
     changes: Collection[Change],
     kind: str,
     *,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.source import captured_tables
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.captured_tables import Joined
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.captured_tables import CaptureStart
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing.partition_bounds import Line
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -64,9 +64,9 @@ class Partitions:
         self,
         source: Connection,
         pipeline: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         from_lsn: int,
-        why_unread: Callable[[Captured], str | None],
+        why_unread: Callable[[CapturedTable], str | None],
     ) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._from_lsn, self._why_unread = from_lsn, why_unread
@@ -76,7 +76,7 @@ class Partitions:
         values = {"source": self._stored.id, "epoch": self._stored.epoch}
         return self._pipeline.execute(statement("snapshots", "passing_partitions"), values).fetchall()
 
-    def read(self, tables: Mapping[int, Captured], passing: Collection[tuple[int, int, str]]) -> Seen:
+    def read(self, tables: Mapping[int, CapturedTable], passing: Collection[tuple[int, int, str]]) -> Seen:
         """The leaves that are captured with a root, by root and oid."""
         roots = [oid for oid, table in tables.items() if table.relations != (oid,)]
         values = {"roots": roots}
@@ -90,9 +90,9 @@ class Partitions:
     def compare(
         self,
         seen: Seen,
-        tables: Mapping[int, Captured],
+        tables: Mapping[int, CapturedTable],
         before: Mapping[int, Known],
-        joined: Mapping[int, Joined],
+        joined: Mapping[int, CaptureStart],
         lsn: int,
         *,
         upgraded: bool,
@@ -121,10 +121,10 @@ class _Look:
         self,
         source: Connection,
         pipeline: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         from_lsn: int,
         lsn: int,
-        joined: Mapping[int, Joined],
+        joined: Mapping[int, CaptureStart],
     ) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._from_lsn, self._lsn, self._joined = from_lsn, lsn, joined
@@ -221,7 +221,7 @@ def _values(leaf: Leaf) -> dict[str, object]:
     return {**vars(leaf), "bounds": None if leaf.bounds is None else Jsonb(list(leaf.bounds))}
 
 
-def _named(pipeline: Connection, stored: Source, root: int) -> str:
+def _named(pipeline: Connection, stored: ReplicationSource, root: int) -> str:
     query = """select table_schema || '.' || table_name from pipeline.snapshot_tables
         where source_id = %s and table_oid = %s"""
     return str(queries.value(pipeline, query, (stored.id, root)))

@@ -8,8 +8,8 @@ import psycopg
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import publication_ledger, publishable_tables
-from pipeline.capture.source.publishable_tables import Table
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.publishable_tables import PublishableTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.findings import Cure, Finding, Findings, first_names
@@ -27,7 +27,7 @@ EVENT_BYTES, GROWTH = 300, 1.5
 _PATIENCE = "set local lock_timeout = '1s'"
 
 
-def run(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+def run(config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None) -> Findings:
     """What the snapshot of the tables that are to join will be. Parameters as in `source_checks.run`."""
     unknown = _unknown(config, pipeline)
     joining = [] if config.snapshot == "never" or unknown else _joining(config, source, pipeline, stored)
@@ -54,7 +54,9 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
     yield from _refused([*found, *tried], failed)
 
 
-def _joining(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> list[Table]:
+def _joining(
+    config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
+) -> list[PublishableTable]:
     """The tables that will join, of partitions the roots: those that are published, or that we will publish."""
     publisher = prepare.publisher(config, source, pipeline)
     found = publisher.tables()
@@ -81,14 +83,14 @@ def _unknown(config: Config, pipeline: Connection | None) -> str | None:
     return "the pipeline database is migrated" if current not in (None, migrations.head()) else None
 
 
-def _known(pipeline: Connection | None, stored: Source | None) -> set[int]:
+def _known(pipeline: Connection | None, stored: ReplicationSource | None) -> set[int]:
     """Tables that have joined already, whether they were read or not."""
     if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
         return set()
     return {oid for oid, each in known_tables.read(pipeline, stored).items() if each.captured}
 
 
-def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
+def _said(joining: Sequence[PublishableTable], found: Sequence[Relation]) -> str:
     unread = {each.table_oid for each in found if each.lacking}
     if len(unread) == len(joining):
         return f"none of {drawing.count(len(joining), 'table')} can be read: see {RIGHTS}"

@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.schema_history.versions import SourceTableVersion
 from pipeline.capture.source import captured_now
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.errors import PipelineError
 from pipeline.log.staging import rows
 from pipeline.log.staging.range_writer import RangeWriter
@@ -70,7 +70,7 @@ class TooSlow(PipelineError):
 class RangeReader:
     """Reads ranges over one connection to the source, one at a time."""
 
-    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         """`pipeline`: for looks at the log and at what is stored of the source."""
         self._source, self._pipeline = source, pipeline
         self._stored = stored
@@ -288,7 +288,7 @@ class RangeReader:
 
 
 def range_query(
-    taken: ClaimedRange, name: str, version: TableVersion, conditions: Iterable[sql.Composable | None]
+    taken: ClaimedRange, name: str, version: SourceTableVersion, conditions: Iterable[sql.Composable | None]
 ) -> sql.Composable:
     """The range's rows for which all conditions hold, with the columns in the order of the version."""
     columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in version.columns)

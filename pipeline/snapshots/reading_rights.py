@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.capture.source import publication_ledger, sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
@@ -14,14 +14,14 @@ from pipeline.snapshots import overview, to_read
 from pipeline.snapshots.to_read import Relation
 
 
-def failed(pipeline: Connection | None, stored: Source | None) -> dict[int, str]:
+def failed(pipeline: Connection | None, stored: ReplicationSource | None) -> dict[int, str]:
     """Tables whose reading failed, by oid: schema and name. Empty if the pipeline database cannot say it."""
     if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
         return {}
     return overview.failed(pipeline, stored.id)
 
 
-def publications(config: Config, stored: Source | None) -> list[str]:
+def publications(config: Config, stored: ReplicationSource | None) -> list[str]:
     """The publications whose tables are read: those in use, before the first start the one of the settings."""
     return list(publication_ledger.known(stored)) if stored else [config.publication]
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from pipeline.capture.source import captured_now, captured_tables, sources
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.captured_tables import Joined
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.captured_tables import CaptureStart
 from pipeline.capture.source.seen_tables import SeenTables
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import source_rows
 from pipeline.config import patterns
 from pipeline.config.settings import Config
@@ -48,7 +48,7 @@ where c.relkind operator(pg_catalog.=) 'r' and not c.relispartition
 
 
 def read(
-    pipeline: Connection, stored: Source, table: Captured, kind: str, gap: tuple[int, int] | None = None
+    pipeline: Connection, stored: ReplicationSource, table: CapturedTable, kind: str, gap: tuple[int, int] | None = None
 ) -> int | None:
     """Start a backfill of the whole table, by which it becomes whole in the log; None when one is under way.
 
@@ -69,7 +69,9 @@ def read(
 class Register:
     """Keeps the rows in step with what is captured, and starts a backfill for each table that joins."""
 
-    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source, from_lsn: int) -> None:
+    def __init__(
+        self, config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, from_lsn: int
+    ) -> None:
         """`from_lsn`: where the stream of this epoch begins."""
         self._config = config
         self._source, self._pipeline = source, pipeline
@@ -115,7 +117,7 @@ class Register:
         if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):
             source_rows.mark(self._source)  # where nobody writes, the log would not get there
 
-    def _read_partitions(self, tables: Mapping[int, Captured]) -> None:
+    def _read_partitions(self, tables: Mapping[int, CapturedTable]) -> None:
         changes = partition_changes.unsettled(self._pipeline, self._stored)
         for root in {each.root_oid for each in changes} & tables.keys():
             with self._pipeline.transaction():
@@ -123,7 +125,7 @@ class Register:
                 partition_changes.begin(self._pipeline, self._stored, tables[root], of_root)
 
     def _compare(
-        self, table: Captured, before: Known | None, all_joined: Mapping[int, Joined], since: datetime | None
+        self, table: CapturedTable, before: Known | None, all_joined: Mapping[int, CaptureStart], since: datetime | None
     ) -> None:
         joined = all_joined.get(table.oid)
         another = self._former.had_another(table, before)
@@ -150,14 +152,14 @@ class Register:
         elif not known_tables.is_described(table, before):
             self._execute("rename_table", _stored_values(table))
 
-    def _store_earlier(self, table: Captured, joined: Joined | None) -> None:
+    def _store_earlier(self, table: CapturedTable, joined: CaptureStart | None) -> None:
         if self._rereads:
             self._store(table, joined, None, reread="asked")
             self._reread(table, "asked")
         else:
             self._store(table, joined, EARLIER)
 
-    def _begin_epoch(self, table: Captured, before: Known, joined: Joined | None) -> None:
+    def _begin_epoch(self, table: CapturedTable, before: Known, joined: CaptureStart | None) -> None:
         """Nothing is known of what happened between the epochs."""
         rekeyed = known_tables.has_another_key(table, before)
         same = self._is_same(table, before) and not rekeyed
@@ -176,26 +178,26 @@ class Register:
                 extra={"action": "snapshot.another_oid", "table": f"{table.schema}.{table.name}"},
             )
 
-    def _end_before(self, table: Captured) -> None:
+    def _end_before(self, table: CapturedTable) -> None:
         """A backfill of the epoch that has ended never ends by itself."""
         for backfill in backfills.open_of(self._pipeline, self._stored.id):
             if backfill.table_oid == table.oid and backfill.epoch != self._stored.epoch:
                 reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
                 backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
 
-    def _reread(self, table: Captured, kind: str) -> None:
+    def _reread(self, table: CapturedTable, kind: str) -> None:
         """Unless another backfill of it is under way; then at a later look."""
         gap = sources.gap(self._pipeline, self._stored.id, self._stored.epoch)
         read(self._pipeline, self._stored, table, kind, gap)
 
-    def _is_same(self, table: Captured, before: Known) -> bool:
+    def _is_same(self, table: CapturedTable, before: Known) -> bool:
         """Whether this oid was the same table in the epoch before: in another cluster it may be any other's."""
         clusters = sources.clusters(self._pipeline, self._stored.id)
         return (table.schema, table.name) == (before.table_schema, before.table_name) or (
             clusters.get(before.epoch) == clusters.get(self._stored.epoch)
         )
 
-    def _empty_at(self, table: Captured, joined: Mapping[int, Joined]) -> int | None:
+    def _empty_at(self, table: CapturedTable, joined: Mapping[int, CaptureStart]) -> int | None:
         """Where it joined without any row, if all inserts since then are in the stream; an LSN."""
         found = [joined.get(oid) for oid in table.relations]
         there = [
@@ -209,7 +211,13 @@ class Register:
         return progress.log_reaches(self._pipeline, self._stored.id, lsn)[0]
 
     def _join(
-        self, table: Captured, joined: Joined | None, empty_at: int | None, since: int | None, *, rekeyed: bool
+        self,
+        table: CapturedTable,
+        joined: CaptureStart | None,
+        empty_at: int | None,
+        since: int | None,
+        *,
+        rekeyed: bool,
     ) -> None:
         """It joins, or gets another key: from now on its rows are read, unless the settings say otherwise.
 
@@ -227,17 +235,17 @@ class Register:
             if read(self._pipeline, self._stored, table, "initial") is None:
                 self._read_from_the_beginning(table)
 
-    def _unwanted(self, table: Captured) -> str | None:
+    def _unwanted(self, table: CapturedTable) -> str | None:
         """Why rows that come with a table or partition are not read, by the settings; None: they are."""
         if self._config.snapshot == "never":
             return NEVER
         chosen = self._config.snapshot_tables
         return None if not chosen or patterns.matches(chosen, f"{table.schema}.{table.name}") else NOT_CHOSEN
 
-    def _why_unread(self, table: Captured) -> str | None:
+    def _why_unread(self, table: CapturedTable) -> str | None:
         return self._unwanted(table) if table.keyed else UNKEYED
 
-    def _read_from_the_beginning(self, table: Captured) -> None:
+    def _read_from_the_beginning(self, table: CapturedTable) -> None:
         """One that is under way has read rows whose changes were not captured then."""
         for backfill in backfills.open_of(self._pipeline, self._stored.id):
             if backfill.table_oid == table.oid and backfill.partial:
@@ -256,8 +264,8 @@ class Register:
 
     def _store(
         self,
-        table: Captured,
-        joined: Joined | None,
+        table: CapturedTable,
+        joined: CaptureStart | None,
         reason: str | None,
         *,
         complete: bool = False,
@@ -289,14 +297,14 @@ class Register:
         self._pipeline.execute(statement("snapshots", name), {**values, "source": self._stored.id})
 
 
-def _stored_values(table: Captured) -> dict[str, object]:
+def _stored_values(table: CapturedTable) -> dict[str, object]:
     return {**vars(table), "members": list(table.members)}
 
 
 class Inheritance:
     """Stores what has changed since the last look."""
 
-    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
 
     def read(self) -> set[Edge]:

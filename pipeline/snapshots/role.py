@@ -10,7 +10,7 @@ from contextlib import suppress
 import psycopg
 
 from pipeline.capture.source import sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log.staging import progress
@@ -62,7 +62,7 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
 
 def _wait_for_stream(
     config: Config, connection: Connection, stop: Stop, report: Callable[..., None]
-) -> tuple[Source, int] | None:
+) -> tuple[ReplicationSource, int] | None:
     """The source, and where its epoch begins, once it has a slot: what is read before would miss what comes between."""
     waiting = False
     while not stop:
@@ -82,7 +82,7 @@ def _lead(
     coordinator: Coordinator,
     children: list[Child],
     connection: Connection,
-    stored: Source,
+    stored: ReplicationSource,
     stop: Stop,
     report: Callable[..., None],
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from psycopg import sql
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -23,7 +23,7 @@ class Samples:
     be in the log already, as long as others cannot see it; so it is looked for among the events since the look before.
     """
 
-    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._next_xid = 0
         self._seqs: Seqs = {}

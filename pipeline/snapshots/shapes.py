@@ -9,12 +9,12 @@ from psycopg import sql
 
 from pipeline import printable
 from pipeline.capture.schema_history import introspection
-from pipeline.capture.schema_history.introspection import Description
+from pipeline.capture.schema_history.introspection import TableDescription
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.schema_history.versions import SourceTableVersion
 from pipeline.capture.source import publication_ledger, published_relations, sources
 from pipeline.capture.source.published_relations import PublishedRelation
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.errors import PipelineError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -56,12 +56,12 @@ class Shape:
     """
 
     shape: str
-    description: Description
+    description: TableDescription
     published: sql.Composable | None
     relation: StagedRelation
 
     @property
-    def version(self) -> TableVersion:
+    def version(self) -> SourceTableVersion:
         """The table's version."""
         return self.description.version
 
@@ -71,7 +71,7 @@ class Shape:
         return has_key(self.version)
 
 
-def has_key(version: TableVersion) -> bool:
+def has_key(version: SourceTableVersion) -> bool:
     """Whether rows of this version have a key that no other row of the table has."""
     return bool(version.key_columns) and version.unique_in_root is not False
 
@@ -93,7 +93,7 @@ def _unreadable(user: str, name: str, columns: Sequence[str]) -> Unreadable:
 class Shapes:
     """Looks over the connection to the source that reads; what it has found holds until the catalog says otherwise."""
 
-    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._known: dict[int, Shape] = {}
 

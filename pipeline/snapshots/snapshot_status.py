@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pipeline.capture.source import sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import overview, partition_changes
@@ -33,7 +33,7 @@ class SnapshotStatus:
         return sum(number for state, number in self.tables.items() if state in ("not read", "failed", "cancelled"))
 
 
-def read(pipeline: Connection, stored: Source) -> SnapshotStatus:
+def read(pipeline: Connection, stored: ReplicationSource) -> SnapshotStatus:
     """Three small queries, and a fourth where a table is not whole."""
     notes = partition_changes.notes(pipeline, stored)
     found = SnapshotStatus(backfills.under_way(pipeline, stored), overview.counts(pipeline, stored.id), [], notes)

@@ -11,8 +11,8 @@ import psycopg
 from psycopg import sql
 
 from pipeline.capture.source import captured_now, not_begun, publication_ledger, sources
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
@@ -93,8 +93,8 @@ def start(
 def _begin(
     config: Config,
     pipeline: Connection,
-    stored: Source,
-    table: Captured,
+    stored: ReplicationSource,
+    table: CapturedTable,
     chosen: Condition | None,
     *,
     differences: bool,
@@ -108,13 +108,13 @@ def _begin(
     return backfills.start(pipeline, stored.id, stored.epoch, (table.oid, table.schema, table.name), "asked", text)
 
 
-def captured_table(source: Connection, name: str, captured: Mapping[int, Captured]) -> Captured:
+def captured_table(source: Connection, name: str, captured: Mapping[int, CapturedTable]) -> CapturedTable:
     """The captured table of this name, `schema.table` or one of the schema public. Raises TableRefused."""
     found = _named(source, name, captured.values())
     return captured.get(found.oid) or _refuse(found)
 
 
-def _require_comparable(table: Captured, relations: Iterable[to_read.Relation], choose: Choose | None) -> None:
+def _require_comparable(table: CapturedTable, relations: Iterable[to_read.Relation], choose: Choose | None) -> None:
     if choose is not None:
         raise ConditionRefused(
             "a whole table is compared; leave the condition out, or read the rows without differences"
@@ -126,7 +126,9 @@ def _require_comparable(table: Captured, relations: Iterable[to_read.Relation], 
         )
 
 
-def _require_comparable_key(source: Connection, pipeline: Connection, stored: Source, table: Captured) -> None:
+def _require_comparable_key(
+    source: Connection, pipeline: Connection, stored: ReplicationSource, table: CapturedTable
+) -> None:
     """Raises TableRefused if comparing the table's keys may run code of an owner."""
     if not table.relations:
         return
@@ -136,7 +138,7 @@ def _require_comparable_key(source: Connection, pipeline: Connection, stored: So
         raise TableRefused(f"{table.schema}.{table.name} cannot be compared: {error}") from error
 
 
-def _named(source: Connection, name: str, captured: Iterable[Captured]) -> Named:
+def _named(source: Connection, name: str, captured: Iterable[CapturedTable]) -> Named:
     values = {"name": name}
     found = queries.one(source, Named, statement("snapshots", "named_relations"), values) if "\0" not in name else None
     if found is not None:
@@ -162,7 +164,7 @@ def _refuse(found: Named) -> NoReturn:
     raise TableRefused(f"{found.name} is not captured: no publication in use has it; `pipeline status` says why")
 
 
-def _under_way(pipeline: Connection, stored: Source, table: Captured) -> BackfillError:
+def _under_way(pipeline: Connection, stored: ReplicationSource, table: CapturedTable) -> BackfillError:
     for each in backfills.open_of(pipeline, stored.id):
         if each.table_oid == table.oid:
             text = f"backfill {each.id} of {each.table} is {each.state}; wait for its end, or cancel it"
@@ -170,7 +172,7 @@ def _under_way(pipeline: Connection, stored: Source, table: Captured) -> Backfil
     return BackfillError(f"a backfill of {table.schema}.{table.name} has just ended; start it again")
 
 
-def _chosen(config: Config, table: Captured, chosen: Condition) -> Condition:
+def _chosen(config: Config, table: CapturedTable, chosen: Condition) -> Condition:
     """The condition, once the source takes it; it is planned, which compares the types, and not run."""
     name = sql.Identifier(table.schema, table.name)
     query = sql.SQL("explain select from only {} as t where {}").format(name, chosen.sql())

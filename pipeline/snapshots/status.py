@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.capture.source import sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, UnknownBackfill
 from pipeline.postgres import queries, role_locks
@@ -76,7 +76,7 @@ def listed(config: Config, pipeline: Connection, most: int = 100) -> list[Shown]
     return _shown(pipeline, backfills.listed(pipeline, stored.id, most)) if stored else []
 
 
-def under_way(pipeline: Connection, stored: Source) -> list[Shown]:
+def under_way(pipeline: Connection, stored: ReplicationSource) -> list[Shown]:
     """Those that have not ended, the oldest first."""
     return _shown(pipeline, backfills.open_of(pipeline, stored.id))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.log import tables as events_tables
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -25,7 +25,7 @@ _STORE_SECONDS = 60.0
 class TableTruncates:
     """Looks for truncates of captured tables that are not whole, each time only among newer events."""
 
-    def __init__(self, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
         self._pipeline, self._stored = pipeline, stored
         self._after: dict[str, int] = {}
         self._truncated: dict[int, tuple[str, int, int]] = {}
@@ -80,7 +80,7 @@ class PartitionTruncates:
     Each look begins where the one before the last ended: a partition that was truncated at once may be stored only now.
     """
 
-    def __init__(self, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
         self._pipeline, self._stored = pipeline, stored
         self._after: dict[str, int] = {}
         self._newest: dict[str, int] = {}

@@ -36,7 +36,7 @@ BOOL, INT8, INT2, INT4, OID, JSON, FLOAT4, FLOAT8, NUMERIC, JSONB = 16, 20, 21, 
 ValueEncoder = Callable[[bytes], bytes]
 
 
-class Encoded(NamedTuple):
+class EncodedRow(NamedTuple):
     """One row as JSON texts. `exact` holds source texts that jsonb may not carry, by column, or is None."""
 
     record_pk: bytes
@@ -115,7 +115,7 @@ class RowEncoder:
         self.key_of = key_writer(self.key, self.value)
         """record_pk of a row."""
 
-    def encode(self, row: Row, old: Row | None = None) -> Encoded:
+    def encode(self, row: Row, old: Row | None = None) -> EncodedRow:
         """A whole row. Values that are UNCHANGED are taken from `old` where it has them, else left out and named.
 
         Raises DecodeError for a row of another width than the relation's.
@@ -125,9 +125,9 @@ class RowEncoder:
         if any(value is UNCHANGED for value in row):
             return self._encode_toasted(row, old)
         record = self.object(row, range(self._width))
-        return Encoded(self.key_of(row), record, self.exact(row, self.deep(row)), None)
+        return EncodedRow(self.key_of(row), record, self.exact(row, self.deep(row)), None)
 
-    def encode_present(self, row: Row) -> Encoded:
+    def encode_present(self, row: Row) -> EncodedRow:
         """Only the key columns, for an old key (`K`): the row's other values are not in the WAL."""
         present = [i for i in self.key if row[i] is not UNCHANGED]
         record = self.object(row, present)
@@ -135,7 +135,7 @@ class RowEncoder:
         if self._key_may_need_exact:
             keys = [value if i in present else None for i, value in enumerate(row)]
             exact = self.exact(keys, self.deep(keys))
-        return Encoded(self.key_of(row), record, exact, None)
+        return EncodedRow(self.key_of(row), record, exact, None)
 
     def changes(self, old: Row, new: Row, *, full: bool) -> bytes:
         """The old values of the columns that differ, as a JSON object; with a bare key (`K`) only key columns."""
@@ -151,13 +151,13 @@ class RowEncoder:
         """One value as JSON text; null for NULL and UNCHANGED."""
         return self._encoders[column](value) if isinstance(value, bytes) else b"null"
 
-    def _encode_toasted(self, row: Row, old: Row | None) -> Encoded:
+    def _encode_toasted(self, row: Row, old: Row | None) -> EncodedRow:
         if old is not None:
             row = [old[i] if value is UNCHANGED else value for i, value in enumerate(row)]
         present = [i for i, value in enumerate(row) if value is not UNCHANGED]
         unchanged = [self.names[i] for i, value in enumerate(row) if value is UNCHANGED]
         exact = self.exact(row, self.deep(row))
-        return Encoded(self.key_of(row), self.object(row, present), exact, unchanged or None)
+        return EncodedRow(self.key_of(row), self.object(row, present), exact, unchanged or None)
 
     def deep(self, row: Row) -> list[int]:
         """Columns of jsonb that is not embedded."""

@@ -10,21 +10,21 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 
-class Unchanged(Enum):
+class UnchangedValue(Enum):
     """Stands for a TOASTed value that the update did not touch and the WAL therefore lacks."""
 
     VALUE = "unchanged"
 
 
-UNCHANGED: Final = Unchanged.VALUE
+UNCHANGED: Final = UnchangedValue.VALUE
 
-Value = bytes | None | Unchanged
+Value = bytes | None | UnchangedValue
 """Text of a value in UTF-8, None for SQL NULL, or UNCHANGED."""
 
 Row = list[Value]
 
 
-class Begin(NamedTuple):
+class BeginMessage(NamedTuple):
     """Opens a transaction. `final_lsn` is the LSN of its commit record: an event's commit_lsn."""
 
     final_lsn: int
@@ -32,7 +32,7 @@ class Begin(NamedTuple):
     xid: int
 
 
-class Commit(NamedTuple):
+class CommitMessage(NamedTuple):
     """Closes a transaction. `end_lsn` is the position to confirm and to resume from."""
 
     commit_lsn: int
@@ -40,7 +40,7 @@ class Commit(NamedTuple):
     committed_at: int
 
 
-class Origin(NamedTuple):
+class OriginMessage(NamedTuple):
     """The transaction came from another server."""
 
     commit_lsn: int
@@ -56,7 +56,7 @@ class RelationColumn(NamedTuple):
     type_modifier: int
 
 
-class Relation(NamedTuple):
+class RelationMessage(NamedTuple):
     """A table's columns for the changes that follow. `replica_identity` is pg_class.relreplident: d, n, f or i."""
 
     oid: int
@@ -66,7 +66,7 @@ class Relation(NamedTuple):
     columns: tuple[RelationColumn, ...]
 
 
-class Type(NamedTuple):
+class TypeMessage(NamedTuple):
     """The name of a type that is not built in."""
 
     oid: int
@@ -74,14 +74,14 @@ class Type(NamedTuple):
     name: str
 
 
-class Insert(NamedTuple):
+class InsertMessage(NamedTuple):
     """A new row."""
 
     relation: int
     new: Row
 
 
-class Update(NamedTuple):
+class UpdateMessage(NamedTuple):
     """A changed row. `old` is None, or the old row: only key columns filled (`K`) unless `old_is_full` (`O`)."""
 
     relation: int
@@ -90,7 +90,7 @@ class Update(NamedTuple):
     new: Row
 
 
-class Delete(NamedTuple):
+class DeleteMessage(NamedTuple):
     """A removed row: only key columns filled (`K`) unless `old_is_full` (`O`)."""
 
     relation: int
@@ -98,7 +98,7 @@ class Delete(NamedTuple):
     old_is_full: bool
 
 
-class Truncate(NamedTuple):
+class TruncateMessage(NamedTuple):
     """Emptied tables, by oid, in the order the server lists them."""
 
     relations: tuple[int, ...]
@@ -115,10 +115,21 @@ class LogicalMessage(NamedTuple):
     content: bytes
 
 
-Message = Begin | Commit | Origin | Relation | Type | Insert | Update | Delete | Truncate | LogicalMessage
+Message = (
+    BeginMessage
+    | CommitMessage
+    | OriginMessage
+    | RelationMessage
+    | TypeMessage
+    | InsertMessage
+    | UpdateMessage
+    | DeleteMessage
+    | TruncateMessage
+    | LogicalMessage
+)
 
 
-class Keepalive(NamedTuple):
+class KeepaliveMessage(NamedTuple):
     """A keepalive of the walsender: how far it has sent, and whether it asks for an answer at once."""
 
     wal_end: int

@@ -12,20 +12,20 @@ from struct import error as StructError
 from pipeline.errors import DecodeError
 from pipeline.wal.messages import (
     UNCHANGED,
-    Begin,
-    Commit,
-    Delete,
-    Insert,
-    Keepalive,
+    BeginMessage,
+    CommitMessage,
+    DeleteMessage,
+    InsertMessage,
+    KeepaliveMessage,
     LogicalMessage,
     Message,
-    Origin,
-    Relation,
+    OriginMessage,
     RelationColumn,
+    RelationMessage,
     Row,
-    Truncate,
-    Type,
-    Update,
+    TruncateMessage,
+    TypeMessage,
+    UpdateMessage,
 )
 
 _u16 = Struct(">H").unpack_from
@@ -57,26 +57,26 @@ def decode(data: bytes, at: int = 0) -> Message:
     return message
 
 
-def decode_begin(data: bytes, at: int) -> Begin:
+def decode_begin(data: bytes, at: int) -> BeginMessage:
     """A Begin whose type byte was read already, up to the end of `data`; there is one a transaction."""
     if len(data) - at != _begin.size:
         raise DecodeError(f"torn Begin of {len(data) - at} bytes")
-    return _new(Begin, _begin.unpack_from(data, at))
+    return _new(BeginMessage, _begin.unpack_from(data, at))
 
 
-def decode_commit(data: bytes, at: int) -> Commit:
+def decode_commit(data: bytes, at: int) -> CommitMessage:
     """A Commit whose type byte was read already, up to the end of `data`."""
     if len(data) - at != _commit.size:
         raise DecodeError(f"torn Commit of {len(data) - at} bytes")
-    return _new(Commit, _commit.unpack_from(data, at))
+    return _new(CommitMessage, _commit.unpack_from(data, at))
 
 
-def decode_keepalive(data: bytes) -> Keepalive:
+def decode_keepalive(data: bytes) -> KeepaliveMessage:
     """A walsender's `k` message, with its type byte."""
     if len(data) != 1 + _keepalive.size:
         raise DecodeError(f"torn keepalive of {len(data)} bytes")
     wal_end, _clock, reply = _keepalive.unpack_from(data, 1)
-    return Keepalive(wal_end, bool(reply))
+    return KeepaliveMessage(wal_end, bool(reply))
 
 
 def encode_status(written: int, confirmed: int, clock: int, *, applied: int = 0, ask: bool = False) -> bytes:
@@ -114,7 +114,7 @@ def _insert(data: bytes, at: int) -> tuple[Message, int]:
     if data[at + 4] != 78:  # N
         raise ValueError("insert without a new row")
     new, end = _row(data, at + 5)
-    return Insert(relation, new), end
+    return InsertMessage(relation, new), end
 
 
 def _update(data: bytes, at: int) -> tuple[Message, int]:
@@ -130,7 +130,7 @@ def _update(data: bytes, at: int) -> tuple[Message, int]:
     elif kind != 78:
         raise ValueError(f"update tuple kind {kind}")
     new, end = _row(data, at)
-    return Update(relation, old, kind == 79, new), end
+    return UpdateMessage(relation, old, kind == 79, new), end
 
 
 def _delete(data: bytes, at: int) -> tuple[Message, int]:
@@ -138,20 +138,20 @@ def _delete(data: bytes, at: int) -> tuple[Message, int]:
     if kind not in (75, 79):
         raise ValueError(f"delete tuple kind {kind}")
     old, end = _row(data, at + 5)
-    return Delete(_u32(data, at)[0], old, kind == 79), end
+    return DeleteMessage(_u32(data, at)[0], old, kind == 79), end
 
 
 def _begin_transaction(data: bytes, at: int) -> tuple[Message, int]:
-    return Begin(*_begin.unpack_from(data, at)), at + _begin.size
+    return BeginMessage(*_begin.unpack_from(data, at)), at + _begin.size
 
 
 def _commit_transaction(data: bytes, at: int) -> tuple[Message, int]:
-    return Commit(*_commit.unpack_from(data, at)), at + _commit.size
+    return CommitMessage(*_commit.unpack_from(data, at)), at + _commit.size
 
 
 def _origin(data: bytes, at: int) -> tuple[Message, int]:
     name, end = _string(data, at + 8)
-    return Origin(_u64(data, at)[0], name), end
+    return OriginMessage(_u64(data, at)[0], name), end
 
 
 def _relation(data: bytes, at: int) -> tuple[Message, int]:
@@ -168,13 +168,13 @@ def _relation(data: bytes, at: int) -> tuple[Message, int]:
         columns.append(RelationColumn(key, column, _u32(data, at)[0], _i32(data, at + 4)[0]))
         at += 8
     # Postgres sends pg_catalog as an empty schema name (logicalrep_write_namespace).
-    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns)), at
+    return RelationMessage(oid, schema or "pg_catalog", name, identity, tuple(columns)), at
 
 
 def _type(data: bytes, at: int) -> tuple[Message, int]:
     schema, end = _string(data, at + 4)
     name, end = _string(data, end)
-    return Type(_u32(data, at)[0], schema or "pg_catalog", name), end
+    return TypeMessage(_u32(data, at)[0], schema or "pg_catalog", name), end
 
 
 def _truncate(data: bytes, at: int) -> tuple[Message, int]:
@@ -183,7 +183,7 @@ def _truncate(data: bytes, at: int) -> tuple[Message, int]:
     if end > len(data):
         raise ValueError("truncate lists more relations than it holds")
     oids = tuple(_u32(data, at + 5 + 4 * i)[0] for i in range(count))
-    return Truncate(oids, bool(options & 1), bool(options & 2)), end
+    return TruncateMessage(oids, bool(options & 1), bool(options & 2)), end
 
 
 def _logical_message(data: bytes, at: int) -> tuple[Message, int]:

@@ -15,7 +15,7 @@ from orjson import dumps
 
 from pipeline.errors import DecodeError
 from pipeline.wal import encoding
-from pipeline.wal.encoding import Encoded, RowEncoder
+from pipeline.wal.encoding import EncodedRow, RowEncoder
 from pipeline.wal.jsonb import DEEP_SIZE
 from pipeline.wal.messages import Row
 from pipeline.wal.record_key import LONGEST_KEY
@@ -31,12 +31,12 @@ PLAIN = frozenset({1082, 1083, 1114, 1184, 1186, 1266, 2950, 650, 869, 774, 829,
 _TEMPLATES = 64
 """How many different sets of NULL columns are cached for a relation."""
 
-Written = tuple[bytes, bytes, bytes | None, list[str] | None] | Encoded
-"""The fields of Encoded; naming them takes as long as writing a column."""
+Written = tuple[bytes, bytes, bytes | None, list[str] | None] | EncodedRow
+"""The fields of EncodedRow; naming them takes as long as writing a column."""
 Made = TypeVar("Made")
 
 
-class Templates(dict[tuple[int, ...], list[bytes]]):
+class RowTemplates(dict[tuple[int, ...], list[bytes]]):
     """The constant texts around the values of a row, by which of its columns are NULL; values go to the odd places."""
 
     def __init__(self, make: Callable[[tuple[int, ...]], list[bytes]]) -> None:
@@ -103,7 +103,7 @@ class TupleEncoder(TupleWriter[Written]):
         self._names = [name for name, _ in columns]
         self._plain = [oid in PLAIN for _, oid in columns]
         self._full = self._template(())
-        self._templates = Templates(self._template)
+        self._templates = RowTemplates(self._template)
         by_column = [encoding.encoder_for(oid) for _, oid in columns]
         self._strings = [i for i, encode in enumerate(by_column) if encode is encoding.string and not self._plain[i]]
         self._numbers = [i for i, encode in enumerate(by_column) if encode is encoding.number]

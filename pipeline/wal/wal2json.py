@@ -12,8 +12,8 @@ from orjson import dumps
 
 from pipeline.errors import DecodeError
 from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, INT2, INT4, INT8, NUMERIC, OID, as_is, string
-from pipeline.wal.messages import UNCHANGED, Delete, Insert, Relation, Row, Update, Value
-from pipeline.wal.tuples import NINE, PLAIN, Templates, TupleWriter
+from pipeline.wal.messages import UNCHANGED, DeleteMessage, InsertMessage, RelationMessage, Row, UpdateMessage, Value
+from pipeline.wal.tuples import NINE, PLAIN, RowTemplates, TupleWriter
 
 BYTEA = 17
 NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
@@ -70,7 +70,7 @@ def _is_json(text: str) -> bool:
 class ChangeWriter:
     """Writes the changes of one relation, each an item of a frame's `change`."""
 
-    def __init__(self, relation: Relation, types: Sequence[str]) -> None:
+    def __init__(self, relation: RelationMessage, types: Sequence[str]) -> None:
         """`types`: of its columns, as format_type names them."""
         self._columns = range(len(relation.columns))
         self._names = [dumps(column.name) for column in relation.columns]
@@ -87,23 +87,23 @@ class ChangeWriter:
         }
         """By type byte, a change without an old row, from the TupleData at an offset; None where it must be decoded."""
 
-    def change(self, change: Insert | Update | Delete) -> bytes:
+    def change(self, change: InsertMessage | UpdateMessage | DeleteMessage) -> bytes:
         """A change of a row. Raises DecodeError for a row of another width."""
-        if isinstance(change, Insert):
+        if isinstance(change, InsertMessage):
             return self._insert(change)
-        return self._update(change) if isinstance(change, Update) else self._delete(change)
+        return self._update(change) if isinstance(change, UpdateMessage) else self._delete(change)
 
-    def _insert(self, change: Insert) -> bytes:
+    def _insert(self, change: InsertMessage) -> bytes:
         return self._heads[b"insert"] + self._row(change.new) + b"}"
 
-    def _update(self, change: Update) -> bytes:
+    def _update(self, change: UpdateMessage) -> bytes:
         old = change.old
         if old is None:
             self._require_width(change.new)
             old = [change.new[i] if i in self._key else None for i in self._columns]
         return self._heads[b"update"] + self._row(change.new) + b"," + self._old(old) + b"}"
 
-    def _delete(self, change: Delete) -> bytes:
+    def _delete(self, change: DeleteMessage) -> bytes:
         return self._heads[b"delete"] + self._old(change.old) + b"}"
 
     def _row(self, row: Row) -> bytes:
@@ -138,7 +138,9 @@ class ChangeWriter:
 class _NewRows(TupleWriter[bytes]):
     """New rows of one relation and kind; of an update also the key, `repeated`."""
 
-    def __init__(self, writer: ChangeWriter, relation: Relation, kind: bytes, repeated: Sequence[int] = ()) -> None:
+    def __init__(
+        self, writer: ChangeWriter, relation: RelationMessage, kind: bytes, repeated: Sequence[int] = ()
+    ) -> None:
         columns = relation.columns
         super().__init__(len(columns))
         self._writer = writer
@@ -148,7 +150,7 @@ class _NewRows(TupleWriter[bytes]):
         self._strings = [i for i, oid in enumerate(self._oids) if oid not in _WRITERS and oid not in PLAIN]
         self._others = [(i, _WRITERS[oid]) for i, oid in enumerate(self._oids) if _WRITERS.get(oid, as_is) is not as_is]
         self._full = self._template(())
-        self._templates = Templates(self._template)
+        self._templates = RowTemplates(self._template)
 
     def _write(self, row: Row, nulls: tuple[int, ...]) -> bytes:
         for i in self._strings:

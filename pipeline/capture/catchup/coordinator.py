@@ -18,15 +18,15 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup import copying, helper, limits, orphans, plan_reader, store
-from pipeline.capture.catchup.lag import Lag
-from pipeline.capture.catchup.plan import Part, split
+from pipeline.capture.catchup.lag import BacklogMeter
+from pipeline.capture.catchup.plan import BacklogPart, split
 from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, still_published
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.capture.source import own_tables, slots
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.errors import ReadAgain
@@ -46,7 +46,7 @@ FAR_BEHIND = 16 * 1024 * 1024
 """If the slot is more than so many bytes behind our position, it is advanced without sending the WAL between them."""
 
 
-class Coordinator:
+class CatchUpCoordinator:
     """Runs until `stop` is called or something fails."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Coordinator:
         source: Connection,
         pipeline: Connection,
         staging: AsyncConnection[TupleRow],
-        stored: Source,
+        stored: ReplicationSource,
         publications: Sequence[str],
         launch: Launch,
         session_slots: Callable[[Connection], Sequence[str]],
@@ -71,12 +71,12 @@ class Coordinator:
         self._publications = list(publications)
         self._writing = writing
         self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
-        self._lag = Lag(config, source, stored, session_slots)
+        self._lag = BacklogMeter(config, source, stored, session_slots)
         self._worker: ReplicationWorker | None = None
         self._wal_end: int | None = None
         self._claim: WorkerClaim | None = None
         self._stopping = False
-        self._parts: list[Part] = []
+        self._parts: list[BacklogPart] = []
         self._plan_connection: Connection | None = None
         """For the plan, while there is one: the other connection is used by other threads, inside of transactions."""
         self._plan_lock = asyncio.Lock()
@@ -160,7 +160,7 @@ class Coordinator:
         if behind > FAR_BEHIND and limits.unsafe(self._source.info.server_version) is None:
             copying.follow(self._source, self._stored.slot, claim.commit_lsn, claim.position)
 
-    async def _take_over(self, claim: WorkerClaim, part: Part) -> None:
+    async def _take_over(self, claim: WorkerClaim, part: BacklogPart) -> None:
         """Make what is staged of the part worker 0's; while its helper is at work, wait a while instead."""
         if not part.complete and self._pool.at_work(part.worker):
             if part.until_lsn is not None:
@@ -181,7 +181,7 @@ class Coordinator:
         if last:
             logger.info("caught up: one slot reads everything again", extra={"action": "catchup.done"})
 
-    async def _wait_for(self, part: Part) -> None:
+    async def _wait_for(self, part: BacklogPart) -> None:
         """Wait a while for the helper of the next part; worker 0 only checks what is published."""
         until = time.monotonic() + WATCH_SECONDS
         check = partial(still_published.require_still_published, self._source, self._pipeline, self._stored.id)
@@ -231,7 +231,7 @@ class Coordinator:
         if self._config.adopt_bytes is not None:
             self._wal_end = await in_thread(self._lag.wal_end) or self._wal_end
 
-    async def _begin(self, worker: ReplicationWorker, claim: WorkerClaim, parts: list[Part]) -> None:
+    async def _begin(self, worker: ReplicationWorker, claim: WorkerClaim, parts: list[BacklogPart]) -> None:
         if not parts:
             return
         worker.end_at(parts[1].from_lsn)  # first of all: no transaction beyond it has begun to arrive yet

@@ -21,7 +21,7 @@ _ADVANCE_SLOT = "select pg_catalog.pg_replication_slot_advance(%(slot)s::name, %
 
 
 @dataclass(frozen=True)
-class Copied:
+class SlotCopy:
     """A temporary copy of a slot. `begins_at`: it sends transactions that commit there or later.
 
     `catalog_xmin`: of the slot that was copied. All earlier transactions had ended at the position that was confirmed
@@ -33,7 +33,7 @@ class Copied:
     catalog_xmin: str
 
 
-def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Copied:
+def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> SlotCopy:
     """Make the copy on the stream's connection. It sends what commits at `target` or later, or all that `anchor` would.
 
     This may take long: the source reads all WAL in between. Raises a ReplicationError that says why it cannot.
@@ -47,7 +47,7 @@ def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Copi
         begins_at = target
         for _ in range(2):  # the first moves confirmed_flush_lsn, the second restart_lsn (postgres-facts.md 23)
             stream.query(f"select pg_catalog.pg_replication_slot_advance('{name}', '{lsn.show(target)}')")
-    return Copied(name, begins_at, found[0])
+    return SlotCopy(name, begins_at, found[0])
 
 
 def remove_leftover(source: Connection, name: str) -> None:

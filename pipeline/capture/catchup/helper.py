@@ -15,11 +15,11 @@ from setproctitle import setproctitle
 from pipeline import logs
 from pipeline.capture.catchup import copying, plan_reader, store
 from pipeline.capture.catchup.part_registry import PartRegistry
-from pipeline.capture.catchup.plan import Part
+from pipeline.capture.catchup.plan import BacklogPart
 from pipeline.capture.catchup.worker import PartWorker
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import own_tables, slots, sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
@@ -104,7 +104,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
             stream.close()
 
 
-def _part(pipeline: Connection, stored: Source | None, worker: int) -> Part | None:
+def _part(pipeline: Connection, stored: ReplicationSource | None, worker: int) -> BacklogPart | None:
     parts = plan_reader.read(pipeline, stored.id) if stored else []
     return next((part for part in parts if part.worker == worker), None)
 
@@ -116,8 +116,8 @@ async def _copy_and_stage(
     writer: LogWriter,
     source: Connection,
     pipeline: Connection,
-    stored: Source,
-    part: Part,
+    stored: ReplicationSource,
+    part: BacklogPart,
     publications: Sequence[str],
     stop: Stop,
 ) -> None:

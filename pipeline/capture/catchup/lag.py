@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import psycopg
 
 from pipeline.capture.catchup import limits
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -24,14 +24,14 @@ _WAL_END = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
 """Where the source writes its WAL now."""
 
 
-class Lag:
+class BacklogMeter:
     """Queries the source; for one thread at a time. Logs what limits the slots once for each lag."""
 
     def __init__(
         self,
         config: Config,
         source: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         session_slots: Callable[[Connection], Sequence[str]],
     ) -> None:
         """`session_slots`: slots of clients' sessions, for which walsenders are kept, as the pipeline database says."""

@@ -22,7 +22,7 @@ MOST_LETTERS = 63 - len("_part_63")
 
 
 @dataclass(frozen=True)
-class Room:
+class SourceCapacity:
     """What the source can spare. `version` is server_version_num.
 
     `kept_senders`: walsenders that are not in use and not counted as free, since sessions of clients need them.
@@ -37,24 +37,24 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Allowed:
+class SlotLimit:
     """How many slots in total, with the anchor. `held_by`: why there are fewer than wanted, and the remedy."""
 
     slots: int
     held_by: str | None = None
 
 
-def room(source: Connection, sessions: Sequence[str] = ()) -> Room:
+def room(source: Connection, sessions: Sequence[str] = ()) -> SourceCapacity:
     """What the source can spare now; for each slot of `sessions` that nobody reads, a walsender is kept.
 
     A session has its slot all the time, and its client comes back whenever it likes.
     """
-    found = queries.one(source, Room, statement("capture.catchup", "room"), {"sessions": list(sessions)})
+    found = queries.one(source, SourceCapacity, statement("capture.catchup", "room"), {"sessions": list(sessions)})
     assert found is not None  # noqa: S101  a query without a table
     return found
 
 
-def room_beside(source: Connection, anchor: str, sessions: Sequence[str] = ()) -> Room:
+def room_beside(source: Connection, anchor: str, sessions: Sequence[str] = ()) -> SourceCapacity:
     """What is free when the anchor has its slot and walsender, running or not; what its parts use counts as free."""
     found, parts, slot = room(source, sessions), slots.parts(source, anchor), slots.find(source, anchor)
     read = sum(part.active_pid is not None for part in parts)
@@ -70,12 +70,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
+def allowed(room: SourceCapacity, slot: str, setting: int | None, cores: int) -> SlotLimit:
     """How many slots may read at once. `setting` is PIPELINE_CATCHUP_MAX_SLOTS; it may be more than the cores."""
     if (unfit := unsafe(room.version) or _too_long(slot)) is not None:
-        return Allowed(1, unfit)
+        return SlotLimit(1, unfit)
     if (most := wanted(setting, cores)) == 1:
-        return Allowed(1, _one(setting, cores))
+        return SlotLimit(1, _one(setting, cores))
     free = [
         (room.free_slots, "max_replication_slots", room.max_slots),
         (room.free_senders, "max_wal_senders", room.max_senders),
@@ -83,9 +83,9 @@ def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
     fewest, name, in_all = min(free)
     possible = 1 + max(0, min(fewest, most - 1))
     if possible == most:
-        return Allowed(possible)
+        return SlotLimit(possible)
     kept = f", beside {room.kept_senders} for sessions" if name == "max_wal_senders" and room.kept_senders else ""
-    return Allowed(
+    return SlotLimit(
         possible, f"the source has {max(0, fewest)} of its {name} = {in_all} free{kept}; raise it at the source"
     )
 

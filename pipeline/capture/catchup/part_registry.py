@@ -12,20 +12,20 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from pipeline.capture.replication.relation_registry import RelationRegistry
-from pipeline.capture.replication.replay import Replay
+from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.schema_history import versions
 from pipeline.capture.schema_history.continuity import first_version, next_version
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import Known, TableVersion
+from pipeline.capture.schema_history.versions import KnownVersion, SourceTableVersion
 from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.own_tables import OwnTables
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.errors import SlotMissing
 from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.wal.messages import LogicalMessage, Relation
+from pipeline.wal.messages import LogicalMessage, RelationMessage
 
 _AFTER_ALL = 2**63, 0
 """A place after those of all names that a column has had."""
@@ -38,7 +38,7 @@ class PartRegistry(RelationRegistry):
         self,
         source: Connection,
         pipeline: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         publications: Sequence[str],
         worker: int,
         slot: str,
@@ -51,13 +51,13 @@ class PartRegistry(RelationRegistry):
         super().__init__(source, pipeline, stored, publications, slot, described, own)
         self._worker, self._reached = worker, reached
 
-    def replay(self, start_position: int) -> Replay:
+    def replay(self, start_position: int) -> ReplayCheck:
         """The replay of a copy that is started at `start_position`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id, self._worker)
         if slot is None or staged is None:
             raise SlotMissing(f'slot "{self._slot}" no longer exists')
-        return Replay(staged, max(slot.confirmed_lsn or 0, start_position), is_own=self.is_own)
+        return ReplayCheck(staged, max(slot.confirmed_lsn or 0, start_position), is_own=self.is_own)
 
     def again(self, described: Iterable[int]) -> PartRegistry:
         """A new registry, with the history as it is now."""
@@ -73,14 +73,16 @@ class PartRegistry(RelationRegistry):
             reached=True,
         )
 
-    def _alter_types(self, known: Known, place: tuple[int, int]) -> StagedRelation | None:
+    def _alter_types(self, known: KnownVersion, place: tuple[int, int]) -> StagedRelation | None:
         """As that, but without a new version before the part is reached."""
         if self._reached:
             return super()._alter_types(known, place)
         self._find_rewrites(known)
         return None
 
-    def admit(self, message: Relation | LogicalMessage, xid: int | None, catalog_xmin: str) -> StagedRelation | None:
+    def admit(
+        self, message: RelationMessage | LogicalMessage, xid: int | None, catalog_xmin: str
+    ) -> StagedRelation | None:
         """The newest version, if nothing can have changed since the slot had this catalog_xmin; else None.
 
         If the history has none, this one is recorded, from the anchor's position on.
@@ -111,7 +113,7 @@ class PartRegistry(RelationRegistry):
             before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, versions.identity(version))
             if before is None:
                 number = versions.record(self._pipeline, self._stored.id, self._stored.epoch, version, self._anchor())
-                before = Known(number, version)
+                before = KnownVersion(number, version)
         return StagedRelation(before.id, before.version)
 
     def changed(self, oids: Collection[int], catalog_xmin: str) -> bool:
@@ -132,12 +134,12 @@ class PartRegistry(RelationRegistry):
         return bool(queries.value(connection, statement("capture.catchup", name), values))
 
 
-def _is_same(version: TableVersion, before: TableVersion) -> bool:
+def _is_same(version: SourceTableVersion, before: SourceTableVersion) -> bool:
     """Without memberships no updates are published, and each description begins new lists of column names."""
     return version == before or (not version.memberships and _bare(version) == _bare(before))
 
 
-def _bare(version: TableVersion) -> TableVersion:
+def _bare(version: SourceTableVersion) -> SourceTableVersion:
     return replace(version, columns=tuple(replace(column, names=()) for column in version.columns))
 
 

@@ -13,7 +13,7 @@ SKIP = 0.04
 
 
 @dataclass(frozen=True)
-class Part:
+class BacklogPart:
     """The transactions whose commit records begin in [from_lsn, until_lsn), staged by one worker.
 
     Worker 0 is the anchor. `until_lsn` None: the last part, which also stages what commits later. `position`: up to
@@ -42,7 +42,7 @@ class Part:
         return None if self.until_lsn is None else max(0, self.until_lsn - self.position)
 
 
-def split(position: int, wal_end: int, parts: int) -> list[Part]:
+def split(position: int, wal_end: int, parts: int) -> list[BacklogPart]:
     """At most `parts` parts of [position, wal_end), the anchor's first; the last one has no end. Each is smaller by
     what its slot skips before it begins, so that they take the same time.
 
@@ -57,7 +57,9 @@ def split(position: int, wal_end: int, parts: int) -> list[Part]:
     for left, share in zip(range(parts - 1, 0, -1), _shares(parts), strict=True):  # a byte at least for each
         bounds.append(min(max(position + round(span * share), bounds[-1] + 1), wal_end - left))
     ends: list[int | None] = [*bounds[1:], None]
-    return chain(Part(worker, begin, end, begin) for worker, (begin, end) in enumerate(zip(bounds, ends, strict=True)))
+    return chain(
+        BacklogPart(worker, begin, end, begin) for worker, (begin, end) in enumerate(zip(bounds, ends, strict=True))
+    )
 
 
 def _shares(parts: int) -> list[float]:
@@ -66,9 +68,9 @@ def _shares(parts: int) -> list[float]:
     return [(1 - each) / (1 - left[-1]) for each in left[:-1]]
 
 
-def chain(parts: Iterable[Part]) -> list[Part]:
+def chain(parts: Iterable[BacklogPart]) -> list[BacklogPart]:
     """The parts in order of WAL, with `reached` set."""
-    found: list[Part] = []
+    found: list[BacklogPart] = []
     for part in sorted(parts, key=lambda part: part.from_lsn):
         found.append(replace(part, reached=all(before.complete for before in found)))
     return found

@@ -9,7 +9,7 @@ from itertools import pairwise
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.capture.catchup.plan import Part
+from pipeline.capture.catchup.plan import BacklogPart
 from pipeline.errors import Fenced
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.postgres import connections
@@ -32,7 +32,7 @@ def connect(dsn: str, name: str) -> Connection:
     return connection
 
 
-def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[Part]) -> None:
+def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[BacklogPart]) -> None:
     """Store a plan, all parts but the anchor's, with the progress of their workers, durably.
 
     `generation`: of the writer that is worker 0. Raises Fenced, having stored nothing, when another writer has taken
@@ -76,7 +76,7 @@ async def absorb(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: 
             )
 
 
-async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[Part]) -> None:
+async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[BacklogPart]) -> None:
     """End a plan that cannot be finished: what is staged without a gap becomes worker 0's, the rest is discarded.
 
     `parts` begin with the anchor's. No worker may be running; a frozen one that wakes up later is fenced.

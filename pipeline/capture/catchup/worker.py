@@ -12,7 +12,7 @@ from pipeline.errors import Unavailable
 from pipeline.log.writing.log_writer import LogWriter
 from pipeline.process.signals import in_thread
 from pipeline.wal.markers import is_marker
-from pipeline.wal.messages import LogicalMessage, Message, Relation
+from pipeline.wal.messages import LogicalMessage, Message, RelationMessage
 
 logger = logging.getLogger(__name__)
 
@@ -45,23 +45,23 @@ class PartWorker(ReplicationWorker):
                 return
             await self._wait(message)
         await super()._learn(message, since)
-        if isinstance(message, Relation):
+        if isinstance(message, RelationMessage):
             self._admitted.add(message.oid)
 
     def _needs_lookup(self, message: Message) -> bool:
         if isinstance(message, LogicalMessage):
             return is_marker(message) or not self._tagger.knows(message)
-        return isinstance(message, Relation) and not self._part_registry.is_own(message)
+        return isinstance(message, RelationMessage) and not self._part_registry.is_own(message)
 
     async def _admit(self, message: Message) -> bool:
-        assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _needs_lookup
+        assert isinstance(message, RelationMessage | LogicalMessage)  # noqa: S101  _needs_lookup
         if is_marker(message):  # its table's version is compared with the one before it
             return False
         async with self._database_lock:
             staged = await in_thread(self._part_registry.admit, message, self._tagger.batch.xid, self._catalog_xmin)
         if staged is None:
             return False
-        if isinstance(message, Relation):
+        if isinstance(message, RelationMessage):
             self._admitted.add(message.oid)
             self._tagger.learn(message, staged)
         else:
@@ -76,7 +76,7 @@ class PartWorker(ReplicationWorker):
         if self._reached:
             return
         if not self._waiting:
-            oid = message.oid if isinstance(message, Relation) else 0
+            oid = message.oid if isinstance(message, RelationMessage) else 0
             logger.info(
                 "a table was altered in the backlog: waiting for earlier parts",
                 extra={"action": "catchup.waiting", "relation": oid},

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from pipeline.capture.catchup.plan import Part
+from pipeline.capture.catchup.plan import BacklogPart
 from pipeline.process.child import POLL, Child, Launch
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class WorkerPool:
         """A new plan begins: forget which parts of the last one were left to worker 0."""
         self._left.clear()
 
-    def start_missing(self, parts: Sequence[Part], most: int) -> None:
+    def start_missing(self, parts: Sequence[BacklogPart], most: int) -> None:
         """Start the missing helpers, at most `most` at once; to be called every POLL."""
         for worker, child in self._children.items():
             self._check(worker, child)

@@ -12,7 +12,7 @@ from pipeline.errors import DecodeError
 from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.rows import LONGEST, change_head, lsn_of, row, too_long, transaction_head, without_values
 from pipeline.wal.lsn import show
-from pipeline.wal.messages import Begin, Commit
+from pipeline.wal.messages import BeginMessage, CommitMessage
 from pipeline.wal.tuples import Written
 
 KEPT_BYTES = 1_000_000
@@ -31,12 +31,12 @@ class BatchBuilder:
         self._first_lsn = 0
         self._last_lsn = 0
         self._transactions = 0
-        self._whole: Commit | None = None
+        self._whole: CommitMessage | None = None
         self._open_at = 0
         """Where the rows of the open transaction begin."""
         self._taken_in_part = False
         self._places_range = False
-        self._begin: Begin | None = None
+        self._begin: BeginMessage | None = None
         self._open_lsn = -1
         """-1 outside of a transaction."""
         self._head = b""
@@ -53,7 +53,7 @@ class BatchBuilder:
         return self._begin is not None
 
     @property
-    def unfinished(self) -> tuple[Begin, int] | None:
+    def unfinished(self) -> tuple[BeginMessage, int] | None:
         """The open transaction, and how many of its changes have arrived; None when none is open."""
         return None if self._begin is None else (self._begin, self._idx)
 
@@ -77,8 +77,8 @@ class BatchBuilder:
         """Of the open transaction."""
         return self._begin.xid if self._begin else None
 
-    def begin(self, message: Begin) -> None:
-        """A transaction begins. Raises PartEnded when it belongs to another worker."""
+    def begin(self, message: BeginMessage) -> None:
+        """A transaction begins. Raises PartEndedError when it belongs to another worker."""
         if self._begin is not None:
             raise DecodeError(f"Begin {show(message.final_lsn)} inside of transaction {show(self._begin.final_lsn)}")
         lsn = message.final_lsn
@@ -91,7 +91,7 @@ class BatchBuilder:
         self._marked = False
         self._annotations = None
 
-    def commit(self, message: Commit) -> None:
+    def commit(self, message: CommitMessage) -> None:
         """The open transaction is complete."""
         if message.commit_lsn != self._open_lsn:
             raise DecodeError(f"Commit {show(message.commit_lsn)} does not match its Begin")

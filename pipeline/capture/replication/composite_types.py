@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from pipeline.capture.schema_history.versions import Known
+from pipeline.capture.schema_history.versions import KnownVersion
 from pipeline.postgres.connections import Connection
 
 _ATTRIBUTES = """\
@@ -18,7 +18,7 @@ group by attrelid
 class CompositeTypes:
     """What the attributes of these types are known to be, by the oid of the relation that has them in its values."""
 
-    def __init__(self, known: Iterable[Known]) -> None:
+    def __init__(self, known: Iterable[KnownVersion]) -> None:
         self._known = dict[int, dict[str, dict[str, str] | None]]()
         for each in known:
             self.note(each)
@@ -28,7 +28,7 @@ class CompositeTypes:
         """Oids of relations with such types in their values."""
         return list(self._known)  # while another thread may add one
 
-    def note(self, known: Known) -> None:
+    def note(self, known: KnownVersion) -> None:
         """From now on, the types of this relation are known to be as they were for its newest version."""
         self._known.pop(known.version.relation_oid, None)
         if known.fingerprint is not None and known.fingerprint.composites:

@@ -22,7 +22,7 @@ NEVER = 2**63
 
 
 @dataclass(frozen=True)
-class Pace:
+class ConfirmPace:
     """When a position that may move does: so many seconds after it last did.
 
     `reply`: where the source waits for a reply; `confirm`: past what is staged; `idle`: past WAL without changes for
@@ -36,10 +36,10 @@ class Pace:
     idle_bytes: int = IDLE_BYTES
 
 
-WORKER = Pace()
+WORKER = ConfirmPace()
 
 
-class PartEnded(Exception):
+class PartEndedError(Exception):
     """Everything from here on belongs to another worker."""
 
 
@@ -49,7 +49,7 @@ class ConfirmRule:
     Never a point inside of a transaction, nor one with received changes before it that are not staged yet.
     """
 
-    def __init__(self, position: int = 0, pace: Pace = WORKER) -> None:
+    def __init__(self, position: int = 0, pace: ConfirmPace = WORKER) -> None:
         """`position`: everything before it is staged."""
         self._pace = pace
         self.until = NEVER
@@ -74,7 +74,7 @@ class ConfirmRule:
         self._staged = 0
 
     def begin(self, commit_lsn: int) -> None:
-        """A transaction begins to arrive. Raises PartEnded when it belongs to another worker."""
+        """A transaction begins to arrive. Raises PartEndedError when it belongs to another worker."""
         if commit_lsn >= self.until:
             self._end()
         self._open = True
@@ -85,7 +85,7 @@ class ConfirmRule:
         self._whole = self._whole or not empty
 
     def keepalive(self, wal_end: int, *, asked: bool = False) -> None:
-        """`asked`: the source waits for a reply. Raises PartEnded when everything before `until` has arrived."""
+        """`asked`: the source waits for a reply. Raises PartEndedError when everything before `until` has arrived."""
         self._asked = self._asked or asked
         if not self._open:
             self.pass_to(wal_end)
@@ -100,7 +100,7 @@ class ConfirmRule:
         self.passed = min(position, self.until)
 
     def require_more(self) -> None:
-        """Raises PartEnded when everything before `until` has arrived."""
+        """Raises PartEndedError when everything before `until` has arrived."""
         if self.passed >= self.until:
             self._end()
 
@@ -173,4 +173,4 @@ class ConfirmRule:
 
     def _end(self) -> NoReturn:
         self.ended = True
-        raise PartEnded
+        raise PartEndedError

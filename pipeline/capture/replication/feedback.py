@@ -13,7 +13,7 @@ REPORT_SECONDS = 1.0
 """Seconds between reports of progress, if it has changed: `pipeline status` reads it at the source."""
 
 
-class Feedback:
+class ProgressReporter:
     """Reports what is confirmed and staged, as `idle` says. `received`: keepalives say that all before it was sent."""
 
     def __init__(self, stream: ReplicationStream, idle: ConfirmRule, begun: Callable[[], int]) -> None:

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-from pipeline.capture.replication.stopwatch import Stopwatch
+from pipeline.capture.replication.stopwatch import WaitTimer
 from pipeline.config.settings import Config
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
@@ -35,11 +35,11 @@ SAMPLES = 5
 """What the worker waits for is averaged over so many samples."""
 
 
-class Watched(Protocol):
+class SampledWorker(Protocol):
     """What is read of the worker. Every transaction that commits before `staged` is staged."""
 
-    starved: Stopwatch
-    blocked: Stopwatch
+    starved: WaitTimer
+    blocked: WaitTimer
 
     @property
     def staged(self) -> int: ...
@@ -69,7 +69,7 @@ def session_name(source: uuid.UUID) -> str:
 
 
 @asynccontextmanager
-async def sample_lag(config: Config, source: uuid.UUID, worker: Watched) -> AsyncIterator[None]:
+async def sample_lag(config: Config, source: uuid.UUID, worker: SampledWorker) -> AsyncIterator[None]:
     """Sample while the block runs. After an error it tries again; an error never reaches the worker."""
     sampler = _SamplerTask(config, source, worker)
     task = supervised.start_task("lag samples", sampler.run)
@@ -82,7 +82,7 @@ async def sample_lag(config: Config, source: uuid.UUID, worker: Watched) -> Asyn
 class _SamplerTask:
     """Connects, samples, and connects again."""
 
-    def __init__(self, config: Config, source: uuid.UUID, worker: Watched) -> None:
+    def __init__(self, config: Config, source: uuid.UUID, worker: SampledWorker) -> None:
         self._databases = (config.source, session_settings.SOURCE), (config.database, session_settings.SERVER)
         self._source, self._slot, self._worker = source, config.slot, worker
         self._ending = asyncio.Event()
@@ -113,7 +113,7 @@ class _SamplerTask:
             self._open.append(await connections.connect_async(dsn, name=name, settings=settings))
         await self._open[-1].execute("set synchronous_commit = off")  # nothing is lost by losing a sample
         at, store = self._open
-        sampler = Sampler(at, store, self._source, self._slot, self._worker)
+        sampler = LagSampler(at, store, self._source, self._slot, self._worker)
         while not self._ending.is_set():
             await sampler.sample()
             await self._pause()
@@ -128,11 +128,11 @@ class _SamplerTask:
             await self._open.pop().close()
 
 
-class Sampler:
+class LagSampler:
     """Takes samples, and stores as few of them as it may."""
 
     def __init__(
-        self, at: AsyncConnection[Any], store: AsyncConnection[Any], source: uuid.UUID, slot: str, worker: Watched
+        self, at: AsyncConnection[Any], store: AsyncConnection[Any], source: uuid.UUID, slot: str, worker: SampledWorker
     ) -> None:
         """`at` is a connection to the source, `store` one to the pipeline database."""
         self._source_connection, self._store = at, store

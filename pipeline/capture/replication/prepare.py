@@ -21,9 +21,9 @@ from pipeline.capture.source import (
     sources,
     timeline,
 )
-from pipeline.capture.source.publications import Publications, Publisher
+from pipeline.capture.source.publications import PublicationSet, Publisher
 from pipeline.capture.source.slots import Slot
-from pipeline.capture.source.sources import Epoch, Source
+from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
@@ -44,11 +44,11 @@ MIN_VERSION = 150000
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSource:
     """What the stream needs to start."""
 
-    source: Source
-    publications: Publications
+    source: ReplicationSource
+    publications: PublicationSet
 
 
 def require_fit(source: Connection) -> None:
@@ -100,7 +100,11 @@ def refuse_unfit(
 
 
 def checks(
-    config: Config, source: Connection, pipeline: Connection, stored: Source, identity: SystemIdentity | None = None
+    config: Config,
+    source: Connection,
+    pipeline: Connection,
+    stored: ReplicationSource,
+    identity: SystemIdentity | None = None,
 ) -> dict[str, Callable[[], None]]:
     """What must hold for our positions to stay valid, in this order; each raises a SourceChanged. They change nothing.
 
@@ -136,7 +140,7 @@ def _fetch_history(config: Config, of_timeline: int) -> str:
         stream.close()
 
 
-def _require_same_settings(config: Config, stored: Source) -> None:
+def _require_same_settings(config: Config, stored: ReplicationSource) -> None:
     if stored.slot != config.slot:
         raise SourceChanged(
             f'positions are stored for slot "{stored.slot}", not "{config.slot}": set PIPELINE_SLOT={stored.slot}; '
@@ -158,7 +162,7 @@ def _require_same_settings(config: Config, stored: Source) -> None:
 
 def prepare(
     config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity, source_id: uuid.UUID
-) -> Prepared:
+) -> PreparedSource:
     """Find or create the source (a new one gets `source_id`), its publications and its slot, in this order.
 
     Raises a ReplicationError that says why it cannot.
@@ -166,7 +170,7 @@ def prepare(
     refuse_unfit(config, source, pipeline, identity)
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        stored = described(Source(source_id, 0, "", "", ""), config, source, identity)
+        stored = described(ReplicationSource(source_id, 0, "", "", ""), config, source, identity)
         sources.add(pipeline, stored)
     elif progress.stored_position(pipeline, stored.id) is None:  # nothing depends on what is stored of it yet
         stored = described(stored, config, source, identity)
@@ -177,7 +181,7 @@ def prepare(
     _ensure_slot(config, source, pipeline, replace(stored, timeline=identity.timeline))
     with sources.publishing(pipeline, source):
         slot_mark.write(source, pipeline, config.publication, config.slot)
-    return Prepared(stored, publications)
+    return PreparedSource(stored, publications)
 
 
 def create_slot(config: Config, source: Connection, pipeline: Connection) -> int:
@@ -196,7 +200,9 @@ def create_slot(config: Config, source: Connection, pipeline: Connection) -> int
     return (created.confirmed_lsn or 0) if created else 0
 
 
-def described(known: Source, config: Config, source: Connection, identity: SystemIdentity) -> Source:
+def described(
+    known: ReplicationSource, config: Config, source: Connection, identity: SystemIdentity
+) -> ReplicationSource:
     """The source as it is now, with the settings we are about to use, under a known id and epoch."""
     return replace(
         known,
@@ -208,7 +214,7 @@ def described(known: Source, config: Config, source: Connection, identity: Syste
     )
 
 
-def publish(config: Config, source: Connection, pipeline: Connection, stored: Source) -> Publications:
+def publish(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource) -> PublicationSet:
     """Create publications or bring them up to date, and store what they publish."""
     with sources.publishing(pipeline, source):
         fresh = sources.find(pipeline, stored.id) or stored
@@ -236,7 +242,7 @@ def publish_new_tables(config: Config, source: Connection, pipeline: Connection)
             _store_unmatched(pipeline, stored, tables.unmatched)
 
 
-def _store_unmatched(pipeline: Connection, stored: Source, why: str | None) -> None:
+def _store_unmatched(pipeline: Connection, stored: ReplicationSource, why: str | None) -> None:
     if why == stored.unmatched:
         return
     sources.store_unmatched(pipeline, stored.id, why)
@@ -246,7 +252,7 @@ def _store_unmatched(pipeline: Connection, stored: Source, why: str | None) -> N
         logger.info("PIPELINE_TABLES matches tables again", extra={"action": "publication.matched"})
 
 
-def _ensure_slot(config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:
+def _ensure_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
     slot = slots.find(source, config.slot)
     if progress.stored_position(pipeline, stored.id) is None:
         _jump_behind_others(config, source, pipeline, slot)
@@ -270,7 +276,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
             )
     progress.begin(pipeline, stored.id, stored.epoch, start)
     if stored.epoch == 0:
-        first = Epoch(stored.id, 0, stored.system_identifier, stored.timeline, start, None, 0, "first start")
+        first = SourceEpoch(stored.id, 0, stored.system_identifier, stored.timeline, start, None, 0, "first start")
         sources.begin_epoch(pipeline, first)
 
 

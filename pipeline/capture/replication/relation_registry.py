@@ -8,22 +8,22 @@ from dataclasses import replace
 
 from pipeline.capture.replication import still_published
 from pipeline.capture.replication.composite_types import CompositeTypes
-from pipeline.capture.replication.replay import Replay
+from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.schema_history import baselines, introspection, rewrites, versions
-from pipeline.capture.schema_history.continuity import Rewrite, altered_before, first_version, next_version
-from pipeline.capture.schema_history.fingerprint import Fingerprint
-from pipeline.capture.schema_history.introspection import Description
+from pipeline.capture.schema_history.continuity import ColumnRewrite, altered_before, first_version, next_version
+from pipeline.capture.schema_history.fingerprint import TableFingerprint
+from pipeline.capture.schema_history.introspection import TableDescription
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import Known, Seen, TableVersion
+from pipeline.capture.schema_history.versions import CatalogNames, KnownVersion, SourceTableVersion
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.own_tables import OwnTables
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.errors import DecodeError, SlotMissing
 from pipeline.log.staging import progress, ranges
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.wal.messages import Begin, LogicalMessage, Relation
+from pipeline.wal.messages import BeginMessage, LogicalMessage, RelationMessage
 
 TABLES_PER_CHECK = 50
 """The most tables that `check_tables` compares at once: relations that arrive in the meantime wait for it."""
@@ -36,7 +36,7 @@ class RelationRegistry:
         self,
         source: Connection,
         pipeline: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         publications: Sequence[str] = (),
         slot: str | None = None,
         described: Iterable[int] = (),
@@ -58,23 +58,29 @@ class RelationRegistry:
         self._described = set(described)
         self._own = own
         self._row_versions: dict[int, str] = {}
-        self._renamed: dict[int, Seen] = {}
+        self._renamed: dict[int, CatalogNames] = {}
         self.composites = CompositeTypes(self._known.values())
         """Of relations of the stream."""
 
-    def is_own(self, message: Relation) -> bool:
+    def is_own(self, message: RelationMessage) -> bool:
         """Whether its rows are our own: they are counted, and staged nowhere."""
         return self._own.includes(message.schema, [f"{message.schema}.{message.name}"])
 
     def describe(
-        self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None = None, changed: int = 0
+        self,
+        message: RelationMessage | LogicalMessage,
+        since: tuple[int, int],
+        xid: int | None = None,
+        changed: int = 0,
     ) -> StagedRelation:
         """Look a relation up, and record it when its version is new.
 
         `xid`: of the transaction at `since`, None when not known. `changed`: commit_lsn of the last transaction with
         rows of the relation as it was described last.
         """
-        key = (message.oid, "") if isinstance(message, Relation) else versions.identity(versions.message_version())
+        key = (
+            (message.oid, "") if isinstance(message, RelationMessage) else versions.identity(versions.message_version())
+        )
         if key in self._known:
             return self._describe(message, since, xid, changed)
         with self._pipeline.transaction():  # the worker of another part of a backlog may have recorded it first
@@ -83,7 +89,7 @@ class RelationRegistry:
                 self._known[key] = found
             return self._describe(message, since, xid, changed)
 
-    def place_range(self, token: bytes, opened: tuple[Begin, int] | None) -> bool:
+    def place_range(self, token: bytes, opened: tuple[BeginMessage, int] | None) -> bool:
         """Rows that were read from a table come at the open transaction; False when no range has this token.
 
         The version of their table is that of the snapshot in which they were read, with the table locked until now: so
@@ -100,7 +106,7 @@ class RelationRegistry:
         if stored is None:
             return False
         place = begin.final_lsn, 0
-        read = Description.from_json(stored, place)
+        read = TableDescription.from_json(stored, place)
         if read.fingerprint is not None:
             read = replace(read, fingerprint=read.fingerprint.settle())
         with self._pipeline.transaction():
@@ -116,7 +122,7 @@ class RelationRegistry:
         """Raises PublicationChanged when somebody has narrowed a publication that we use."""
         still_published.require_still_published(self._source, self._pipeline, self._stored.id)
 
-    def replay(self, start_position: int) -> Replay:
+    def replay(self, start_position: int) -> ReplayCheck:
         """The replay of a slot that is started at `start_position`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id)
@@ -124,12 +130,12 @@ class RelationRegistry:
             raise SlotMissing(f'slot "{self._slot}" no longer exists')
         from_lsn = max(slot.confirmed_lsn or 0, start_position)
         carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
-        return Replay(staged, from_lsn, carried, self.is_own)
+        return ReplayCheck(staged, from_lsn, carried, self.is_own)
 
     def check_tables(self, last_change: Callable[[int], int]) -> None:
         """Find what the stream does not say, or not yet: rewritten tables, and new names of schemas and roots.
 
-        `last_change`: `Tagger.last_change`, which may settle a fingerprint that was in doubt.
+        `last_change`: `ChangeTagger.last_change`, which may settle a fingerprint that was in doubt.
         """
         for (oid, _), known in self._known.items():
             read = known.fingerprint
@@ -138,7 +144,7 @@ class RelationRegistry:
         roots = {oid: known.version.table_oid for (oid, _), known in self._known.items() if oid != versions.MESSAGE_OID}
         values = {"oids": list(roots), "roots": list(roots.values())}
         query = statement("capture.replication", "find_table_names")
-        seen = queries.rows(self._source, versions.Seen, query, values)
+        seen = queries.rows(self._source, versions.CatalogNames, query, values)
         changed = [table for table in seen if self._row_versions.get(table.oid) != table.row_version]
         for table in changed[:TABLES_PER_CHECK]:
             self._find_rewrites(self._known[table.oid, ""])
@@ -151,7 +157,7 @@ class RelationRegistry:
             elif pending is None or pending.renamed(version) != now:
                 self._renamed[table.oid] = table
 
-    def _settle(self, known: Known, read: Fingerprint) -> None:
+    def _settle(self, known: KnownVersion, read: TableFingerprint) -> None:
         read = read.settle()
         versions.store_fingerprint(self._pipeline, known.id, read)
         self._known[versions.identity(known.version)] = replace(known, fingerprint=read)
@@ -170,7 +176,7 @@ class RelationRegistry:
                 found[oid] = learned
         return found
 
-    def _alter_types(self, known: Known, place: tuple[int, int]) -> StagedRelation | None:
+    def _alter_types(self, known: KnownVersion, place: tuple[int, int]) -> StagedRelation | None:
         """Record the version of a table whose types were altered; None if it was dropped."""
         read = introspection.describe_now(self._source, known, self._slot)
         if known.fingerprint is None or read is None or read.fingerprint is None:
@@ -191,15 +197,17 @@ class RelationRegistry:
                 found[oid] = self._remember(version, known.fingerprint, place, [])
         return found
 
-    def _find_rewrites(self, known: Known) -> None:
+    def _find_rewrites(self, known: KnownVersion) -> None:
         found = rewrites.since(self._source, known, self._slot)
         self._record_rewrites(known.version, found, None)
 
-    def _record_rewrites(self, version: TableVersion, found: list[Rewrite], since: tuple[int, int] | None) -> None:
+    def _record_rewrites(
+        self, version: SourceTableVersion, found: list[ColumnRewrite], since: tuple[int, int] | None
+    ) -> None:
         rewrites.record(self._source, self._pipeline, self._stored.id, self._stored.epoch, version, found, since)
 
     def _describe(
-        self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None, changed: int
+        self, message: RelationMessage | LogicalMessage, since: tuple[int, int], xid: int | None, changed: int
     ) -> StagedRelation:
         if isinstance(message, LogicalMessage):
             return self._remember(versions.message_version(), None, since, [])
@@ -213,7 +221,7 @@ class RelationRegistry:
             self._renamed[message.oid] = replace(pending, relation_schema=message.schema, relation_name=message.name)
         return self._compare(self._read_catalog(message, xid, before, again=again), before, since)
 
-    def _compare(self, now: Description, before: Known | None, since: tuple[int, int]) -> StagedRelation:
+    def _compare(self, now: TableDescription, before: KnownVersion | None, since: tuple[int, int]) -> StagedRelation:
         """Record what the table is from `since` on, where that is new."""
         if before is None:
             found = altered_before(now.version, now.fingerprint)
@@ -222,7 +230,9 @@ class RelationRegistry:
         version, found = next_version(before.version, before.fingerprint, now.version, read, since)
         return self._remember(version, read, since, found)
 
-    def _read_catalog(self, message: Relation, xid: int | None, before: Known | None, *, again: bool) -> Description:
+    def _read_catalog(
+        self, message: RelationMessage, xid: int | None, before: KnownVersion | None, *, again: bool
+    ) -> TableDescription:
         """The table in the catalog as it is now. `before`: the last known version, else the one that was published."""
         return introspection.describe(
             self._source,
@@ -235,13 +245,17 @@ class RelationRegistry:
             made=self._made,
         )
 
-    def _published(self, oid: int) -> Known | None:
+    def _published(self, oid: int) -> KnownVersion | None:
         """For the first change of a table: as it was when it was published."""
         version = baselines.find(self._pipeline, self._stored.id, self._stored.epoch, oid)
-        return Known(0, version) if version else None
+        return KnownVersion(0, version) if version else None
 
     def _remember(
-        self, version: TableVersion, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]
+        self,
+        version: SourceTableVersion,
+        read: TableFingerprint | None,
+        since: tuple[int, int],
+        found: list[ColumnRewrite],
     ) -> StagedRelation:
         key = versions.identity(version)
         before = self._known.get(key)
@@ -253,6 +267,6 @@ class RelationRegistry:
                 if read is not None and read != before.fingerprint:
                     versions.store_fingerprint(self._pipeline, number, read)
             self._record_rewrites(version, found, since)
-        self._known[key] = Known(number, version, read)
+        self._known[key] = KnownVersion(number, version, read)
         self.composites.note(self._known[key])
         return StagedRelation(number, version)

@@ -16,7 +16,16 @@ from pipeline.errors import DecodeError, HistoryDiverged
 from pipeline.log.staging.progress import StagedPosition
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.markers import OURS
-from pipeline.wal.messages import Begin, Delete, Insert, Keepalive, LogicalMessage, Relation, Truncate, Update
+from pipeline.wal.messages import (
+    BeginMessage,
+    DeleteMessage,
+    InsertMessage,
+    KeepaliveMessage,
+    LogicalMessage,
+    RelationMessage,
+    TruncateMessage,
+    UpdateMessage,
+)
 
 _HEADER = pgoutput.XLOG_HEADER
 _BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
@@ -30,7 +39,7 @@ class _Open(Enum):
     UNDECIDED = "no change of it for us has arrived yet"
 
 
-class Replay:
+class ReplayCheck:
     """Takes messages until the first new one. Until `verified`, nothing may be stored or confirmed.
 
     `carried`: transactions of earlier epochs that are in the log, as commit_lsn and commit time in µs since 2000.
@@ -41,7 +50,7 @@ class Replay:
         staged: StagedPosition,
         from_lsn: int,
         carried: Collection[tuple[int, int]] = (),
-        is_own: Callable[[Relation], bool] = lambda _: False,
+        is_own: Callable[[RelationMessage], bool] = lambda _: False,
     ) -> None:
         """`from_lsn`: the slot sends the transactions whose commit record begins there or later.
 
@@ -53,7 +62,7 @@ class Replay:
         self._last_carried = max(carried, default=(-1, 0))[0]
         self._last_expected = from_lsn <= staged.commit_lsn
         self._open = _Open.NONE
-        self._begin: Begin | None = None
+        self._begin: BeginMessage | None = None
         self.verified = from_lsn >= staged.position
         """Everything before our position was replayed as we have stored it."""
         self.over = self.verified and not self._carried
@@ -82,7 +91,7 @@ class Replay:
                 return [*self._held, *messages[place:]]
         return []
 
-    def _keepalive(self, keepalive: Keepalive) -> None:
+    def _keepalive(self, keepalive: KeepaliveMessage) -> None:
         self.reply_requested = self.reply_requested or keepalive.reply_requested
         if self._open is _Open.NONE:  # inside of one, wal_end is its own commit (postgres-facts.md 8)
             self.received = keepalive.wal_end
@@ -106,7 +115,7 @@ class Replay:
     def _take_relation(self, data: bytes) -> None:
         self.relations[data[_HEADER + 1 : _HEADER + 5]] = data
         relation = pgoutput.decode(data, _HEADER)
-        if isinstance(relation, Relation) and self._is_own(relation):
+        if isinstance(relation, RelationMessage) and self._is_own(relation):
             self._own.add(relation.oid)
 
     def _are_own(self, data: bytes) -> bool:
@@ -114,9 +123,9 @@ class Replay:
         if not self._own:
             return False
         change = pgoutput.decode(data, _HEADER)
-        if isinstance(change, Truncate):
+        if isinstance(change, TruncateMessage):
             return self._own.issuperset(change.relations)
-        return isinstance(change, Insert | Update | Delete) and change.relation in self._own
+        return isinstance(change, InsertMessage | UpdateMessage | DeleteMessage) and change.relation in self._own
 
     def _idle(self, wal_end: int) -> None:
         """The source has sent everything before `wal_end`."""
@@ -142,7 +151,7 @@ class Replay:
         self._held.append(data)
         return True
 
-    def _is_known(self, begin: Begin) -> bool:
+    def _is_known(self, begin: BeginMessage) -> bool:
         if (begin.final_lsn, begin.committed_at) in self._carried:
             return True
         if begin.final_lsn == self._staged.commit_lsn:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.commit_pace import CommitPace
 from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, PACE, ConfirmRule
-from pipeline.capture.replication.feedback import Feedback
-from pipeline.capture.replication.stopwatch import Stopwatch
+from pipeline.capture.replication.feedback import ProgressReporter
+from pipeline.capture.replication.stopwatch import WaitTimer
 from pipeline.log.writing.log_writer import LogWriter, WriteResult
 from pipeline.wal import lsn
 
@@ -32,7 +32,7 @@ class StagingPump:
         batch: BatchBuilder,
         writer: LogWriter,
         idle: ConfirmRule,
-        feedback: Feedback,
+        feedback: ProgressReporter,
         ready: Callable[[], bool],
         before: Callable[[int], Awaitable[None]],
     ) -> None:
@@ -51,7 +51,7 @@ class StagingPump:
         self._stopping = False
         self._pace = CommitPace()
         self._next_at = 0.0
-        self.blocked = Stopwatch()
+        self.blocked = WaitTimer()
         """Adds up how long `room` has waited."""
 
     def wake(self) -> None:

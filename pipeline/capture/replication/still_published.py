@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from pipeline.capture.source import publication_form, publication_ledger, sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import PublicationChanged
 from pipeline.log.staging import progress
@@ -13,7 +13,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 
-def require_published(source: Connection, pipeline: Connection, stored: Source) -> None:
+def require_published(source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
     """Raises PublicationChanged if a publication in use publishes less than before, or than it was made for."""
     if _less(source, stored) is None:
         return
@@ -23,7 +23,7 @@ def require_published(source: Connection, pipeline: Connection, stored: Source) 
             raise _published_less(pipeline, fresh, less)
 
 
-def _less(source: Connection, stored: Source) -> str | None:
+def _less(source: Connection, stored: ReplicationSource) -> str | None:
     known = publication_ledger.known(stored)
     return publication_ledger.difference(
         source, known, publication_ledger.read(source, list(known))
@@ -47,7 +47,7 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
         publication_ledger.ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
 
 
-def _published_less(pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
+def _published_less(pipeline: Connection, stored: ReplicationSource, less: str) -> PublicationChanged:
     position = progress.stored_position(pipeline, stored.id)
     upto = "" if position is None else f"; the log has everything else up to {lsn.show(position)}"
     return PublicationChanged(f"{less}; what it did not publish meanwhile is not in the log{upto}; {ADOPT}")

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 
 
-class Stopwatch:
+class WaitTimer:
     """Adds up the time inside of its `with` blocks, which must not overlap."""
 
     def __init__(self) -> None:

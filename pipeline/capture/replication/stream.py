@@ -14,7 +14,7 @@ from psycopg import OperationalError, pq
 
 from pipeline.capture.replication import source_errors
 from pipeline.capture.replication.socket_watch import SocketWatch
-from pipeline.capture.replication.stopwatch import Stopwatch
+from pipeline.capture.replication.stopwatch import WaitTimer
 from pipeline.capture.source import walsender
 from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import PublicationMissing
@@ -68,7 +68,7 @@ class ReplicationStream:
         self._received_at = time.monotonic()
         self._silence_limit = 1.5 * SENDER_TIMEOUT
         self._end: Exception | None = None
-        self.starved = Stopwatch()
+        self.starved = WaitTimer()
         """Adds up how long `read` has waited for the source."""
         self.start_position = 0
         """The position that was passed to `start`."""

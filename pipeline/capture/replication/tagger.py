@@ -12,17 +12,17 @@ from pipeline.errors import DecodeError
 from pipeline.wal import encoding, pgoutput
 from pipeline.wal.markers import OURS, POSITION_MARKER
 from pipeline.wal.messages import (
-    Begin,
-    Commit,
-    Delete,
-    Insert,
+    BeginMessage,
+    CommitMessage,
+    DeleteMessage,
+    InsertMessage,
     LogicalMessage,
     Message,
-    Origin,
-    Relation,
-    Truncate,
-    Type,
-    Update,
+    OriginMessage,
+    RelationMessage,
+    TruncateMessage,
+    TypeMessage,
+    UpdateMessage,
 )
 
 _u32 = Struct(">I").unpack_from
@@ -34,7 +34,7 @@ ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotati
 ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
 
 
-class Tagger:
+class ChangeTagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
     The worker looks Relation messages up, and the first logical message, and then calls `learn`; `feed` takes all
@@ -52,16 +52,16 @@ class Tagger:
         """The rows collected so far, and the open transaction."""
         self._begin, self._add, self._commit = self.batch.begin, self.batch.add, self.batch.commit
         self._handlers: dict[type, Callable[..., None]] = {
-            Insert: self._insert,
-            Update: self._update,
-            Delete: self._delete,
-            Begin: self._begin,
-            Commit: self._commit,
-            Truncate: self._truncate,
+            InsertMessage: self._insert,
+            UpdateMessage: self._update,
+            DeleteMessage: self._delete,
+            BeginMessage: self._begin,
+            CommitMessage: self._commit,
+            TruncateMessage: self._truncate,
             LogicalMessage: self._message,
-            Origin: self._ignore,
-            Type: self._ignore,
-            Relation: self._unlearned,
+            OriginMessage: self._ignore,
+            TypeMessage: self._ignore,
+            RelationMessage: self._unlearned,
         }
 
     def last_change(self, relation: int) -> tuple[int, int]:
@@ -110,7 +110,7 @@ class Tagger:
         """From now on, count the changes of this relation, and stage none of them."""
         self._ignored.add(oid)
 
-    def learn(self, message: Relation | LogicalMessage, staged: StagedRelation) -> None:
+    def learn(self, message: RelationMessage | LogicalMessage, staged: StagedRelation) -> None:
         """From now on, encode rows of this relation, or all logical messages, in this way."""
         if isinstance(message, LogicalMessage):
             self._messages = staged
@@ -132,11 +132,11 @@ class Tagger:
             or message.prefix in (ANNOTATION_CLEAR, POSITION_MARKER)
         )
 
-    def _insert(self, message: Insert) -> None:
+    def _insert(self, message: InsertMessage) -> None:
         relation = self._relation(message.relation)
         self._add(relation, b"insert", relation.encoder.encode(message.new))
 
-    def _update(self, message: Update) -> None:
+    def _update(self, message: UpdateMessage) -> None:
         relation = self._relation(message.relation)
         encoder = relation.encoder
         # Also when only the key was sent: a TOASTed key that did not change is in the old row, but not in the new one.
@@ -146,18 +146,18 @@ class Tagger:
         previous = encoder.key_of(message.old) if message.old is not None and not message.old_is_full else None
         self._add(relation, b"update", encoded, changes, previous if previous != encoded.record_pk else None)
 
-    def _delete(self, message: Delete) -> None:
+    def _delete(self, message: DeleteMessage) -> None:
         relation = self._relation(message.relation)
         encode = relation.encoder.encode if message.old_is_full else relation.encoder.encode_present
         self._add(relation, b"delete", encode(message.old))
 
-    def _truncate(self, message: Truncate) -> None:
+    def _truncate(self, message: TruncateMessage) -> None:
         for oid in message.relations:
             if oid in self._ignored:
                 self.batch.skip()
                 continue
             relation = self._relation(oid)
-            self._add(relation, b"truncate", encoding.Encoded(b"", b"{}", None, None))
+            self._add(relation, b"truncate", encoding.EncodedRow(b"", b"{}", None, None))
 
     def _message(self, message: LogicalMessage) -> None:
         if not message.transactional:
@@ -175,13 +175,13 @@ class Tagger:
             if self._messages is None:
                 raise DecodeError("a logical message was fed without `learn`")
             # The shuffler takes the prefix from here: one relation for each would be a row for each, for ever.
-            encoded = encoding.Encoded(message.prefix.encode(), record, None, None)
+            encoded = encoding.EncodedRow(message.prefix.encode(), record, None, None)
             self._add(self._messages, b"message", encoded)
 
     def _ignore(self, message: Message) -> None:
         """A message that staging rows do not need."""
 
-    def _unlearned(self, message: Relation) -> None:
+    def _unlearned(self, message: RelationMessage) -> None:
         raise DecodeError(f"relation {message.oid} was fed without `learn`")
 
     def _relation(self, oid: int) -> StagedRelation:

@@ -18,7 +18,7 @@ from psycopg.rows import TupleRow
 from pipeline.capture.schema_history import versions
 from pipeline.capture.source import blocked_transactions
 from pipeline.capture.source.blocked_transactions import BlockedTransaction
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.errors import Undecodable
 from pipeline.log.staging import rows
 from pipeline.log.staging.batch import ChangeBatch
@@ -39,7 +39,7 @@ _POLL_SECONDS = 0.5
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def record(connection: Connection, source: Source, error: Undecodable) -> None:
+def record(connection: Connection, source: ReplicationSource, error: Undecodable) -> None:
     """Record the transaction that the source cannot send. Everything before it must be stored."""
     if error.commit_lsn is None:
         return
@@ -59,7 +59,7 @@ def wait(connection: Connection, source_id: uuid.UUID, stopping: Stop) -> None:
             return
 
 
-async def skip_requested(connection: Connection, staging: AsyncConnection[TupleRow], source: Source) -> int:
+async def skip_requested(connection: Connection, staging: AsyncConnection[TupleRow], source: ReplicationSource) -> int:
     """Skip the transaction if that was requested; returns the LSN to start the slot at, 0 for its own position.
 
     Older writers are fenced first, so that none of them can still stage the transaction.
@@ -77,7 +77,7 @@ async def _skip(
     connection: Connection,
     staging: AsyncConnection[TupleRow],
     claim: WorkerClaim,
-    source: Source,
+    source: ReplicationSource,
     blocked: BlockedTransaction,
 ) -> None:
     at = blocked.commit_lsn
@@ -106,7 +106,7 @@ async def _skip(
     )
 
 
-def _relation(connection: Connection, source: Source, at: int) -> int:
+def _relation(connection: Connection, source: ReplicationSource, at: int) -> int:
     version = versions.message_version(PREFIX)
     known = versions.latest(connection, source.id, source.epoch).get(versions.identity(version))
     return known.id if known else versions.record(connection, source.id, source.epoch, version, (at, 0))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
-from pipeline.capture.replication.confirm_rule import ConfirmRule, PartEnded
-from pipeline.capture.replication.feedback import Feedback
+from pipeline.capture.replication.confirm_rule import ConfirmRule, PartEndedError
+from pipeline.capture.replication.feedback import ProgressReporter
 from pipeline.capture.replication.message_reorder import MessageReorder
 from pipeline.capture.replication.relation_registry import RelationRegistry
-from pipeline.capture.replication.replay import Replay
+from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.replication.tagger import Tagger
+from pipeline.capture.replication.tagger import ChangeTagger
 from pipeline.errors import Undecodable
 from pipeline.log.writing.log_writer import LogWriter
 from pipeline.process.signals import in_thread
 from pipeline.wal import pgoutput
 from pipeline.wal.markers import is_marker
-from pipeline.wal.messages import LogicalMessage, Message, Relation
+from pipeline.wal.messages import LogicalMessage, Message, RelationMessage
 
 FLUSH_BYTES = 2_000_000
 """With so many bytes of rows collected, they are staged even while more are arriving."""
@@ -41,9 +41,9 @@ class ReplicationWorker:
         self._stream = stream
         self._registry = registry
         self._idle = ConfirmRule(writer.position)
-        self._tagger = Tagger(self._idle, stream.encoding)
+        self._tagger = ChangeTagger(self._idle, stream.encoding)
         self._reorder = MessageReorder()
-        self._feedback = Feedback(stream, self._idle, lambda: self._tagger.batch.commit_lsn)
+        self._feedback = ProgressReporter(stream, self._idle, lambda: self._tagger.batch.commit_lsn)
         self._pump = StagingPump(
             self._tagger.batch, writer, self._idle, self._feedback, self._ready, self._record_unsent
         )
@@ -112,7 +112,7 @@ class ReplicationWorker:
     async def _read(self) -> None:
         try:
             await self._read_on()
-        except PartEnded:
+        except PartEndedError:
             self.stop()
         except Undecodable as error:
             self._tagger.feed_all(self._reorder.held, pgoutput.XLOG_HEADER)
@@ -170,7 +170,7 @@ class ReplicationWorker:
             self._idle.require_more()
         return rest
 
-    def _allow_writing(self, replay: Replay) -> None:
+    def _allow_writing(self, replay: ReplayCheck) -> None:
         """Nothing is stored or confirmed before the replayed transactions have proved equal to what is stored."""
         if not self._idle.resumed:
             self._idle.resume(replay.from_lsn)
@@ -178,10 +178,10 @@ class ReplicationWorker:
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
         """Look relations up, and that of messages, before rows that refer to them are tagged."""
-        if isinstance(message, Relation) and self._registry.is_own(message):
+        if isinstance(message, RelationMessage) and self._registry.is_own(message):
             self._tagger.ignore(message.oid)
             return
-        if isinstance(message, Relation):
+        if isinstance(message, RelationMessage):
             xid = None if since else self._tagger.batch.xid
             since = since or self._tagger.batch.next_place
             changed, _ = self._tagger.last_change(message.oid)

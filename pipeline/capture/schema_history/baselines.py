@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history.versions import TableVersion, from_stored
+from pipeline.capture.schema_history.versions import SourceTableVersion, from_stored
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -37,13 +37,13 @@ def unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Coll
     ]
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, version: TableVersion) -> None:
+def record(connection: Connection, source_id: uuid.UUID, epoch: int, version: SourceTableVersion) -> None:
     """Record a table that is about to be published; an existing record is kept."""
     values = {"source": source_id, "epoch": epoch, "oid": version.relation_oid, "form": Jsonb(asdict(version))}
     connection.execute(_RECORD_BASELINE, values)
 
 
-def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> TableVersion | None:
+def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> SourceTableVersion | None:
     """The recorded baseline of a relation."""
     values = {"source": source_id, "epoch": epoch, "oid": oid}
     row = connection.execute(_FIND_BASELINE, values).fetchone()

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import Cursor
 from psycopg.rows import dict_row
 
-from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
+from pipeline.capture.schema_history.fingerprint import ColumnFingerprint, TableFingerprint
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -21,7 +21,7 @@ _RETRIES = 3
 class CatalogColumn:
     """A row of pg_attribute. `settled`: older than every change that the slot may still send.
 
-    `generated`, `version`, `missing`, `filled` and `attributes`: see ColumnPrint and attgenerated.
+    `generated`, `version`, `missing`, `filled` and `attributes`: see ColumnFingerprint and attgenerated.
     `attributes_later`: a composite type was altered after the transaction of the described change.
     """
 
@@ -39,9 +39,9 @@ class CatalogColumn:
     attributes_later: bool = False
 
     @property
-    def fingerprint(self) -> ColumnPrint:
+    def fingerprint(self) -> ColumnFingerprint:
         """What tells whether its values were changed without an event."""
-        return ColumnPrint(
+        return ColumnFingerprint(
             self.version, self.settled, self.missing, self.filled, self.attributes, not self.attributes_later
         )
 
@@ -83,10 +83,10 @@ class CatalogTable:
         """Its columns without the dropped ones."""
         return [column for column in self.columns if not column.dropped]
 
-    def fingerprint(self, attnums: Collection[int | None]) -> Fingerprint:
+    def fingerprint(self, attnums: Collection[int | None]) -> TableFingerprint:
         """The fingerprint of the table with these columns."""
         columns = {column.attnum: column.fingerprint for column in self.columns if column.attnum in attnums}
-        return Fingerprint(self.file, self.file_settled, self.read_at, columns)
+        return TableFingerprint(self.file, self.file_settled, self.read_at, columns)
 
 
 def read(

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pipeline.capture.schema_history.catalog_table import CatalogTable
 from pipeline.capture.schema_history.keys import key_columns
 from pipeline.capture.schema_history.placement import attnums
-from pipeline.capture.schema_history.versions import Column, TableVersion
-from pipeline.wal.messages import Relation
+from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
+from pipeline.wal.messages import RelationMessage
 
 
 class _Root(NamedTuple):
@@ -21,13 +21,13 @@ class _Root(NamedTuple):
 
 
 def complete(
-    relation: Relation,
+    relation: RelationMessage,
     table: CatalogTable | None,
     types: dict[int, tuple[str, int, str]],
-    previous: TableVersion | None,
+    previous: SourceTableVersion | None,
     *,
     again: bool,
-) -> TableVersion:
+) -> SourceTableVersion:
     """The table version from this message on; its columns have no `names` yet.
 
     `table`: None when it was dropped. `types`: name, base type and what a domain is over, by oid. `previous`: the last
@@ -40,7 +40,7 @@ def complete(
     key = key_columns(relation, numbers, table, previous, root.oid, moved=moved)
     another_root = root_of is not None and table is not None and root.oid != table.table_oid
     kept = previous if moved or another_root or (table is not None and table.altered_later) else None
-    return TableVersion(
+    return SourceTableVersion(
         relation_oid=relation.oid,
         relation_schema=relation.schema,
         relation_name=relation.name,
@@ -55,14 +55,16 @@ def complete(
     )
 
 
-def _moved(relation: Relation, table: CatalogTable | None, previous: TableVersion | None, *, again: bool) -> bool:
+def _moved(
+    relation: RelationMessage, table: CatalogTable | None, previous: SourceTableVersion | None, *, again: bool
+) -> bool:
     """Whether the catalog no longer shows the table as it was for the change."""
     if table is None:
         return True
     return _contradicts(relation, table) and (not again or previous is None or _differs(previous, relation))
 
 
-def _contradicts(relation: Relation, table: CatalogTable) -> bool:
+def _contradicts(relation: RelationMessage, table: CatalogTable) -> bool:
     """Whether the catalog contradicts the message, because it was changed since."""
     now = table.relation_schema, table.relation_name, table.replica_identity
     if now != (relation.schema, relation.name, relation.replica_identity):
@@ -71,7 +73,7 @@ def _contradicts(relation: Relation, table: CatalogTable) -> bool:
     return not {(column.name, column.type_oid) for column in relation.columns} <= live
 
 
-def _differs(previous: TableVersion, relation: Relation) -> bool:
+def _differs(previous: SourceTableVersion, relation: RelationMessage) -> bool:
     """Whether the message differs from the previous version, which is then why it was sent."""
     columns = [(column.name, column.type_oid, column.type_modifier) for column in previous.columns]
     return (previous.relation_schema, previous.relation_name, previous.replica_identity, columns) != (
@@ -82,7 +84,7 @@ def _differs(previous: TableVersion, relation: Relation) -> bool:
     )
 
 
-def _root_moved_on(table: CatalogTable | None, previous: TableVersion | None) -> bool:
+def _root_moved_on(table: CatalogTable | None, previous: SourceTableVersion | None) -> bool:
     """Whether the table's root, or the name of it, was changed in the catalog after the transaction."""
     if previous is None or table is None:
         return False
@@ -91,21 +93,21 @@ def _root_moved_on(table: CatalogTable | None, previous: TableVersion | None) ->
     return table.root_later or table.schema_later
 
 
-def _root(relation: Relation, table: CatalogTable | None, kept: TableVersion | None) -> _Root:
+def _root(relation: RelationMessage, table: CatalogTable | None, kept: SourceTableVersion | None) -> _Root:
     known = kept or table
     if known is None or known.table_oid == relation.oid:  # not a partition: the message has its name at that time
         return _Root(relation.oid, relation.schema, relation.name)
     return _Root(known.table_oid, known.table_schema, known.table_name)
 
 
-def _unique(relation: Relation, table: CatalogTable | None, key: tuple[str, ...]) -> bool:
+def _unique(relation: RelationMessage, table: CatalogTable | None, key: tuple[str, ...]) -> bool:
     """Whether a key identifies one row of the root: partitions may have keys that the root does not have."""
     if table is None or table.table_oid == relation.oid:
         return True
     return any(set(key).issuperset(each) for each in table.root_keys)
 
 
-def _memberships(table: CatalogTable | None, previous: TableVersion | None) -> tuple[int, ...]:
+def _memberships(table: CatalogTable | None, previous: SourceTableVersion | None) -> tuple[int, ...]:
     """Those that existed for the described change: older than its transaction, or known before."""
     known = (previous.memberships if previous else None) or ()
     if table is None:
@@ -114,18 +116,18 @@ def _memberships(table: CatalogTable | None, previous: TableVersion | None) -> t
 
 
 def _columns(
-    relation: Relation,
+    relation: RelationMessage,
     numbers: list[int | None],
     types: dict[int, tuple[str, int, str]],
-    previous: TableVersion | None,
+    previous: SourceTableVersion | None,
     key: tuple[str, ...],
-) -> tuple[Column, ...]:
+) -> tuple[PublishedColumn, ...]:
     """The columns; names of types that were dropped since are taken from the previous version."""
     before = previous.columns if previous else ()
     names = {each.type_oid: (each.type_name, each.base_type_oid, each.domain_of) for each in before} | types
     described = [names.get(column.type_oid, ("", column.type_oid, "")) for column in relation.columns]
     return tuple(
-        Column(
+        PublishedColumn(
             column.name,
             column.type_oid,
             column.type_modifier,

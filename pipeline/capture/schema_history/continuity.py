@@ -10,8 +10,8 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
-from pipeline.capture.schema_history.versions import Column, Name, TableVersion
+from pipeline.capture.schema_history.fingerprint import ColumnFingerprint, TableFingerprint
+from pipeline.capture.schema_history.versions import ColumnName, PublishedColumn, SourceTableVersion
 
 Kind = Literal["type", "default", "values", "attributes", "renamed"]
 """`type`: a column has another type; `default`: it was added with values in existing rows; `values`: it was rewritten
@@ -26,7 +26,7 @@ _TEXTS = frozenset({25, 1043})
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class ColumnRewrite:
     """Values of these columns changed without an event. `version` distinguishes rewrites of the same columns."""
 
     kind: Kind
@@ -34,24 +34,24 @@ class Rewrite:
     version: str
 
 
-def first_version(version: TableVersion, since: tuple[int, int]) -> TableVersion:
+def first_version(version: SourceTableVersion, since: tuple[int, int]) -> SourceTableVersion:
     """The first known version of a table."""
     return replace(version, columns=tuple(_new_names(column, since) for column in version.columns))
 
 
-def altered_before(version: TableVersion, read: Fingerprint | None) -> list[Rewrite]:
+def altered_before(version: SourceTableVersion, read: TableFingerprint | None) -> list[ColumnRewrite]:
     """Columns of a first version whose composite types were altered between the change and the reading."""
     found = [each for each in version.columns if (now := _column_print(read, each)) and not now.attributes_settled]
     return [_rewrite("attributes", found, read, (0, 0))] if found else []
 
 
 def next_version(
-    before: TableVersion,
-    read_before: Fingerprint | None,
-    version: TableVersion,
-    read: Fingerprint | None,
+    before: SourceTableVersion,
+    read_before: TableFingerprint | None,
+    version: SourceTableVersion,
+    read: TableFingerprint | None,
     since: tuple[int, int],
-) -> tuple[TableVersion, list[Rewrite]]:
+) -> tuple[SourceTableVersion, list[ColumnRewrite]]:
     """The version with the names of its columns, and the rewrites since the version before.
 
     Under another root, older values of the rows must not be looked for; but a table that becomes a partition keeps its
@@ -61,8 +61,8 @@ def next_version(
     named = {column.name: column for column in before.columns}
     moved = before.table_oid not in (version.table_oid, version.relation_oid)
     missed = not set(before.memberships or ()) & set(version.memberships or ())
-    columns: list[Column] = []
-    found: dict[Kind, list[Column]] = {}
+    columns: list[PublishedColumn] = []
+    found: dict[Kind, list[PublishedColumn]] = {}
     for column in version.columns:
         old = previous.get(column.attnum) if column.attnum is not None else None
         of_name = named.get(column.name)
@@ -80,7 +80,10 @@ def next_version(
 
 
 def _rewritten(
-    old: Column | None, read_before: Fingerprint | None, column: Column, read: Fingerprint | None
+    old: PublishedColumn | None,
+    read_before: TableFingerprint | None,
+    column: PublishedColumn,
+    read: TableFingerprint | None,
 ) -> Kind | None:
     now = _column_print(read, column)
     if read is None or now is None:
@@ -97,7 +100,7 @@ def _rewritten(
     return altered_attributes(then, now)
 
 
-def altered_attributes(then: ColumnPrint, now: ColumnPrint) -> Kind | None:
+def altered_attributes(then: ColumnFingerprint, now: ColumnFingerprint) -> Kind | None:
     """What has happened to the composite types in the values of a column."""
     if None in (then.attributes, now.attributes) or then.composites == now.composites:
         return None
@@ -106,7 +109,7 @@ def altered_attributes(then: ColumnPrint, now: ColumnPrint) -> Kind | None:
 
 
 def _rewritten_unplaced(
-    old: Column, read_before: Fingerprint | None, column: Column, read: Fingerprint | None
+    old: PublishedColumn, read_before: TableFingerprint | None, column: PublishedColumn, read: TableFingerprint | None
 ) -> Kind | None:
     """For a column that may or may not be the earlier one of that name, and may have been added for that one."""
     if read is None:
@@ -124,25 +127,27 @@ def _rewritten_unplaced(
     return None if now.settled and not _may_be_another_file(read_before, read) else "values"
 
 
-def _column_print(read: Fingerprint | None, column: Column) -> ColumnPrint | None:
+def _column_print(read: TableFingerprint | None, column: PublishedColumn) -> ColumnFingerprint | None:
     return None if read is None or column.attnum is None else read.columns.get(column.attnum)
 
 
-def _may_be_another_file(read_before: Fingerprint | None, read: Fingerprint) -> bool:
+def _may_be_another_file(read_before: TableFingerprint | None, read: TableFingerprint) -> bool:
     return read_before is None or not read_before.file_settled or read_before.file != read.file
 
 
-def _same_type(old: Column, column: Column) -> bool:
+def _same_type(old: PublishedColumn, column: PublishedColumn) -> bool:
     return old.type_oid == column.type_oid or {old.type_oid, column.type_oid} <= _TEXTS
 
 
-def prints_alike(old: Column, column: Column) -> bool:
+def prints_alike(old: PublishedColumn, column: PublishedColumn) -> bool:
     """Whether both have the same text for the same value."""
     texts = {old.base_type_oid, column.base_type_oid}
     return _same_type(old, column) and (len(texts) == 1 or texts <= _TEXTS)
 
 
-def _rewrite(kind: Kind, columns: list[Column], read: Fingerprint | None, since: tuple[int, int]) -> Rewrite:
+def _rewrite(
+    kind: Kind, columns: list[PublishedColumn], read: TableFingerprint | None, since: tuple[int, int]
+) -> ColumnRewrite:
     """`since`: tells rewrites apart of columns whose numbers are not certain."""
     prints = [found for column in columns if (found := _column_print(read, column))]
     versions = [found.version for found in prints]
@@ -150,17 +155,17 @@ def _rewrite(kind: Kind, columns: list[Column], read: Fingerprint | None, since:
         versions = [hashlib.sha256(str(found.attributes).encode()).hexdigest() for found in prints]
     if len(prints) < len(columns):
         versions.append(f"from {since[0]} {since[1]}")
-    return Rewrite(kind, tuple(column.name for column in columns), " ".join(versions))
+    return ColumnRewrite(kind, tuple(column.name for column in columns), " ".join(versions))
 
 
-def _new_names(column: Column, since: tuple[int, int]) -> Column:
-    return replace(column, names=(Name(column.name, *since),))
+def _new_names(column: PublishedColumn, since: tuple[int, int]) -> PublishedColumn:
+    return replace(column, names=(ColumnName(column.name, *since),))
 
 
-def _continued(old: Column, column: Column, since: tuple[int, int]) -> Column:
+def _continued(old: PublishedColumn, column: PublishedColumn, since: tuple[int, int]) -> PublishedColumn:
     names = tuple(name for name in old.names if (name.lsn, name.idx) < since)  # others are from an attempt that failed
     if not names:
         return _new_names(column, since)
     if names[-1].name != column.name:
-        names = (*names, Name(column.name, *since))
+        names = (*names, ColumnName(column.name, *since))
     return replace(column, names=names)

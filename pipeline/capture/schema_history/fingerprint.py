@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class ColumnPrint:
+class ColumnFingerprint:
     """A row of pg_attribute. `version` changes with every change of the row, also with harmless ones.
 
     `missing`: rows older than the column have a default that is in no file. `filled`: the column may have, or have had,
@@ -42,27 +42,27 @@ class ColumnPrint:
         return {"version": version, "settled": self.settled, "missing": self.missing, "filled": self.filled}
 
     @staticmethod
-    def from_json(stored: dict[str, Any]) -> ColumnPrint:
+    def from_json(stored: dict[str, Any]) -> ColumnFingerprint:
         """The inverse of `to_json`, but for `attributes_settled`, which is of one reading."""
         version, _, attributes = stored["version"].partition(" ")
-        return ColumnPrint(**{**stored, "version": version, "attributes": attributes or None})
+        return ColumnFingerprint(**{**stored, "version": version, "attributes": attributes or None})
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class TableFingerprint:
     """The fingerprint of a table, its columns by attnum. `read_at`: the end of the source's WAL when it was read."""
 
     file: int
     file_settled: bool
     read_at: int
-    columns: Mapping[int, ColumnPrint] = field(default_factory=dict)
+    columns: Mapping[int, ColumnFingerprint] = field(default_factory=dict)
 
     @property
     def settled(self) -> bool:
         """Whether all of it is settled."""
         return self.file_settled and all(column.settled for column in self.columns.values())
 
-    def settle(self) -> Fingerprint:
+    def settle(self) -> TableFingerprint:
         """It was the same for the change: the table was locked from then on until it was read, or the reverse, or rows
         were changed after `read_at` without a new description by the source."""
         columns = {attnum: replace(column, settled=True) for attnum, column in self.columns.items()}
@@ -73,7 +73,7 @@ class Fingerprint:
         """The attributes of all composite types in its values, by the oid of the type's relation and by number."""
         return {oid: names for column in self.columns.values() for oid, names in column.composites.items()}
 
-    def with_attributes(self, now: Fingerprint) -> Fingerprint:
+    def with_attributes(self, now: TableFingerprint) -> TableFingerprint:
         """The same with the attributes of composite types that `now` has."""
         columns = {
             attnum: replace(column, attributes=now.columns[attnum].attributes) if attnum in now.columns else column
@@ -81,7 +81,7 @@ class Fingerprint:
         }
         return replace(self, columns=columns)
 
-    def settle_by(self, before: Fingerprint | None) -> Fingerprint:
+    def settle_by(self, before: TableFingerprint | None) -> TableFingerprint:
         """What is as it was for an earlier change, where that is settled, was so for all changes in between."""
         if before is None:
             return self
@@ -97,11 +97,11 @@ class Fingerprint:
         return {**asdict(self), "columns": {str(attnum): column.to_json() for attnum, column in self.columns.items()}}
 
     @staticmethod
-    def from_json(stored: dict[str, Any]) -> Fingerprint:
+    def from_json(stored: dict[str, Any]) -> TableFingerprint:
         """The inverse of `to_json`."""
-        columns = {int(attnum): ColumnPrint.from_json(column) for attnum, column in stored["columns"].items()}
-        return Fingerprint(**{**stored, "columns": columns})
+        columns = {int(attnum): ColumnFingerprint.from_json(column) for attnum, column in stored["columns"].items()}
+        return TableFingerprint(**{**stored, "columns": columns})
 
 
-def _is_same(before: ColumnPrint | None, now: ColumnPrint) -> bool:
+def _is_same(before: ColumnFingerprint | None, now: ColumnFingerprint) -> bool:
     return before is not None and before.settled and before.version == now.version

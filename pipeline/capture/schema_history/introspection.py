@@ -9,50 +9,50 @@ from typing import Any
 
 from pipeline.capture.schema_history import catalog_table
 from pipeline.capture.schema_history.completion import complete
-from pipeline.capture.schema_history.fingerprint import Fingerprint
-from pipeline.capture.schema_history.versions import Column, Known, TableVersion, from_stored
+from pipeline.capture.schema_history.fingerprint import TableFingerprint
+from pipeline.capture.schema_history.versions import KnownVersion, PublishedColumn, SourceTableVersion, from_stored
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.wal.messages import Relation, RelationColumn
+from pipeline.wal.messages import RelationColumn, RelationMessage
 
 _VISIBLE_TIMEOUT, _POLL = 5.0, 0.002
 """Seconds to wait until a transaction that was sent is visible, and between two queries."""
 
 
 @dataclass(frozen=True)
-class Description:
+class TableDescription:
     """A version whose columns have no `names` yet, and the fingerprint of the table, None when it was dropped."""
 
-    version: TableVersion
-    fingerprint: Fingerprint | None
+    version: SourceTableVersion
+    fingerprint: TableFingerprint | None
 
     def to_json(self) -> dict[str, Any]:
         """For `pipeline.snapshot_ranges.version`."""
         return {**asdict(self.version), "fingerprint": self.fingerprint.to_json() if self.fingerprint else None}
 
     @staticmethod
-    def from_json(stored: dict[str, Any], since: tuple[int, int]) -> Description:
+    def from_json(stored: dict[str, Any], since: tuple[int, int]) -> TableDescription:
         """The inverse of `to_json`. `since`: the place from which the version holds."""
         read = stored.pop("fingerprint")
         found = from_stored(stored, since)
         columns = tuple(replace(column, names=()) for column in found.columns)
-        return Description(replace(found, columns=columns), Fingerprint.from_json(read) if read else None)
+        return TableDescription(replace(found, columns=columns), TableFingerprint.from_json(read) if read else None)
 
 
 def describe(
     source: Connection,
-    relation: Relation,
+    relation: RelationMessage,
     slot: str,
     publications: Sequence[str],
     xid: int | None,
-    before: Known | None,
+    before: KnownVersion | None,
     *,
     again: bool,
     made: Sequence[int] = (),
     joined: bool = False,
     numbers: Mapping[str, int] | None = None,
-) -> Description:
+) -> TableDescription:
     """Completes a Relation message: attnums, partition root, FULL's primary key, domains over json.
 
     `xid`: of the transaction that the change belongs to, None when unknown. `before`: its last known version, preferred
@@ -70,10 +70,14 @@ def describe(
     if numbers is not None and table is not None:
         there = {(column.name, column.attnum) for column in table.live}
         version = replace(version, columns=tuple(_numbered(column, numbers, there) for column in version.columns))
-    return Description(version, table.fingerprint([column.attnum for column in version.columns]) if table else None)
+    return TableDescription(
+        version, table.fingerprint([column.attnum for column in version.columns]) if table else None
+    )
 
 
-def _numbered(column: Column, numbers: Mapping[str, int], there: Collection[tuple[str, int]]) -> Column:
+def _numbered(
+    column: PublishedColumn, numbers: Mapping[str, int], there: Collection[tuple[str, int]]
+) -> PublishedColumn:
     number = numbers.get(column.name)
     return replace(column, attnum=number) if number is not None and (column.name, number) in there else column
 
@@ -89,7 +93,7 @@ def wait_until_visible(source: Connection, xid: int) -> None:
         time.sleep(_POLL)
 
 
-def describe_now(source: Connection, known: Known, slot: str) -> Description | None:
+def describe_now(source: Connection, known: KnownVersion, slot: str) -> TableDescription | None:
     """A table as the catalog has it now, wherever the stream is; None when it was dropped."""
     version = known.version
     table = catalog_table.read(source, version.relation_oid, slot)
@@ -98,11 +102,13 @@ def describe_now(source: Connection, known: Known, slot: str) -> Description | N
     numbers = [column.attnum for column in version.columns if column.attnum is not None]
     last = max(numbers, default=0)
     live = [
-        Column(column.name, column.type_oid, 0, "", column.type_oid, False, column.attnum)
+        PublishedColumn(column.name, column.type_oid, 0, "", column.type_oid, False, column.attnum)
         for column in table.live
         if column.attnum in numbers or (column.attnum > last and numbers)
     ]
-    return Description(replace(version, columns=tuple(live)), table.fingerprint([column.attnum for column in live]))
+    return TableDescription(
+        replace(version, columns=tuple(live)), table.fingerprint([column.attnum for column in live])
+    )
 
 
 def present(
@@ -114,7 +120,7 @@ def present(
     sent: Collection[str] | None = None,
     *,
     joined: bool = False,
-) -> Description | None:
+) -> TableDescription | None:
     """A table as a change made now would be described; None when it was dropped. `sent`: only these columns are.
 
     `joined`: what publishes it counts, also where the slot may still send changes from before it.
@@ -126,7 +132,7 @@ def present(
             return None
         name, schema, identity, columns = row
         described = {RelationColumn(*column): number for *column, number in columns}
-        relation = Relation(
+        relation = RelationMessage(
             oid, schema, name, identity, tuple(column for column in described if sent is None or column.name in sent)
         )
         numbers = {column.name: number for column, number in described.items()}

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.capture.schema_history.catalog_table import CatalogTable
-from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.wal.messages import Relation
+from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.wal.messages import RelationMessage
 
 DEFAULT, FULL = "d", "f"
 
 
 def key_columns(
-    relation: Relation,
+    relation: RelationMessage,
     attnums: Sequence[int | None],
     table: CatalogTable | None,
-    previous: TableVersion | None,
+    previous: SourceTableVersion | None,
     root_oid: int,
     *,
     moved: bool,
@@ -42,8 +42,8 @@ def key_columns(
 
 def _primary(
     table: CatalogTable | None,
-    previous: TableVersion | None,
-    relation: Relation,
+    previous: SourceTableVersion | None,
+    relation: RelationMessage,
     attnums: Sequence[int | None],
     previous_key: list[str],
     *,
@@ -64,7 +64,7 @@ def _primary(
     return previous_key if moved and kept and previous and previous.replica_identity in before else []
 
 
-def _retyped(table: CatalogTable, relation: Relation, attnums: Sequence[int | None]) -> bool:
+def _retyped(table: CatalogTable, relation: RelationMessage, attnums: Sequence[int | None]) -> bool:
     """Whether the key is later only because a column of it was given another type, which recreates the constraint."""
     now = {column.attnum: (column.type_oid, column.type_modifier) for column in table.columns}
     return any(
@@ -73,7 +73,7 @@ def _retyped(table: CatalogTable, relation: Relation, attnums: Sequence[int | No
     )
 
 
-def _by_name(relation: Relation, table: CatalogTable) -> list[int | None]:
+def _by_name(relation: RelationMessage, table: CatalogTable) -> list[int | None]:
     """Attnums by name, for columns altered since the slot's catalog_xmin, as by a new key; only if their order agrees.
 
     The source sends columns in order of attnum, so two that have swapped their names are detected.
@@ -84,7 +84,7 @@ def _by_name(relation: Relation, table: CatalogTable) -> list[int | None]:
     return found if known == sorted(known) else [None] * len(found)
 
 
-def _renamed(previous: TableVersion, relation: Relation, attnums: Sequence[int | None]) -> list[str]:
+def _renamed(previous: SourceTableVersion, relation: RelationMessage, attnums: Sequence[int | None]) -> list[str]:
     """The previous key, under the names that its columns have in the message."""
     names = [column.name for column in relation.columns]
     if not any(attnums) and len(previous.columns) == len(

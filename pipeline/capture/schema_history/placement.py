@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
-from pipeline.capture.schema_history.versions import Column, TableVersion
-from pipeline.wal.messages import Relation, RelationColumn
+from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
+from pipeline.wal.messages import RelationColumn, RelationMessage
 
 _IMPOSSIBLE = 1 << 30
 _DOUBT = 1
@@ -29,12 +29,14 @@ class _Place(NamedTuple):
     """
 
     now: CatalogColumn
-    before: Column | None
+    before: PublishedColumn | None
     must: bool
     optional: bool
 
 
-def attnums(relation: Relation, table: CatalogTable | None, previous: TableVersion | None = None) -> list[int | None]:
+def attnums(
+    relation: RelationMessage, table: CatalogTable | None, previous: SourceTableVersion | None = None
+) -> list[int | None]:
     """The attnums of the message's columns, None where they are not certain.
 
     `table`: as the catalog has it, None when it was dropped. `previous`: the last known version before the message.
@@ -61,7 +63,7 @@ def attnums(relation: Relation, table: CatalogTable | None, previous: TableVersi
     return found
 
 
-def _places(table: CatalogTable, previous: TableVersion | None) -> list[_Place]:
+def _places(table: CatalogTable, previous: SourceTableVersion | None) -> list[_Place]:
     """The columns that the message may have, in order of attnum."""
     known = {column.attnum: column for column in (previous.columns if previous else ())}
     known_upto = max((attnum or 0 for attnum in known), default=0) if None not in known else 0
@@ -80,7 +82,7 @@ def _places(table: CatalogTable, previous: TableVersion | None) -> list[_Place]:
     return found
 
 
-def _is_published_as_before(table: CatalogTable, previous: TableVersion | None) -> bool:
+def _is_published_as_before(table: CatalogTable, previous: SourceTableVersion | None) -> bool:
     """Whether no publication can have got another column list since: that takes another row in its catalog."""
     known = set((previous.memberships if previous else None) or ())
     return table.publication_settled or known.issuperset(table.published)

@@ -11,8 +11,8 @@ from typing import ClassVar
 import psycopg
 
 from pipeline.capture.schema_history import introspection
-from pipeline.capture.schema_history.continuity import Rewrite, next_version
-from pipeline.capture.schema_history.versions import Known, TableVersion
+from pipeline.capture.schema_history.continuity import ColumnRewrite, next_version
+from pipeline.capture.schema_history.versions import KnownVersion, SourceTableVersion
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -28,7 +28,7 @@ _WHY = {
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewrittenTable:
     """A table whose rows may hold values that the log does not have, unless they were written since.
 
     `table`: the name that it has now. `ids`: of its rewrites. `from_lsn`: commit_lsn of the first change after the
@@ -59,15 +59,15 @@ class Rewritten:
         )
 
 
-def unsettled(connection: Connection, source_id: uuid.UUID | None = None) -> list[Rewritten]:
+def unsettled(connection: Connection, source_id: uuid.UUID | None = None) -> list[RewrittenTable]:
     """Rewritten tables that nobody has settled, by name; of all sources where none is given."""
     query = statement("capture.schema_history", "unsettled_rewrites")
-    return queries.rows(connection, Rewritten, query, {"source": source_id, "emptied": False})
+    return queries.rows(connection, RewrittenTable, query, {"source": source_id, "emptied": False})
 
 
 def settle(
     connection: Connection,
-    rewritten: Rewritten,
+    rewritten: RewrittenTable,
     found_before: datetime | None = None,
     before: tuple[int, int | None] = (0, None),
 ) -> None:
@@ -79,7 +79,7 @@ def settle(
     connection.execute(statement("capture.schema_history", "settle_rewrites"), values)
 
 
-def since(source: Connection, known: Known, slot: str) -> list[Rewrite]:
+def since(source: Connection, known: KnownVersion, slot: str) -> list[ColumnRewrite]:
     """What DDL has rewritten since this version, wherever the stream is; nothing of a table that was dropped."""
     if known.fingerprint is None or (now := introspection.describe_now(source, known, slot)) is None:
         return []
@@ -103,8 +103,8 @@ def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    version: TableVersion,
-    found: Sequence[Rewrite],
+    version: SourceTableVersion,
+    found: Sequence[ColumnRewrite],
     since: tuple[int, int] | None,
 ) -> None:
     """Store the rewrites of a table; `since`: the first change after them, None as long as there is none.

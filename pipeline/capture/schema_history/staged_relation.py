@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.schema_history.versions import SourceTableVersion
 from pipeline.wal.encoding import RowEncoder
 from pipeline.wal.messages import UNCHANGED, Row
 from pipeline.wal.tuples import TupleEncoder
@@ -11,7 +11,7 @@ from pipeline.wal.tuples import TupleEncoder
 class StagedRelation:
     """The id of its table version, and how its rows are encoded."""
 
-    def __init__(self, relation_id: int, version: TableVersion) -> None:
+    def __init__(self, relation_id: int, version: SourceTableVersion) -> None:
         self.id = relation_id
         names = [column.name for column in version.columns]
         self._key = [names.index(name) for name in version.key_columns if name in names]

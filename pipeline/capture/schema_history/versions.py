@@ -10,7 +10,7 @@ from typing import Any
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history.fingerprint import Fingerprint
+from pipeline.capture.schema_history.fingerprint import TableFingerprint
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -21,7 +21,7 @@ _LOCK_RELATIONS = "select pg_advisory_xact_lock(hashtextextended('pipeline relat
 
 
 @dataclass(frozen=True)
-class Name:
+class ColumnName:
     """The name of a column from the change at (`lsn`, `idx`) on."""
 
     name: str
@@ -30,7 +30,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Column:
+class PublishedColumn:
     """A column as published. `base_type_oid` is json or jsonb for domains over them, otherwise the type's oid.
 
     `attnum`: None where it is not certain, because the catalog was changed since. `names`: the names under which the
@@ -45,7 +45,7 @@ class Column:
     base_type_oid: int
     key: bool
     attnum: int | None = None
-    names: tuple[Name, ...] = ()
+    names: tuple[ColumnName, ...] = ()
     domain_of: str = ""
 
     @property
@@ -55,7 +55,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class TableVersion:
+class SourceTableVersion:
     """A table as it was for the changes after a place in the WAL.
 
     `relation_*` is the relation in the stream; `table_*` its partition root, or the same. `key_columns` is the replica
@@ -71,23 +71,23 @@ class TableVersion:
     table_schema: str
     table_name: str
     replica_identity: str
-    columns: tuple[Column, ...]
+    columns: tuple[PublishedColumn, ...]
     key_columns: tuple[str, ...]
     unique_in_root: bool | None = None
     memberships: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownVersion:
     """The newest version of a relation, its id, and the fingerprint read for it, if any."""
 
     id: int
-    version: TableVersion
-    fingerprint: Fingerprint | None = None
+    version: SourceTableVersion
+    fingerprint: TableFingerprint | None = None
 
 
 @dataclass(frozen=True)
-class Seen:
+class CatalogNames:
     """A table in the catalog as it is now. `row_version` changes with everything that may rewrite the table.
 
     `root_keys`: columns of each unique index of its root, where that is not the root it was known to have.
@@ -103,7 +103,7 @@ class Seen:
     read_at: int
     root_keys: list[list[str]] | None
 
-    def renamed(self, version: TableVersion) -> TableVersion:
+    def renamed(self, version: SourceTableVersion) -> SourceTableVersion:
         """The version with the current names of schema and root, which the source does not send.
 
         A table that has another name itself is sent with its next change, under the schema that it has by then.
@@ -118,21 +118,21 @@ class Seen:
             unique_in_root=version.unique_in_root if self.table_oid == version.table_oid else self._is_unique(version),
         )
 
-    def _is_unique(self, version: TableVersion) -> bool | None:
+    def _is_unique(self, version: SourceTableVersion) -> bool | None:
         """True or not known: its key may have got other names. Keys that the root loses later are sent anew."""
         return any(set(version.key_columns).issuperset(key) for key in self.root_keys or ()) or None
 
 
-def message_version(prefix: str = "") -> TableVersion:
+def message_version(prefix: str = "") -> SourceTableVersion:
     """Represents logical messages: a table without a schema.
 
     It has the name of a prefix where one was stored by an older server, and for our own messages; without a name it
     represents all others, whose staged rows have their prefix as `record_pk`.
     """
-    return TableVersion(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
+    return SourceTableVersion(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
 
 
-def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tuple[int, str], Known]:
+def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tuple[int, str], KnownVersion]:
     """The last known version of each relation, by oid and (for logical messages) name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(
@@ -160,7 +160,7 @@ def new_keys(
     return connection.execute(statement("capture.schema_history", "new_keys"), values).fetchall()
 
 
-def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tuple[int, str]) -> Known | None:
+def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tuple[int, str]) -> KnownVersion | None:
     """The last known version of this relation, or None; then none is added before the transaction ends.
 
     For workers that read parts of a backlog at the same time; only inside of a transaction.
@@ -172,33 +172,35 @@ def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tup
     return None if row is None else _known(row)
 
 
-def _known(row: dict[str, Any]) -> Known:
+def _known(row: dict[str, Any]) -> KnownVersion:
     relation_id, fingerprint = row.pop("id"), row.pop("fingerprint")
     since = row.pop("from_lsn"), row.pop("from_idx")
-    return Known(relation_id, from_stored(row, since), Fingerprint.from_json(fingerprint) if fingerprint else None)
+    return KnownVersion(
+        relation_id, from_stored(row, since), TableFingerprint.from_json(fingerprint) if fingerprint else None
+    )
 
 
-def from_stored(stored: dict[str, Any], since: tuple[int, int]) -> TableVersion:
+def from_stored(stored: dict[str, Any], since: tuple[int, int]) -> SourceTableVersion:
     """A version from its stored fields, which have lists for tuples; `since`: the place from which it holds."""
     columns = tuple(_column(column, since) for column in stored["columns"])
     memberships = None if stored["memberships"] is None else tuple(stored["memberships"])
     lists = {"columns": columns, "key_columns": tuple(stored["key_columns"]), "memberships": memberships}
-    return TableVersion(**{**stored, **lists})
+    return SourceTableVersion(**{**stored, **lists})
 
 
-def _column(stored: dict[str, Any], since: tuple[int, int]) -> Column:
+def _column(stored: dict[str, Any], since: tuple[int, int]) -> PublishedColumn:
     """A table as recorded at its publishing has no names yet: nothing is known of earlier values."""
     names = stored.pop("names") or [{"name": stored["name"], "lsn": since[0], "idx": since[1]}]
-    return Column(**stored, names=tuple(Name(**name) for name in names))
+    return PublishedColumn(**stored, names=tuple(ColumnName(**name) for name in names))
 
 
 def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    version: TableVersion,
+    version: SourceTableVersion,
     since: tuple[int, int],
-    fingerprint: Fingerprint | None = None,
+    fingerprint: TableFingerprint | None = None,
 ) -> int:
     """Add a version to the history, `since` the (commit_lsn, commit_idx) of its first change.
 
@@ -222,13 +224,13 @@ def record(
     return int(row[0])
 
 
-def store_fingerprint(connection: Connection, relation_id: int, fingerprint: Fingerprint) -> None:
+def store_fingerprint(connection: Connection, relation_id: int, fingerprint: TableFingerprint) -> None:
     """Store the fingerprint that was read last for a version that still holds."""
     connection.execute(
         "update pipeline.relations set fingerprint = %s where id = %s", (Jsonb(fingerprint.to_json()), relation_id)
     )
 
 
-def identity(version: TableVersion) -> tuple[int, str]:
+def identity(version: SourceTableVersion) -> tuple[int, str]:
     """What is the same in every version of a relation."""
     return version.relation_oid, version.relation_name if version.relation_oid == MESSAGE_OID else ""

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pipeline.capture.source import own_tables, publication_ledger, publishable_tables
-from pipeline.capture.source.publication_ledger import Published
-from pipeline.capture.source.publishable_tables import Table
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.publication_ledger import PublicationState
+from pipeline.capture.source.publishable_tables import PublishableTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection
 
@@ -23,7 +23,7 @@ do."""
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedTable:
     """A table that is captured now, of partitions the root. `keyed`: its updates and deletes are captured, too.
 
     `relations`: itself, or the partitions that hold its rows. `key`: the numbers of its columns by which rows are
@@ -42,7 +42,9 @@ class Captured:
     covered: frozenset[int] = frozenset()
 
 
-def read(config: Config, source: Connection, pipeline: Connection, stored: Source) -> dict[int, Captured]:
+def read(
+    config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource
+) -> dict[int, CapturedTable]:
     """The tables that the publications in use publish now, by oid."""
     own = own_tables.read(source, pipeline, config.events_tables)
     found = [
@@ -57,12 +59,12 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
     roots = {table.line[-1] for table in covered} & by_oid.keys()
     whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
     updated = _updated(found, whole)
-    holding: dict[int, list[Table]] = {root: [] for root in roots}
+    holding: dict[int, list[PublishableTable]] = {root: [] for root in roots}
     for table in found:
         if not table.partitioned and table.line[-1] in holding:
             holding[table.line[-1]].append(table)
     return {
-        oid: Captured(
+        oid: CapturedTable(
             oid,
             by_oid[oid].schema,
             by_oid[oid].name,
@@ -76,24 +78,26 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
     }
 
 
-def void_upto(pipeline: Connection, stored: Source, table_oid: int) -> tuple[int, int] | None:
+def void_upto(pipeline: Connection, stored: ReplicationSource, table_oid: int) -> tuple[int, int] | None:
     """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
     values = {"source": stored.id, "oid": table_oid}
     row: tuple[int, int] | None = pipeline.execute(_VOID_UPTO, values).fetchone()
     return row
 
 
-def _key(holding: Sequence[Table]) -> str | None:
+def _key(holding: Sequence[PublishableTable]) -> str | None:
     found = {", ".join(map(str, table.key_columns)) for table in holding}
     return "; ".join(sorted(found)) if found else None
 
 
-def _updated(tables: Sequence[Table], whole: Collection[Published]) -> set[int]:
+def _updated(tables: Sequence[PublishableTable], whole: Collection[PublicationState]) -> set[int]:
     """Those whose updates and deletes are published. One that has just got its key is moved to where they are later."""
     return {table.oid for table in publishable_tables.covered(tables, whole) if table.keyed}
 
 
-def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Source, table: int, relation: int) -> bool:
+def is_about_to_be_keyed(
+    source: Connection, pipeline: Connection, stored: ReplicationSource, table: int, relation: int
+) -> bool:
     """Whether we will publish the updates of a table that has its key already, in all partitions, and read it once
     more after that. `relation`: itself, or the partition in question.
     """

@@ -57,7 +57,7 @@ now."""
 
 
 @dataclass(frozen=True)
-class Gap:
+class CaptureGap:
     """What the log lacks of a table; LSNs as integers.
 
     `what`: "rows", which it had, or may have had, before `until_lsn`, where it joined; or "changes" after `from_lsn`,
@@ -73,7 +73,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Changed:
+class MembershipChange:
     """Tables that joined, and those that left, by oid with their names, at an LSN. `filled`: they may have rows.
 
     `roots`: of those that joined, which table's rows they have.
@@ -92,13 +92,13 @@ class Changed:
         return {"was_empty": None if filled is None else not filled, "root": self.roots.get(oid)}
 
 
-def gaps(connection: Connection, source_id: uuid.UUID) -> list[Gap]:
+def gaps(connection: Connection, source_id: uuid.UUID) -> list[CaptureGap]:
     """All that is on record, by table and in the order in which it happened."""
-    return queries.rows(connection, Gap, statement("capture.source", "gaps"), {"source": source_id})
+    return queries.rows(connection, CaptureGap, statement("capture.source", "gaps"), {"source": source_id})
 
 
 @dataclass(frozen=True)
-class Joined:
+class CaptureStart:
     """When a table joined last. `was_empty`: it had no rows then, and none of open transactions; None: not known.
 
     `root_oid`: which table its rows were in then, itself or what it was a partition of; None: not known, or its
@@ -113,13 +113,13 @@ class Joined:
     root_oid: int | None
 
 
-def joined(connection: Connection, source_id: uuid.UUID) -> dict[int, Joined]:
+def joined(connection: Connection, source_id: uuid.UUID) -> dict[int, CaptureStart]:
     """The last time that each captured table joined, by oid, where that is on record."""
-    found = queries.rows(connection, Joined, statement("capture.source", "joined"), {"source": source_id})
+    found = queries.rows(connection, CaptureStart, statement("capture.source", "joined"), {"source": source_id})
     return {each.table_oid: each for each in found}
 
 
-def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) -> Changed | None:
+def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) -> MembershipChange | None:
     """How the tables differ that publications name, by oid; None where they do not. The change must be committed."""
     joined = {oid: name for oid, name in now.items() if oid not in before}
     left = {oid: name for oid, name in before.items() if oid not in now}
@@ -129,7 +129,7 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
     assert row is not None  # noqa: S101  function calls
     (at,) = row
     there = present(source, left)
-    return Changed(
+    return MembershipChange(
         at,
         joined,
         filled(source, joined),
@@ -148,7 +148,7 @@ def begin(source: Connection, connection: Connection, source_id: uuid.UUID, now:
         connection.execute(_CAPTURE_BEGINS, values)
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Changed) -> None:
+def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: MembershipChange) -> None:
     """Store it, and warn of what is no longer captured. In the transaction that stores what is published."""
     place = {"source": source_id, "epoch": epoch, "lsn": changed.at}
     for oid, name in changed.joined.items():

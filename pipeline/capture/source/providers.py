@@ -19,7 +19,7 @@ order by array_position(%(roles)s::text[], rolname::text) limit 1
 
 
 @dataclass(frozen=True)
-class Provider:
+class PostgresProvider:
     """`role`: what only its servers have. `logical`: how wal_level becomes logical; `replication`: the right to it."""
 
     name: str
@@ -32,22 +32,24 @@ class Provider:
         return sql(self.replication.format(user=user.replace('"', '""')))
 
 
-_PLAIN = Provider("", "", "set wal_level = logical in its configuration and restart the source")
+_PLAIN = PostgresProvider("", "", "set wal_level = logical in its configuration and restart the source")
 PROVIDERS = (
-    Provider(
+    PostgresProvider(
         "Amazon RDS or Aurora",
         "rds_superuser",
         "set rds.logical_replication = 1 in a parameter group of its own, reboot",
         'grant rds_replication to "{user}"',
     ),
-    Provider("Google Cloud SQL", "cloudsqlsuperuser", "set the flag cloudsql.logical_decoding = on, which restarts it"),
-    Provider("Azure Database", "azure_pg_admin", "set the server parameter wal_level = LOGICAL, restart"),
-    Provider("Neon", "neon_superuser", "enable logical replication in the project's settings"),
-    Provider("Supabase", "supabase_admin", "its documents name no setting for it: ask its support"),
+    PostgresProvider(
+        "Google Cloud SQL", "cloudsqlsuperuser", "set the flag cloudsql.logical_decoding = on, which restarts it"
+    ),
+    PostgresProvider("Azure Database", "azure_pg_admin", "set the server parameter wal_level = LOGICAL, restart"),
+    PostgresProvider("Neon", "neon_superuser", "enable logical replication in the project's settings"),
+    PostgresProvider("Supabase", "supabase_admin", "its documents name no setting for it: ask its support"),
 )
 
 
-def at(source: Connection) -> Provider:
+def at(source: Connection) -> PostgresProvider:
     """Where the source runs, as far as its roles tell; else how one does it at one's own server."""
     roles = [provider.role for provider in PROVIDERS]
     found = queries.value(source, _PROVIDER_ROLE, {"roles": roles})

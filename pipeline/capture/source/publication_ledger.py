@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.capture.schema_history import baselines, introspection
 from pipeline.capture.source import captured_tables, sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.errors import PublicationChanged
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -24,7 +24,7 @@ Members = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublicationState:
     """One publication with its members.
 
     A membership gets a new oid when it is dropped and added again, and when its filter or columns change.
@@ -40,29 +40,33 @@ class Published:
     schemas: Members
 
 
-def read(source: Connection, names: Sequence[str]) -> dict[str, Published]:
+def read(source: Connection, names: Sequence[str]) -> dict[str, PublicationState]:
     """These publications as they are now; those that do not exist are left out."""
-    found = queries.rows(source, Published, statement("capture.source", "publications"), {"publications": list(names)})
+    found = queries.rows(
+        source, PublicationState, statement("capture.source", "publications"), {"publications": list(names)}
+    )
     return {publication.name: publication for publication in found}
 
 
-def to_json(published: dict[str, Published]) -> dict[str, Any]:
+def to_json(published: dict[str, PublicationState]) -> dict[str, Any]:
     """For `pipeline.sources.published`."""
     return {name: vars(publication) for name, publication in published.items()}
 
 
-def from_json(stored: dict[str, Any]) -> dict[str, Published]:
+def from_json(stored: dict[str, Any]) -> dict[str, PublicationState]:
     """What `to_json` made."""
-    return {name: Published(**publication) for name, publication in stored.items()}
+    return {name: PublicationState(**publication) for name, publication in stored.items()}
 
 
-def known(stored: Source) -> dict[str, Published]:
+def known(stored: ReplicationSource) -> dict[str, PublicationState]:
     """What is stored of the publications in use. Of those that we made, an older server stored only the oid."""
-    made = {name: Published(name, oid, [], False, False, None, {}, {}) for name, oid in stored.publications.items()}
+    made = {
+        name: PublicationState(name, oid, [], False, False, None, {}, {}) for name, oid in stored.publications.items()
+    }
     return from_json(stored.published) or made
 
 
-def named_tables(published: dict[str, Published]) -> dict[int, str]:
+def named_tables(published: dict[str, PublicationState]) -> dict[int, str]:
     """Tables that publications name, by oid; those of whole schemas or databases are not among them."""
     return {
         int(oid): f"{schema}.{name}"
@@ -71,11 +75,11 @@ def named_tables(published: dict[str, Published]) -> dict[int, str]:
     }
 
 
-def _with_updates(published: dict[str, Published]) -> dict[str, Published]:
+def _with_updates(published: dict[str, PublicationState]) -> dict[str, PublicationState]:
     return {name: each for name, each in published.items() if {"update", "delete"} <= set(each.actions)}
 
 
-def recreated(stored: dict[str, Published], now: dict[str, Published]) -> str | None:
+def recreated(stored: dict[str, PublicationState], now: dict[str, PublicationState]) -> str | None:
     """Which publication was dropped or recreated, as text; None when none was."""
     for name, before in stored.items():
         if name not in now:
@@ -85,7 +89,9 @@ def recreated(stored: dict[str, Published], now: dict[str, Published]) -> str | 
     return None
 
 
-def narrowed(stored: dict[str, Published], now: dict[str, Published], dropped: Collection[int]) -> str | None:
+def narrowed(
+    stored: dict[str, PublicationState], now: dict[str, PublicationState], dropped: Collection[int]
+) -> str | None:
     """Where less is published than before, as text; None if nowhere. `dropped`: tables and schemas that are dropped."""
     for name, before in stored.items():
         if name in now and (less := _less(before, now[name], dropped)):
@@ -93,7 +99,7 @@ def narrowed(stored: dict[str, Published], now: dict[str, Published], dropped: C
     return None
 
 
-def _less(before: Published, now: Published, dropped: Collection[int]) -> str | None:
+def _less(before: PublicationState, now: PublicationState, dropped: Collection[int]) -> str | None:
     if left_out := [action for action in before.actions if action not in now.actions]:
         return f"no longer publishes {', '.join(left_out)}"
     if before.via_root != now.via_root:
@@ -117,7 +123,7 @@ def _lost(kind: str, before: Members, now: Members, dropped: Collection[int]) ->
     return None
 
 
-def dropped(source: Connection, stored: dict[str, Published]) -> set[int]:
+def dropped(source: Connection, stored: dict[str, PublicationState]) -> set[int]:
     """Tables and schemas of these publications that no longer exist."""
     members = [int(oid) for publication in stored.values() for oid in (*publication.tables, *publication.schemas)]
     return {
@@ -125,14 +131,14 @@ def dropped(source: Connection, stored: dict[str, Published]) -> set[int]:
     }
 
 
-def difference(source: Connection, stored: dict[str, Published], now: dict[str, Published]) -> str | None:
+def difference(source: Connection, stored: dict[str, PublicationState], now: dict[str, PublicationState]) -> str | None:
     """What is no longer published, as text; None when nothing is missing. Additions are not a difference."""
     if stored == now:
         return None
     return recreated(stored, now) or narrowed(stored, now, dropped(source, stored))
 
 
-class Ledger:
+class PublicationLedger:
     """What is stored of the publications in use, updated with each change of ours. Only inside of `publishing`.
 
     A membership is forgotten before we drop it and stored after we add it, so that an interrupted change of ours never
@@ -142,8 +148,8 @@ class Ledger:
     def __init__(
         self,
         source: Connection,
-        stored: dict[str, Published],
-        save: Callable[[dict[str, Published], dict[str, Published]], None],
+        stored: dict[str, PublicationState],
+        save: Callable[[dict[str, PublicationState], dict[str, PublicationState]], None],
         made: Callable[[str, int], None],
         before_publishing: Callable[[Sequence[int]], None] = lambda _: None,
     ) -> None:
@@ -158,7 +164,7 @@ class Ledger:
         self.made = made
         self.before_publishing = before_publishing
 
-    def check(self, names: Sequence[str]) -> dict[str, Published]:
+    def check(self, names: Sequence[str]) -> dict[str, PublicationState]:
         """The publications as they are now. Raises PublicationChanged where they publish less than is stored."""
         now = read(self._source, [*names, *self.stored])
         if less := difference(self._source, self.stored, now):
@@ -180,15 +186,15 @@ class Ledger:
         new = {oid: member for oid, member in found.items() if int(oid) in tables}
         self._store({**self.stored, publication: replace(known, tables={**known.tables, **new})})
 
-    def _store(self, published: dict[str, Published]) -> None:
+    def _store(self, published: dict[str, PublicationState]) -> None:
         if published != self.stored:
             self._save(self.stored, published)
             self.stored = published
 
 
-def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, stored: dict[str, Any]) -> Ledger:
+def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, stored: dict[str, Any]) -> PublicationLedger:
     """The ledger of a source in the pipeline database; `stored` must have been read inside of `publishing`."""
-    return Ledger(
+    return PublicationLedger(
         source,
         from_json(stored),
         lambda before, now: _save(source, pipeline, source_id, before, now),
@@ -201,8 +207,8 @@ def _save(
     source: Connection,
     pipeline: Connection,
     source_id: uuid.UUID,
-    before: dict[str, Published],
-    now: dict[str, Published],
+    before: dict[str, PublicationState],
+    now: dict[str, PublicationState],
 ) -> None:
     stored = sources.find(pipeline, source_id)
     changed = captured_tables.look(source, named_tables(before), named_tables(now))

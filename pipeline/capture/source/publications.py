@@ -16,8 +16,8 @@ from psycopg import sql
 from pipeline.capture.source import own_tables, publication_form, publishable_tables
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.publication_form import ACTIONS
-from pipeline.capture.source.publication_ledger import Ledger, Published, read
-from pipeline.capture.source.publishable_tables import Table, TableName
+from pipeline.capture.source.publication_ledger import PublicationLedger, PublicationState, read
+from pipeline.capture.source.publishable_tables import PublishableTable, QualifiedTableName
 from pipeline.config import patterns
 from pipeline.errors import PublicationMissing
 from pipeline.postgres import connections, queries
@@ -41,7 +41,7 @@ where p.pubname = %(publication)s
 
 
 @dataclass(frozen=True)
-class Publications:
+class PublicationSet:
     """The publications in use. `made`: those that we made, name to oid. `missing`: tables left out, with the reason."""
 
     names: tuple[str, ...]
@@ -49,16 +49,16 @@ class Publications:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def tables_of(source: Connection, publication: str) -> list[TableName]:
+def tables_of(source: Connection, publication: str) -> list[QualifiedTableName]:
     """The tables that a publication of any kind publishes; none when it does not exist."""
     rows = source.execute(
         "select schemaname::text, tablename::text from pg_publication_tables where pubname = %s order by 1, 2",
         (publication,),
     ).fetchall()
-    return [TableName(*row) for row in rows]
+    return [QualifiedTableName(*row) for row in rows]
 
 
-def _unmatched(patterns: Sequence[str], found: Sequence[Table]) -> str:
+def _unmatched(patterns: Sequence[str], found: Sequence[PublishableTable]) -> str:
     roots = list(dict.fromkeys(table.names[-1] for table in found))
     shown = ", ".join(roots[:3]) + (", …" if len(roots) > 3 else "")
     return (
@@ -67,7 +67,7 @@ def _unmatched(patterns: Sequence[str], found: Sequence[Table]) -> str:
     )
 
 
-class _AnotherTable(Exception):
+class _AnotherTableError(Exception):
     """A table was renamed or recreated since it was looked up: another table has its name now."""
 
 
@@ -89,7 +89,7 @@ class Publisher:
         self.unmatched: str | None = None
         """Why nothing can be captured, as `tables` found it last: the patterns match none of the tables there are."""
 
-    def ensure(self, made: dict[str, int], ledger: Ledger) -> Publications:
+    def ensure(self, made: dict[str, int], ledger: PublicationLedger) -> PublicationSet:
         """Create missing publications and bring them up to date. `made`: the stored publications that we made.
 
         Raises PublicationMissing when there is none and we may not create one, and PublicationChanged when those in
@@ -98,13 +98,13 @@ class Publisher:
         existing = self._existing()
         if self._name in existing and existing[self._name] != made.get(self._name):
             ledger.check([self._name])
-            return Publications((self._name,), {}, self.missing(made))
+            return PublicationSet((self._name,), {}, self.missing(made))
         ledger.check(list(ledger.stored))
         owned = {}
         for suffix, actions in ACTIONS.items():
             name = self._name + suffix
             owned[name] = existing[name] if name in existing else self._create(name, actions, ledger)
-        return Publications(tuple(owned), owned, self.refresh(ledger))
+        return PublicationSet(tuple(owned), owned, self.refresh(ledger))
 
     def require_possible(self) -> None:
         """Raises PublicationMissing when there is no publication and we may not create one; changes nothing."""
@@ -132,7 +132,7 @@ class Publisher:
         partial = {} if self._name in made else publication_form.partial_tables(self._source, in_use)
         return partial | left_out
 
-    def refresh(self, ledger: Ledger) -> dict[str, str]:
+    def refresh(self, ledger: PublicationLedger) -> dict[str, str]:
         """Add new tables, and move those that got or lost a key; returns the tables that cannot be published, and why.
 
         Raises PublicationChanged, having changed nothing, when somebody else removed a table: adding it again would
@@ -145,13 +145,13 @@ class Publisher:
         if self.unmatched:  # nobody means that: what is captured stays captured
             return {}
         missing = {str(table): _NOT_OWNED for table in self._uncovered(tables, names) if not table.owned}
-        to_drop: dict[str, dict[int, TableName]] = {}
+        to_drop: dict[str, dict[int, QualifiedTableName]] = {}
         for suffix in ACTIONS:
             name = self._name + suffix
             if name not in published:
                 continue
             wanted = {table.oid: table for table in tables if table.keyed == (suffix == "")}
-            known = {int(oid): TableName(*member[1:]) for oid, member in published[name].tables.items()}
+            known = {int(oid): QualifiedTableName(*member[1:]) for oid, member in published[name].tables.items()}
             to_drop[name] = {oid: table for oid, table in known.items() if oid not in wanted}
             new = {t.oid: t.table_name for t in wanted.values() if t.oid not in known and t.owned}
             if new:
@@ -166,7 +166,9 @@ class Publisher:
                 missing |= self._alter(name, "drop", leaving)
         return missing
 
-    def _with_generated(self, published: dict[str, Published], ledger: Ledger) -> dict[str, Published]:
+    def _with_generated(
+        self, published: dict[str, PublicationState], ledger: PublicationLedger
+    ) -> dict[str, PublicationState]:
         """From 18 on, publish stored generated columns; in both publications alike, since a table may be in both."""
         late = [name for name, publication in published.items() if publication.generated not in (None, "s")]
         if not late:
@@ -176,7 +178,7 @@ class Publisher:
                 self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
         return ledger.check(list(published))
 
-    def _uncovered(self, tables: Sequence[Table], publications: Sequence[str]) -> list[Table]:
+    def _uncovered(self, tables: Sequence[PublishableTable], publications: Sequence[str]) -> list[PublishableTable]:
         return publishable_tables.uncovered(tables, read(self._source, publications).values())
 
     def _existing(self) -> dict[str, int]:
@@ -186,7 +188,7 @@ class Publisher:
         ).fetchall()
         return dict(rows)
 
-    def _create(self, name: str, actions: Sequence[str], ledger: Ledger) -> int:
+    def _create(self, name: str, actions: Sequence[str], ledger: PublicationLedger) -> int:
         try:
             with self._source.transaction():
                 statement = sql.SQL("create publication {} with (publish = {})")
@@ -206,7 +208,7 @@ class Publisher:
             f"let an owner of the tables run: create publication {shortest(self._name)} for table …"
         )
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[PublishableTable]:
         """Every table to publish, and its partitions."""
         found = [
             table
@@ -228,25 +230,25 @@ class Publisher:
     def _matches(self, names: Iterable[str]) -> bool:
         return any(patterns.matches(self._patterns, name) for name in names)
 
-    def _alter(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
+    def _alter(self, publication: str, verb: str, tables: dict[int, QualifiedTableName]) -> dict[str, str]:
         """`tables`: by oid. Returns the tables for which it failed, with the reason."""
         missing: dict[str, str] = {}
         for first in range(0, len(tables), _AT_ONCE):
             some = dict(list(tables.items())[first : first + _AT_ONCE])
             try:
                 self._run(publication, verb, some)
-            except (psycopg.Error, _AnotherTable):  # it fails for one of them: alter the others one by one
+            except (psycopg.Error, _AnotherTableError):  # it fails for one of them: alter the others one by one
                 missing |= self._one_by_one(publication, verb, some)
         return missing
 
-    def _one_by_one(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
+    def _one_by_one(self, publication: str, verb: str, tables: dict[int, QualifiedTableName]) -> dict[str, str]:
         missing = {}
         for oid, table in tables.items():
             try:
                 self._run(publication, verb, {oid: table})
             except psycopg.OperationalError:
                 raise
-            except (psycopg.Error, _AnotherTable) as error:
+            except (psycopg.Error, _AnotherTableError) as error:
                 missing[str(table)] = connections.one_line(error)
         return missing
 
@@ -254,7 +256,7 @@ class Publisher:
         rows = self._source.execute(_MEMBER_TABLES, {"publication": publication}).fetchall()
         return {oid for (oid,) in rows}
 
-    def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:
+    def _run(self, publication: str, verb: str, tables: dict[int, QualifiedTableName]) -> None:
         # ONLY: without it the children of a table are added too, and a child may have no key.
         listed = sql.SQL(", ").join(sql.SQL("only {}").format(table.identifier) for table in tables.values())
         with self._source.transaction(), queries.lock_timeout(self._source, LOCK_TIMEOUT):
@@ -266,7 +268,7 @@ class Publisher:
             )
             wanted = before | tables.keys() if verb == "add" else before - tables.keys()
             if self._members(publication) != wanted:
-                raise _AnotherTable("another table has its name now; the next check finds both")
+                raise _AnotherTableError("another table has its name now; the next check finds both")
         for table in tables.values():
             logger.info(
                 "table %s publication",

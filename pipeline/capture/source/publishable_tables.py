@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from pipeline.capture.source.publication_ledger import Published
+from pipeline.capture.source.publication_ledger import PublicationState
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 
-class TableName(NamedTuple):
+class QualifiedTableName(NamedTuple):
     """A schema and a name in it, unquoted."""
 
     schema: str
@@ -30,7 +30,7 @@ class TableName(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishableTable:
     """A table or partition that could be published.
 
     `partitioned`: has no rows itself. `keyed`: all its updates and deletes can be published safely, also those of its
@@ -67,21 +67,21 @@ class Table:
         return not self.partitioned and (self.partition or self.full_identity)
 
     @property
-    def table_name(self) -> TableName:
+    def table_name(self) -> QualifiedTableName:
         """Its name in publications."""
-        return TableName(self.schema, self.name)
+        return QualifiedTableName(self.schema, self.name)
 
     def __str__(self) -> str:
         return str(self.table_name)
 
 
-def read(source: Connection, publication: str, *, by_publisher: bool = False) -> list[Table]:
+def read(source: Connection, publication: str, *, by_publisher: bool = False) -> list[PublishableTable]:
     """Return all tables, for a publication that exists or that the server will create.
 
     `by_publisher`: they are `owned` if the publication's owner owns them, whichever role asks.
     """
     values = {"publication": publication, "by_publisher": by_publisher}
-    return queries.rows(source, Table, statement("capture.source", "publishable_tables"), values)
+    return queries.rows(source, PublishableTable, statement("capture.source", "publishable_tables"), values)
 
 
 def unpublishable(source: Connection) -> list[tuple[str, str]]:
@@ -89,14 +89,14 @@ def unpublishable(source: Connection) -> list[tuple[str, str]]:
     return source.execute(statement("capture.source", "unpublishable_tables")).fetchall()
 
 
-def uncovered(tables: Sequence[Table], published: Iterable[Published]) -> list[Table]:
+def uncovered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
     """Tables in no publication; for partitioned ones the root, or, if some partitions are covered, the others."""
     there = {table.oid: table.line[-1] for table in covered(tables, published)}
     listed, roots = {table.oid for table in tables}, set(there.values())
     return [table for table in tables if table.oid not in there and _is_reported(table, listed, roots)]
 
 
-def covered(tables: Sequence[Table], published: Iterable[Published]) -> list[Table]:
+def covered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
     """Tables in one of these publications: by name, with a table that they are part of, or with their schema."""
     found = list(published)
     members = {int(oid) for publication in found for oid in (*publication.tables, *publication.schemas)}
@@ -104,7 +104,7 @@ def covered(tables: Sequence[Table], published: Iterable[Published]) -> list[Tab
     return [table for table in tables if everything or not members.isdisjoint([*table.line, *table.schemas])]
 
 
-def _is_reported(table: Table, listed: set[int], roots: set[int]) -> bool:
+def _is_reported(table: PublishableTable, listed: set[int], roots: set[int]) -> bool:
     """Whether to report an uncovered table. `roots`: those with a covered partition."""
     root = table.line[-1]
     if root == table.oid or root not in listed:

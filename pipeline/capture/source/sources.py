@@ -53,7 +53,7 @@ _READS_FROM = "select case when reads_tables is false then reads_from end from p
 
 
 @dataclass(frozen=True)
-class Source:
+class ReplicationSource:
     """A source as stored. `publications`: those that we made, name to oid. `timeline`: None until known.
 
     `published`: what the publications in use published at the last check, as `publication_ledger.to_json` writes it.
@@ -73,7 +73,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Epoch:
+class SourceEpoch:
     """One history of a source. LSNs can be compared only within it.
 
     `previous_position` and `after_seq`: how far the epoch before it was staged, and the last seq of that in the default
@@ -91,34 +91,34 @@ class Epoch:
     after_seqs: dict[str, int] = field(default_factory=dict)
 
 
-def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
+def find(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSource | None:
     """The source with this id, or the only one; None when none is stored yet.
 
     Raises ConfigError when several are stored and no id says which.
     """
-    found = queries.rows(connection, Source, statement("capture.source", "find_sources"), {"id": source_id})
+    found = queries.rows(connection, ReplicationSource, statement("capture.source", "find_sources"), {"id": source_id})
     if len(found) > 1:
         ids = ", ".join(str(source.id) for source in found)
         raise ConfigError(f"the pipeline database has {len(found)} sources; set PIPELINE_SOURCE_ID to one of {ids}")
     return found[0] if found else None
 
 
-def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
+def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSource | None:
     """As `find`; None also for a pipeline database without our schema."""
     return find(connection, source_id) if migrations.current_revision(connection) else None
 
 
-def add(connection: Connection, source: Source) -> None:
+def add(connection: Connection, source: ReplicationSource) -> None:
     """Store a new source."""
     connection.execute(statement("capture.source", "add_source"), _values(source))
 
 
-def change(connection: Connection, source: Source) -> None:
+def change(connection: Connection, source: ReplicationSource) -> None:
     """Replace what is stored of a source: everything but its id may be new."""
     connection.execute(statement("capture.source", "change_source"), _values(source))
 
 
-def _values(source: Source) -> dict[str, Any]:
+def _values(source: ReplicationSource) -> dict[str, Any]:
     return {name: Jsonb(value) if isinstance(value, dict) else value for name, value in vars(source).items()}
 
 
@@ -156,7 +156,7 @@ def publishing(connection: Connection, source: Connection) -> Iterator[None]:
         yield
 
 
-def begin_epoch(connection: Connection, epoch: Epoch) -> None:
+def begin_epoch(connection: Connection, epoch: SourceEpoch) -> None:
     """Record where an epoch begins, and why; an existing record is kept."""
     connection.execute(
         statement("capture.source", "begin_epoch"), {**vars(epoch), "after_seqs": Jsonb(epoch.after_seqs)}

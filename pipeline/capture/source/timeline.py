@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import HistoryDiverged, ReplicationError
 from pipeline.postgres.connections import Connection
@@ -32,7 +32,7 @@ def switch_point(timeline_history: str, timeline: int) -> int | None:
 
 
 def require_continued(
-    stored: Source, identity: SystemIdentity, position: int | None, fetch_history: Callable[[int], str]
+    stored: ReplicationSource, identity: SystemIdentity, position: int | None, fetch_history: Callable[[int], str]
 ) -> None:
     """Raises HistoryDiverged when positions are stored that are not in this source's history.
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from pipeline.capture.catchup.plan import Part
-from pipeline.capture.schema_history.rewrites import Rewritten
+from pipeline.capture.catchup.plan import BacklogPart
+from pipeline.capture.schema_history.rewrites import RewrittenTable
 from pipeline.capture.source import slots
-from pipeline.capture.source.captured_tables import Gap
+from pipeline.capture.source.captured_tables import CaptureGap
 from pipeline.cli.render import content, dead_letters, retention, routes
 from pipeline.consumers import render as consumers
 from pipeline.exports import render as exports
@@ -138,12 +138,12 @@ def _source(source: KnownSource) -> list[object]:
     ]
 
 
-def show_rewrites(found: Sequence[Rewritten]) -> None:
+def show_rewrites(found: Sequence[RewrittenTable]) -> None:
     """Print each rewritten table with its columns and the remedy."""
     drawing.show(_rewritten(found) if found else "no table was rewritten without events, or all are settled")
 
 
-def _rewritten(found: Sequence[Rewritten]) -> Table:
+def _rewritten(found: Sequence[RewrittenTable]) -> Table:
     columns = ("rewritten without events", "columns", "after", "what to do")
     lines = ((Text(each.table, "yellow"), each.why, drawing.position(each.from_lsn), each.remedy) for each in found)
     return drawing.table(columns, lines)
@@ -283,7 +283,7 @@ def _limit_text(limit: Limit) -> Text:
     return text.line(f"→ {limit.remedy}") if limit.remedy else text
 
 
-def gap_table(found: Sequence[Gap], most: int | None = None) -> Table:
+def gap_table(found: Sequence[CaptureGap], most: int | None = None) -> Table:
     """Return a line for each gap; beyond `most` of a kind, a line with the number of the others."""
     rows: list[tuple[Text, str]] = []
     for kind in ("changes", "rows"):
@@ -295,7 +295,7 @@ def gap_table(found: Sequence[Gap], most: int | None = None) -> Table:
     return drawing.table(("not in the log", "what"), rows)
 
 
-def _gap_text(gap: Gap) -> str:
+def _gap_text(gap: CaptureGap) -> str:
     until = f"{drawing.position(gap.until_lsn)} ({drawing.cell(gap.until)})"
     if gap.what == "rows":
         return f"existing rows {until}, when it was published: it had some, or that could not be read"
@@ -303,7 +303,7 @@ def _gap_text(gap: Gap) -> str:
     return f"{since}, when it was taken out of the publication" + ("" if gap.until is None else f", up to {until}")
 
 
-def catchup_table(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -> Table:
+def catchup_table(anchor: str, parts: Sequence[BacklogPart], lags: Sequence[SlotLag]) -> Table:
     """Return the table of `status` on a catch-up: a line for each part, in the order of the WAL."""
     by_name = {lag.name: lag for lag in lags}
     columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
@@ -313,7 +313,7 @@ def catchup_table(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -
     )
 
 
-def _part_line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
+def _part_line(name: str, part: BacklogPart, lag: SlotLag | None) -> list[object]:
     return [
         name,
         drawing.position(part.from_lsn),
@@ -325,7 +325,7 @@ def _part_line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
     ]
 
 
-def _part_state(part: Part, lag: SlotLag | None) -> str:
+def _part_state(part: BacklogPart, lag: SlotLag | None) -> str:
     if part.complete:
         return "all staged" if part.reached else "all staged, waits for parts before it"
     if lag is None or not lag.active:

@@ -9,7 +9,7 @@ import psycopg
 
 from pipeline.capture import source_requirements
 from pipeline.capture.source import not_begun, sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, FollowerRefused, Unavailable
 from pipeline.followers import connecting, names, registry
@@ -37,7 +37,7 @@ class Added:
 @dataclass(frozen=True)
 class _Admitted:
     name: str
-    stored: Source
+    stored: ReplicationSource
     tables: list[TableName]
     database: Database
     begins: Position
@@ -92,7 +92,7 @@ def _examine(
     return _admit(source, pipeline, stored, chosen, dsn, wanted, options)
 
 
-def _require_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> None:
+def _require_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None) -> None:
     """All followers need the one slot. Raises FollowerError with all reasons why the source cannot have it."""
     wrong = [
         f"{finding.name}: {finding.text}; {finding.remedy}"
@@ -106,7 +106,7 @@ def _require_slot(config: Config, source: Connection, pipeline: Connection, stor
 def _admit(
     source: Connection,
     pipeline: Connection,
-    stored: Source,
+    stored: ReplicationSource,
     name: str,
     dsn: str,
     wanted: Sequence[Wanted],
@@ -182,7 +182,7 @@ def _require_no_follower(pipeline: Connection, what: str, follower: Connection, 
 
 
 def _begins(
-    pipeline: Connection, stored: Source, name: str, follower: Connection, facts: Facts, options: Options
+    pipeline: Connection, stored: ReplicationSource, name: str, follower: Connection, facts: Facts, options: Options
 ) -> tuple[Position, list[str]]:
     """After which seq it needs the log, and hints on that."""
     left = server.positions(follower, facts, stored.id)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from pipeline.capture.source import captured_now
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.followers import connecting
@@ -69,7 +69,7 @@ class _Change:
 class FollowerPartitions:
     """Of followers of one source. All connections are used only while it is called."""
 
-    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:
+    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._config, self._source, self._pipeline, self._stored = config, source, pipeline, stored
         self._marked_at = time.monotonic()
 

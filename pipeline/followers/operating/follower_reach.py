@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import comparison, source_rows
 from pipeline.errors import FollowerError, Unavailable
 from pipeline.followers import connecting
@@ -33,7 +33,7 @@ class Reach:
     """For one follower. All connections are used only while it is called."""
 
     def __init__(
-        self, source: Connection, pipeline: Connection, follower: Connection, stored: Source, name: str
+        self, source: Connection, pipeline: Connection, follower: Connection, stored: ReplicationSource, name: str
     ) -> None:
         self._source, self._pipeline, self._follower, self._stored = source, pipeline, follower, stored
         self._name, self._installed = name, False

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from pipeline.capture.schema_history import rewrites
 from pipeline.capture.source import captured_now, publication_ledger, published_relations
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerRefused
@@ -34,7 +34,7 @@ select coalesce(
 
 
 def chosen(
-    config: Config, source: Connection, pipeline: Connection, stored: Source, listed: Sequence[str]
+    config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, listed: Sequence[str]
 ) -> list[Wanted]:
     """The captured tables that match these patterns, by name; all where there are no patterns.
 
@@ -55,7 +55,7 @@ def chosen(
     return sorted(described(source, stored, found), key=str)
 
 
-def require_in_log(pipeline: Connection, stored: Source, wanted: Iterable[Wanted]) -> None:
+def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iterable[Wanted]) -> None:
     """Raises FollowerRefused for tables that cannot be made of the log, which lacks some of what they had."""
     names = {str(each) for each in wanted}
     unread = overview.incomplete(pipeline, stored.id, _ALL)
@@ -73,7 +73,7 @@ def require_in_log(pipeline: Connection, stored: Source, wanted: Iterable[Wanted
         )
 
 
-def _require_unrouted(config: Config, found: Iterable[Captured]) -> None:
+def _require_unrouted(config: Config, found: Iterable[CapturedTable]) -> None:
     elsewhere = sorted(f"{each.schema}.{each.name}" for each in found if is_routed(config, each.schema, each.name))
     if elsewhere:
         raise FollowerRefused(
@@ -83,7 +83,7 @@ def _require_unrouted(config: Config, found: Iterable[Captured]) -> None:
         )
 
 
-def described(source: Connection, stored: Source, found: Sequence[Captured]) -> Iterable[Wanted]:
+def described(source: Connection, stored: ReplicationSource, found: Sequence[CapturedTable]) -> Iterable[Wanted]:
     """With the columns that are published, and the names of those by which rows are known."""
     names: dict[int, dict[int, str]] = {}
     values = {"oids": [each.oid for each in found]}
@@ -100,7 +100,7 @@ def described(source: Connection, stored: Source, found: Sequence[Captured]) -> 
         yield Wanted(each.oid, each.schema, each.name, tuple(columns), tuple(key), bool(key) and each.oid in deferrable)
 
 
-def _has_key(table: Captured) -> bool:
+def _has_key(table: CapturedTable) -> bool:
     """Whether all its rows are known by the same columns."""
     return table.keyed and bool(table.key) and ";" not in (table.key or "")
 
@@ -115,7 +115,7 @@ def passed_seqs(pipeline: Connection, seq: int) -> int:
     return int(queries.value(pipeline, "select pipeline.seqs_between(null, 0, %s)", (seq,)))
 
 
-def newest_of_source(pipeline: Connection, stored: Source) -> int:
+def newest_of_source(pipeline: Connection, stored: ReplicationSource) -> int:
     """The newest event of this source, beyond which a follower does not come; 0 before the first."""
     return int(queries.value(pipeline, _NEWEST_OF_SOURCE, {"source": stored.id}))
 

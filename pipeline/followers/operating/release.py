@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pipeline.capture.source import sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
@@ -121,7 +121,7 @@ def _reach(config: Config, source: Connection, pipeline: Connection, name: str) 
 
 
 def _came_after(
-    source: Connection, pipeline: Connection, stored: Source, found: Follower, last: Position
+    source: Connection, pipeline: Connection, stored: ReplicationSource, found: Follower, last: Position
 ) -> CameAfter | None:
     """What was committed by now and the follower does not have; None where the log does not come so far."""
     marked, until = source_rows.mark(source), time.monotonic() + LOG_SECONDS

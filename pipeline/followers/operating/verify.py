@@ -12,8 +12,8 @@ from typing import Literal
 import psycopg
 
 from pipeline.capture.source import captured_now, publication_ledger, published_relations, sources
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, NotComparable, TableRefused
 from pipeline.followers import connecting, registry
@@ -136,7 +136,7 @@ def _opened(config: Config, found: Follower) -> Iterator[tuple[Connection, Conne
 
 
 def _chosen(
-    source: Connection, found: Follower, names: Sequence[str], captured: dict[int, Captured]
+    source: Connection, found: Follower, names: Sequence[str], captured: dict[int, CapturedTable]
 ) -> list[FollowerTable]:
     by_oid = {table.table_oid: table for table in found.table_states}
     if not names:
@@ -159,8 +159,8 @@ class _Run:
         source: Connection,
         pipeline: Connection,
         follower: Connection,
-        stored: Source,
-        captured: dict[int, Captured],
+        stored: ReplicationSource,
+        captured: dict[int, CapturedTable],
         reach: Reach,
         on_step: OnStep,
         found: Follower,

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.source import publication_form, slot_mark, slots
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.exports.status import ExportStatus
 from pipeline.followers.applier_session import Applier
@@ -136,7 +136,9 @@ class Facts:
     applier: Applier | None = None
 
 
-def look(config: Config, connection: Connection, stored: Source | None, known: Sequence[StoredSession] = ()) -> Look:
+def look(
+    config: Config, connection: Connection, stored: ReplicationSource | None, known: Sequence[StoredSession] = ()
+) -> Look:
     """The source now, over one connection. Raises Unavailable, within twice SOURCE_SECONDS also for a frozen one.
 
     `known`: sessions of clients, which are looked at too.

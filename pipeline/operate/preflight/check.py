@@ -11,7 +11,7 @@ from typing import Literal
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import blocked_transactions, own_tables, publications, sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.routes import dividing, never_used
 from pipeline.config.settings import Config, describe
 from pipeline.config.values import OFF
@@ -201,7 +201,7 @@ def _schema(connection: Connection) -> Findings:
     yield Finding("ok", "pipeline schema", text)
 
 
-def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> Source | None:
+def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> ReplicationSource | None:
     """The source as the pipeline database knows it; None when it was never migrated."""
     if pipeline is None or any(finding.name == "pipeline schema" and finding.level == "error" for finding in found):
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from psycopg.sql import SQL, Identifier
 
 from pipeline.capture.source import providers, publication_ledger, publishable_tables, slot_mark, sources
-from pipeline.capture.source.publishable_tables import Table
+from pipeline.capture.source.publishable_tables import PublishableTable
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
 from pipeline.findings import Cure, quoted
@@ -90,7 +90,7 @@ def cure(config: Config, source: Connection, pipeline: Connection | None, roles:
 
 
 def of_roles(
-    source: Connection, roles: SourceRoles, tables: Sequence[Table], publications: Sequence[str] = ()
+    source: Connection, roles: SourceRoles, tables: Sequence[PublishableTable], publications: Sequence[str] = ()
 ) -> Iterator[str]:
     """Yield the statements that give the roles what they lack to replicate, and to read these tables.
 

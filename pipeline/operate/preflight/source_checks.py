@@ -11,7 +11,7 @@ from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import slots
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
 from pipeline.findings import Finding, Findings, guarded
@@ -29,7 +29,9 @@ _OF_PRIMARY = {"replication", "history", "slot", "limits", CATCH_UP, preflight.N
 """Parts that say nothing at a standby: its primary has other slots and positions, but the same tables and roles."""
 
 
-def run(config: Config, dsn: str, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+def run(
+    config: Config, dsn: str, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
+) -> Findings:
     """All findings on the source at `dsn`. `pipeline` is None when it does not answer.
 
     `stored`: what the pipeline database knows of the source; None before the first start.
@@ -57,14 +59,18 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
             yield from guarded(name, look)
 
 
-def _sessions(source: Connection, pipeline: Connection | None, stored: Source | None) -> Mapping[str, StoredSession]:
+def _sessions(
+    source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
+) -> Mapping[str, StoredSession]:
     """Sessions of clients by slot; none where the pipeline database does not answer, which is a finding of its own."""
     if pipeline is None or stored is None:
         return {}
     return slot_owners.sessions(source, pipeline, stored.id, slots.all_slots(source))
 
 
-def _history(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+def _history(
+    config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
+) -> Findings:
     """Whether our stored positions can be continued at this source; `_slot` checks that for the slot."""
     if stored is None or pipeline is None:
         return
@@ -78,7 +84,7 @@ def _only_errors(check: Callable[[], None]) -> Findings:
     yield from ()
 
 
-def _replicates(dsn: str, stored: Source | None) -> Findings:
+def _replicates(dsn: str, stored: ReplicationSource | None) -> Findings:
     stream = ReplicationStream(dsn, application_name(stored.id if stored else uuid.uuid4()))
     try:
         identity = stream.identify()

@@ -9,10 +9,10 @@ from psycopg.sql import SQL, Identifier
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import publication_ledger, publishable_tables
-from pipeline.capture.source.publication_ledger import Published
+from pipeline.capture.source.publication_ledger import PublicationState
 from pipeline.capture.source.publications import Publisher
-from pipeline.capture.source.publishable_tables import Table
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.publishable_tables import PublishableTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import PublicationMissing
 from pipeline.findings import Cure, Finding, Findings, first_names, of_error, quoted
@@ -23,7 +23,7 @@ from pipeline.printable import identifier
 _ADD_KEY = "add a primary key, or: alter table … replica identity full"
 
 
-def run(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+def run(config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None) -> Findings:
     """Findings on the tables of the source and their publications. Parameters as in `source_checks.run`."""
     publisher = prepare.publisher(config, source, pipeline)
     tables = publisher.tables()
@@ -48,7 +48,7 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
         yield from _foreign_publication(source, publication, tables, publisher.missing(made))
 
 
-def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables: list[Table]) -> Findings:
+def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables: list[PublishableTable]) -> Findings:
     """Findings where there is no publication yet; an administrator can make it, or let this user make its own."""
     create = creating(source, config.publication, tables)
     try:
@@ -66,7 +66,7 @@ def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables
     yield from _not_replicated(publisher.unpublishable())
 
 
-def _own_publications(source: Connection, tables: list[Table], create: tuple[str, ...] = ()) -> Findings:
+def _own_publications(source: Connection, tables: list[PublishableTable], create: tuple[str, ...] = ()) -> Findings:
     """Findings where this server creates the publications. `create`: how an administrator makes one instead."""
     left = publishable_tables.uncovered(tables, ())  # of partitioned tables, the roots
     not_owned = [table for table in left if not table.owned]
@@ -98,7 +98,7 @@ def _not_replicated(found: dict[str, list[str]]) -> Findings:
 
 
 def _foreign_publication(
-    source: Connection, publication: Published, tables: list[Table], missing: dict[str, str]
+    source: Connection, publication: PublicationState, tables: list[PublishableTable], missing: dict[str, str]
 ) -> Findings:
     """Findings on a publication that this server did not create: it is used as it is."""
     name = publication.name
@@ -129,13 +129,13 @@ def _foreign_publication(
         yield Finding("ok", "tables", f"all {len(matching)} that match are published")
 
 
-def publishable(tables: Iterable[Table]) -> list[Table]:
+def publishable(tables: Iterable[PublishableTable]) -> list[PublishableTable]:
     """The tables of a publication that an administrator makes: keyed ones only, since updates of others would fail."""
     keyed = {table.oid: table for table in tables if table.keyed}
     return [table for table in keyed.values() if keyed.keys().isdisjoint(table.line[1:])]
 
 
-def creating(source: Connection, publication: str, tables: Iterable[Table]) -> tuple[str, ...]:
+def creating(source: Connection, publication: str, tables: Iterable[PublishableTable]) -> tuple[str, ...]:
     """The publication that an administrator makes; a statement in a tuple, none for no tables."""
     text: LiteralString = "create publication {publication} for table {tables}"
     if source.info.server_version >= 180000:
@@ -143,7 +143,9 @@ def creating(source: Connection, publication: str, tables: Iterable[Table]) -> t
     return _statement(source, text, publication, publishable(tables))
 
 
-def _statement(source: Connection, text: LiteralString, publication: str, tables: list[Table]) -> tuple[str, ...]:
+def _statement(
+    source: Connection, text: LiteralString, publication: str, tables: list[PublishableTable]
+) -> tuple[str, ...]:
     """A statement about a publication, in a tuple; none for no tables. ONLY: children of a table may have no key."""
     if not tables:
         return ()

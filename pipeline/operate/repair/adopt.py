@@ -30,9 +30,9 @@ from pipeline.capture.source import (
     sources,
 )
 from pipeline.capture.source.publication_form import KEYLESS_SUFFIX
-from pipeline.capture.source.publications import Publications
+from pipeline.capture.source.publications import PublicationSet
 from pipeline.capture.source.slots import Slot
-from pipeline.capture.source.sources import Epoch, Source
+from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
 from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
 from pipeline.consumers.queue.queue_filler import QueueFiller
@@ -91,7 +91,7 @@ class _Adoption:
         config: Config,
         source: Connection,
         pipeline: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         staged: StagedPosition,
         reread: bool,
     ) -> None:
@@ -229,7 +229,9 @@ class _Adoption:
             self._config.publication + KEYLESS_SUFFIX,
         ]
 
-    def _publish(self, identity: SystemIdentity) -> tuple[Publications, dict[str, publication_ledger.Published]]:
+    def _publish(
+        self, identity: SystemIdentity
+    ) -> tuple[PublicationSet, dict[str, publication_ledger.PublicationState]]:
         """Update the publications; what they publish is stored only with the epoch."""
         fresh = sources.find(self._pipeline, self._stored.id) or self._stored
         made = fresh.publications
@@ -237,7 +239,7 @@ class _Adoption:
             there = publication_ledger.read(self._source, list(made))
             made = {name: publication.oid for name, publication in there.items()}
         publication_form.restore(self._source, made)
-        ledger = publication_ledger.Ledger(
+        ledger = publication_ledger.PublicationLedger(
             self._source,
             {},
             lambda *_: None,
@@ -251,8 +253,8 @@ class _Adoption:
         self,
         slot: Slot,
         identity: SystemIdentity,
-        there: dict[str, publication_ledger.Published],
-        now: dict[str, publication_ledger.Published],
+        there: dict[str, publication_ledger.PublicationState],
+        now: dict[str, publication_ledger.PublicationState],
     ) -> bool:
         """Whether the slot can be read from its position: each publication must have existed all along."""
         if slot.invalidated:
@@ -283,11 +285,11 @@ class _Adoption:
                 upto = after_seqs.get(str(table), 0)
         return found
 
-    def _commit(self, stored: Source, start: int, known: set[tuple[int, int]], reason: str) -> None:
+    def _commit(self, stored: ReplicationSource, start: int, known: set[tuple[int, int]], reason: str) -> None:
         written = tables.with_known(self._pipeline, self._config.events_tables)
         after = {str(table): last_seq(self._pipeline, table) for table in written}
         where = stored.id, stored.epoch, stored.system_identifier, stored.timeline, start
-        epoch = Epoch(*where, self._staged.position, after[str(self._table)], reason, after)
+        epoch = SourceEpoch(*where, self._staged.position, after[str(self._table)], reason, after)
         changed = None
         if stored.system_identifier == self._stored.system_identifier:  # oids of another cluster say nothing
             before = publication_ledger.named_tables(publication_ledger.known(self._stored))
@@ -325,7 +327,11 @@ def hold_all_roles(pipeline: Connection) -> Iterator[None]:
 
 
 def take_over(
-    config: Config, source: Connection, pipeline: Connection, stored: Source | None, agree: Callable[[Gap], None]
+    config: Config,
+    source: Connection,
+    pipeline: Connection,
+    stored: ReplicationSource | None,
+    agree: Callable[[Gap], None],
 ) -> Adopted:
     """Take over a slot for a pipeline database without positions: another one reads it, or this one did before.
 
@@ -358,7 +364,7 @@ def _taken(config: Config, source: Connection, pipeline: Connection) -> str | No
 
 
 def _own_publications(
-    config: Config, source: Connection, pipeline: Connection, stored: Source | None, slot: Slot
+    config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None, slot: Slot
 ) -> None:
     """Publications that the other one made, both of them, are kept up to date by this server from now on."""
     names = [config.publication, config.publication + KEYLESS_SUFFIX]
@@ -368,7 +374,7 @@ def _own_publications(
         (names,),
     ).fetchall()
     if stored is None:
-        stored = Source(config.source_id or uuid.uuid4(), 0, "", slot.database, config.slot)
+        stored = ReplicationSource(config.source_id or uuid.uuid4(), 0, "", slot.database, config.slot)
         sources.add(pipeline, stored)
     sources.read_no_tables(pipeline, stored.id)
     made: dict[str, int] = dict(rows) if len(rows) == len(names) else {}

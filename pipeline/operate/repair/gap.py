@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.log import recent_transactions
 from pipeline.log.table import EventsTable
@@ -37,7 +37,7 @@ class Gap:
 def look(
     connection: Connection,
     table: EventsTable,
-    stored: Source,
+    stored: ReplicationSource,
     staged: int,
     identity: SystemIdentity,
     reasons: Sequence[str],

@@ -11,8 +11,8 @@ import psycopg
 from pipeline.capture.replication import still_published
 from pipeline.capture.schema_history import rewrites, versions
 from pipeline.capture.source import captured_now, not_begun, publication_ledger, sources
-from pipeline.capture.source.captured_now import Captured
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.captured_now import CapturedTable
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared, differences
 from pipeline.comparing.comparison import Comparison
 from pipeline.comparing.log_state import Key, Truncated
@@ -98,7 +98,7 @@ class _Run:
         self,
         source: Connection,
         pipeline: Connection,
-        stored: Source,
+        stored: ReplicationSource,
         share: float,
         on_look: OnLook,
         stopping: Callable[[], bool],
@@ -107,7 +107,7 @@ class _Run:
         self._share, self._on_look, self._stopping = share, on_look, stopping
         self._whole: Mapping[int, Whole] = overview.whole_tables(pipeline, stored.id)
 
-    def compare(self, table: Captured) -> Compared:
+    def compare(self, table: CapturedTable) -> Compared:
         """One table, or why it is refused."""
         name, began = f"{table.schema}.{table.name}", monotonic()
         try:
@@ -123,7 +123,7 @@ class _Run:
         found.seconds = round(monotonic() - began, 3)
         return found
 
-    def _try(self, table: Captured, name: str) -> Compared:
+    def _try(self, table: CapturedTable, name: str) -> Compared:
         for left in reversed(range(TRIES)):
             try:
                 return self._compare(table, name)
@@ -132,7 +132,7 @@ class _Run:
                     raise
         raise AssertionError
 
-    def _compare(self, table: Captured, name: str) -> Compared:
+    def _compare(self, table: CapturedTable, name: str) -> Compared:
         with reading_session.transaction(self._source, SNAPSHOT):
             shape = compared.read(self._source, self._pipeline, self._stored, table.oid)
         found, parts = Compared(name, "equal"), 0
@@ -156,7 +156,7 @@ class _Run:
         found.state = "differs" if found.differing else "equal"
         return found
 
-    def _require_unaltered(self, table: Captured, name: str, shape: compared.Compared) -> None:
+    def _require_unaltered(self, table: CapturedTable, name: str, shape: compared.Compared) -> None:
         """Raises NotComparable where DDL explains differences, also such as the stream has not noticed yet."""
         if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
             raise NotComparable("it was altered while it was compared; run it again")
@@ -173,7 +173,7 @@ class _Run:
         if before is None or known_tables.has_joined(table, before, None) or former.had_another(table, before):
             raise NotComparable("its rows have just got another key; run it again")
 
-    def _require_not_rewritten(self, table: Captured, name: str) -> None:
+    def _require_not_rewritten(self, table: CapturedTable, name: str) -> None:
         for each in rewrites.unsettled(self._pipeline, self._stored.id):
             if each.table_oid == table.oid:
                 raise NotComparable(
@@ -181,7 +181,7 @@ class _Run:
                     " --differences` settles it"
                 )
 
-    def _require_known(self, table: Captured, name: str) -> None:
+    def _require_known(self, table: CapturedTable, name: str) -> None:
         """Raises NotComparable where the log cannot say what the table has, or we may not read it."""
         if not table.keyed:
             raise NotComparable("it has no key that tells its rows apart")

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing.differences import Difference
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -101,7 +101,7 @@ class Verification:
     differs: list[str] = field(default_factory=list)
 
 
-def add(connection: Connection, stored: Source, found: Content, asked_by: str) -> None:
+def add(connection: Connection, stored: ReplicationSource, found: Content, asked_by: str) -> None:
     """Keep it; of older ones fifty are kept."""
     tables = [{name: getattr(table, name) for name in _OF_TABLE} for table in found.tables]
     values = {
@@ -120,7 +120,7 @@ def add(connection: Connection, stored: Source, found: Content, asked_by: str) -
     connection.execute(statement("operate.verify", "add_verification"), values)
 
 
-def last(connection: Connection, stored: Source) -> Verification | None:
+def last(connection: Connection, stored: ReplicationSource) -> Verification | None:
     """The newest one; None before the first."""
     return queries.one(
         connection, Verification, statement("operate.verify", "last_verification"), {"source": stored.id}

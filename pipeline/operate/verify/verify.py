@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from pipeline.capture.source import publication_form, slots, sources
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.log import tables
@@ -58,7 +58,7 @@ def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> Ve
 def _all(
     config: Config,
     connection: Connection,
-    source: Source,
+    source: ReplicationSource,
     written: Sequence[EventsTable],
     from_seq: int,
     range_rows: int,
@@ -105,7 +105,7 @@ class _Verifier:
         self,
         config: Config,
         connection: Connection,
-        source: Source,
+        source: ReplicationSource,
         table: EventsTable,
         from_seq: int,
         *,

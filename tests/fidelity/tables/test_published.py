@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pipeline.capture.source.publication_ledger import Ledger, Published, read
+from pipeline.capture.source.publication_ledger import PublicationLedger, PublicationState, read
 from pipeline.capture.source.publications import Publisher
 from tests.fixtures.postgres import Cluster, unique
 
@@ -28,8 +28,8 @@ def source(database: str) -> Iterator[psycopg.Connection]:
         connection.execute("drop schema public cascade; create schema public")
 
 
-def ledger(source: psycopg.Connection, stored: dict[str, Published] | None = None) -> Ledger:
-    return Ledger(source, stored or {}, lambda *_: None, lambda *_: None)
+def ledger(source: psycopg.Connection, stored: dict[str, PublicationState] | None = None) -> PublicationLedger:
+    return PublicationLedger(source, stored or {}, lambda *_: None, lambda *_: None)
 
 
 def ensure(source: psycopg.Connection, *patterns: str, made: dict[str, int] | None = None) -> dict[str, str]:
@@ -149,12 +149,12 @@ def test_a_table_made_anew_while_we_look_is_not_taken_for_the_one_before(source:
     ensure(source)
     meanwhile = ["drop table t; create table t (id int primary key)"]
 
-    def keep(*_: dict[str, Published]) -> None:
+    def keep(*_: dict[str, PublicationState]) -> None:
         while meanwhile:
             source.execute(meanwhile.pop())
 
     publisher = Publisher(source, "pipeline", ())
-    assert publisher.refresh(Ledger(source, {}, keep, lambda *_: None)) == {
+    assert publisher.refresh(PublicationLedger(source, {}, keep, lambda *_: None)) == {
         "public.t": "another table has its name now; the next check finds both"
     }
     assert members(source) == {"t": "pipeline"}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.capture.source import sources
-from pipeline.capture.source.sources import Epoch, Source
+from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
 from pipeline.errors import TableRefused
 from pipeline.snapshots import backfills, register, start
 from tests.fixtures.captured import Captured, captured
@@ -23,16 +23,16 @@ def known(source_dsn: str, database_dsn: str) -> Iterator[Captured]:
         yield found
 
 
-def update(known: Captured, source: Source) -> None:
+def update(known: Captured, source: ReplicationSource) -> None:
     register.Register(known.config, known.source, known.log, source, 0).update()
 
 
-def begin(known: Captured, cluster: str = "1") -> Source:
+def begin(known: Captured, cluster: str = "1") -> ReplicationSource:
     """A new epoch that is to be reread, as `adopt` records it."""
     before = stored(known.log)
     now = replace(before, epoch=1, system_identifier=cluster)
-    sources.begin_epoch(known.log, Epoch(before.id, 0, "1", 1, 0, None, 0, ""))
-    sources.begin_epoch(known.log, Epoch(before.id, 1, cluster, 1, 0x20, 0x10, 0, "the slot was lost"))
+    sources.begin_epoch(known.log, SourceEpoch(before.id, 0, "1", 1, 0, None, 0, ""))
+    sources.begin_epoch(known.log, SourceEpoch(before.id, 1, cluster, 1, 0x20, 0x10, 0, "the slot was lost"))
     sources.change(known.log, now)
     sources.reread(known.log, now.id, 1)
     return now

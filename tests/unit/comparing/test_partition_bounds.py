@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from pipeline.capture.schema_history.versions import Column
+from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.comparing import partition_bounds
 
-ID = Column("id", 23, -1, "integer", 23, key=True)
-REGION = Column("region", 25, -1, "text", 25, key=True)
+ID = PublishedColumn("id", 23, -1, "integer", 23, key=True)
+REGION = PublishedColumn("region", 25, -1, "text", 25, key=True)
 KEY = (REGION, ID)
 
 

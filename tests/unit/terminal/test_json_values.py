@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from pipeline.capture.catchup.plan import Part
-from pipeline.capture.schema_history.rewrites import Rewritten
+from pipeline.capture.catchup.plan import BacklogPart
+from pipeline.capture.schema_history.rewrites import RewrittenTable
 from pipeline.capture.source.slots import Slot
 from pipeline.log.dead_letters import DeadLetter
 from pipeline.log.tables import KnownTable
@@ -56,7 +56,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
     ("value", "shown"),
     [
         (
-            Part(1, LSN, LSN + 5, LSN + 3, reached=True),
+            BacklogPart(1, LSN, LSN + 5, LSN + 3, reached=True),
             '{"worker": 1, "from_lsn": "2/AB", "from_lsn_bytes": 8589934763, "position": "2/AE", '
             '"position_bytes": 8589934766, "until_lsn": "2/B0", "until_lsn_bytes": 8589934768, "left_bytes": 2, '
             '"reached": true}',
@@ -70,7 +70,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             '{"name": "s", "active": true, "confirmed_lsn": "0/0", "confirmed_lsn_bytes": 0, "lag_bytes": null}',
         ),
         (
-            Rewritten("public.a", 1, [1], ["x"], ["type"], None, AT),
+            RewrittenTable("public.a", 1, [1], ["x"], ["type"], None, AT),
             f'{{"table": "public.a", "columns": ["x"], "kinds": ["type"], "from_lsn": null, '
             f'"from_lsn_bytes": null, "found_at": {ISO}, '
             '"remedy": "run `pipeline backfill start public.a --differences`; '

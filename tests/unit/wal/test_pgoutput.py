@@ -10,19 +10,19 @@ from pipeline.errors import DecodeError
 from pipeline.wal import pgoutput
 from pipeline.wal.messages import (
     UNCHANGED,
-    Begin,
-    Commit,
-    Delete,
-    Insert,
-    Keepalive,
+    BeginMessage,
+    CommitMessage,
+    DeleteMessage,
+    InsertMessage,
+    KeepaliveMessage,
     LogicalMessage,
     Message,
-    Origin,
-    Relation,
+    OriginMessage,
     RelationColumn,
-    Truncate,
-    Type,
-    Update,
+    RelationMessage,
+    TruncateMessage,
+    TypeMessage,
+    UpdateMessage,
 )
 
 
@@ -40,9 +40,9 @@ END = struct.pack(">Q", 0x16B374D900)
 TIME = struct.pack(">q", 848_000_000_000_001)
 
 CASES: list[tuple[bytes, Message]] = [
-    (b"B" + LSN + TIME + struct.pack(">I", 4711), Begin(0x16B374D848, 848_000_000_000_001, 4711)),
-    (b"C\0" + LSN + END + TIME, Commit(0x16B374D848, 0x16B374D900, 848_000_000_000_001)),
-    (b"O" + LSN + b"upstream\0", Origin(0x16B374D848, "upstream")),
+    (b"B" + LSN + TIME + struct.pack(">I", 4711), BeginMessage(0x16B374D848, 848_000_000_000_001, 4711)),
+    (b"C\0" + LSN + END + TIME, CommitMessage(0x16B374D848, 0x16B374D900, 848_000_000_000_001)),
+    (b"O" + LSN + b"upstream\0", OriginMessage(0x16B374D848, "upstream")),
     (
         b"R"
         + REL
@@ -52,25 +52,25 @@ CASES: list[tuple[bytes, Message]] = [
         + struct.pack(">Ii", 20, -1)
         + b"\0n\0"
         + struct.pack(">Ii", 1700, 786438),
-        Relation(
+        RelationMessage(
             16385, "public", "t", "d", (RelationColumn(True, "id", 20, -1), RelationColumn(False, "n", 1700, 786438))
         ),
     ),
-    (b"R" + REL + b"\0pg_class\0n" + struct.pack(">H", 0), Relation(16385, "pg_catalog", "pg_class", "n", ())),
-    (b"Y" + REL + b"public\0mood\0", Type(16385, "public", "mood")),
-    (b"I" + REL + b"N" + row(text(b"1"), b"n", text(b"")), Insert(16385, [b"1", None, b""])),
-    (b"U" + REL + b"N" + row(text(b"1"), b"u"), Update(16385, None, False, [b"1", UNCHANGED])),
+    (b"R" + REL + b"\0pg_class\0n" + struct.pack(">H", 0), RelationMessage(16385, "pg_catalog", "pg_class", "n", ())),
+    (b"Y" + REL + b"public\0mood\0", TypeMessage(16385, "public", "mood")),
+    (b"I" + REL + b"N" + row(text(b"1"), b"n", text(b"")), InsertMessage(16385, [b"1", None, b""])),
+    (b"U" + REL + b"N" + row(text(b"1"), b"u"), UpdateMessage(16385, None, False, [b"1", UNCHANGED])),
     (
         b"U" + REL + b"K" + row(text(b"1"), b"n") + b"N" + row(text(b"2"), text(b"x")),
-        Update(16385, [b"1", None], False, [b"2", b"x"]),
+        UpdateMessage(16385, [b"1", None], False, [b"2", b"x"]),
     ),
     (
         b"U" + REL + b"O" + row(text(b"1"), text(b"w")) + b"N" + row(text(b"1"), text(b"x")),
-        Update(16385, [b"1", b"w"], True, [b"1", b"x"]),
+        UpdateMessage(16385, [b"1", b"w"], True, [b"1", b"x"]),
     ),
-    (b"D" + REL + b"K" + row(text(b"1"), b"n"), Delete(16385, [b"1", None], False)),
-    (b"D" + REL + b"O" + row(text(b"1"), text(b"x")), Delete(16385, [b"1", b"x"], True)),
-    (b"T" + struct.pack(">I", 2) + b"\3" + REL + struct.pack(">I", 7), Truncate((16385, 7), True, True)),
+    (b"D" + REL + b"K" + row(text(b"1"), b"n"), DeleteMessage(16385, [b"1", None], False)),
+    (b"D" + REL + b"O" + row(text(b"1"), text(b"x")), DeleteMessage(16385, [b"1", b"x"], True)),
+    (b"T" + struct.pack(">I", 2) + b"\3" + REL + struct.pack(">I", 7), TruncateMessage((16385, 7), True, True)),
     (b"M\1" + LSN + b"pfx\0" + struct.pack(">I", 3) + b"abc", LogicalMessage(True, 0x16B374D848, "pfx", b"abc")),
     (b"M\0" + LSN + b"\0" + struct.pack(">I", 0), LogicalMessage(False, 0x16B374D848, "", b"")),
 ]
@@ -109,7 +109,7 @@ def test_what_was_not_asked_for_is_refused(data: bytes) -> None:
 
 
 def test_keepalive() -> None:
-    assert pgoutput.decode_keepalive(b"k" + LSN + TIME + b"\1") == Keepalive(0x16B374D848, True)
+    assert pgoutput.decode_keepalive(b"k" + LSN + TIME + b"\1") == KeepaliveMessage(0x16B374D848, True)
     with pytest.raises(DecodeError):
         pgoutput.decode_keepalive(b"k" + LSN)
 

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from pipeline.errors import DecodeError
 from pipeline.wal.encoding import BOOL, FLOAT8, INT4, JSON, NUMERIC
-from pipeline.wal.messages import UNCHANGED, Delete, Insert, Relation, RelationColumn, Row, Update
+from pipeline.wal.messages import (
+    UNCHANGED,
+    DeleteMessage,
+    InsertMessage,
+    RelationColumn,
+    RelationMessage,
+    Row,
+    UpdateMessage,
+)
 from pipeline.wal.wal2json import BYTEA, ChangeWriter, type_name
 
 TEXT, DATE, UUID = 25, 1082, 2950
@@ -35,9 +43,9 @@ CELLS = st.sampled_from(list(TYPE_OF_TYPES)).flatmap(
 )
 
 
-def relation(*columns: tuple[str, int], key: Sequence[int] = (0,), name: str = "t") -> Relation:
+def relation(*columns: tuple[str, int], key: Sequence[int] = (0,), name: str = "t") -> RelationMessage:
     made = tuple(RelationColumn(i in key, column, oid, -1) for i, (column, oid) in enumerate(columns))
-    return Relation(1, "public", name, "d", made)
+    return RelationMessage(1, "public", name, "d", made)
 
 
 def writer(*columns: tuple[str, int], key: Sequence[int] = (0,)) -> ChangeWriter:
@@ -53,14 +61,14 @@ PAIR = writer(("id", INT4), ("name", TEXT))
 
 
 def test_an_insert() -> None:
-    assert PAIR.change(Insert(1, [b"7", b'a "b"\n'])) == (
+    assert PAIR.change(InsertMessage(1, [b"7", b'a "b"\n'])) == (
         b'{"kind":"insert","schema":"public","table":"t","columnnames":["id","name"],'
         b'"columntypes":["integer","text"],"columnvalues":[7,"a \\"b\\"\\n"]}'
     )
 
 
 def test_an_update_names_its_key_even_where_it_came_without_an_old_row() -> None:
-    assert PAIR.change(Update(1, None, False, [b"7", None])) == (
+    assert PAIR.change(UpdateMessage(1, None, False, [b"7", None])) == (
         b'{"kind":"update","schema":"public","table":"t","columnnames":["id","name"],'
         b'"columntypes":["integer","text"],"columnvalues":[7,null],'
         b'"oldkeys":{"keynames":["id"],"keytypes":["integer"],"keyvalues":[7]}}'
@@ -68,21 +76,21 @@ def test_an_update_names_its_key_even_where_it_came_without_an_old_row() -> None
 
 
 def test_an_old_row_is_named_without_what_was_null() -> None:
-    change = PAIR.change(Update(1, [b"6", None], True, [b"7", b"x"]))
+    change = PAIR.change(UpdateMessage(1, [b"6", None], True, [b"7", b"x"]))
     assert change.endswith(b',"oldkeys":{"keynames":["id"],"keytypes":["integer"],"keyvalues":[6]}}')
-    all_null = PAIR.change(Update(1, [None, None], True, [b"7", b"x"]))
+    all_null = PAIR.change(UpdateMessage(1, [None, None], True, [b"7", b"x"]))
     assert all_null.endswith(b',"oldkeys":{"keynames":[],"keytypes":[],"keyvalues":[]}}')
 
 
 def test_a_delete() -> None:
-    assert PAIR.change(Delete(1, [b"7", b"x"], True)) == (
+    assert PAIR.change(DeleteMessage(1, [b"7", b"x"], True)) == (
         b'{"kind":"delete","schema":"public","table":"t",'
         b'"oldkeys":{"keynames":["id","name"],"keytypes":["integer","text"],"keyvalues":[7,"x"]}}'
     )
 
 
 def test_an_unchanged_column_is_left_out_with_its_name_and_type() -> None:
-    change = json.loads(PAIR.change(Update(1, None, False, [b"7", UNCHANGED])))
+    change = json.loads(PAIR.change(UpdateMessage(1, None, False, [b"7", UNCHANGED])))
     assert (change["columnnames"], change["columntypes"], change["columnvalues"]) == (["id"], ["integer"], [7])
 
 
@@ -111,7 +119,7 @@ def test_an_unchanged_column_is_left_out_with_its_name_and_type() -> None:
 )
 def test_values(oid: int, text: bytes, written: bytes) -> None:
     one = writer(("c", oid))
-    assert one.change(Insert(1, [text])).endswith(b'"columnvalues":[' + written + b"]}")
+    assert one.change(InsertMessage(1, [text])).endswith(b'"columnvalues":[' + written + b"]}")
 
 
 def test_a_string_is_escaped_as_postgres_escapes_it() -> None:
@@ -119,7 +127,7 @@ def test_a_string_is_escaped_as_postgres_escapes_it() -> None:
     names = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 34: '"', 92: "\\"}
     for code in range(1, 256):
         escaped = f"\\{names[code]}" if code in names else f"\\u{code:04x}" if code < 32 else chr(code)
-        row = PAIR.change(Insert(1, [b"1", chr(code).encode()]))
+        row = PAIR.change(InsertMessage(1, [b"1", chr(code).encode()]))
         assert row.endswith(f'[1,"{escaped}"]}}'.encode()), code
 
 
@@ -143,21 +151,21 @@ def test_names_of_types(name: str, written: str) -> None:
 
 def test_names_are_escaped() -> None:
     odd = ChangeWriter(relation(('q c"x', INT4), name='T "t"'), ["integer"])
-    assert json.loads(odd.change(Insert(1, [b"1"])))["table"] == 'T "t"'
-    assert json.loads(odd.change(Insert(1, [b"1"])))["columnnames"] == ['q c"x']
+    assert json.loads(odd.change(InsertMessage(1, [b"1"])))["table"] == 'T "t"'
+    assert json.loads(odd.change(InsertMessage(1, [b"1"])))["columnnames"] == ['q c"x']
     assert odd.named == rb'{"schema":"public","table":"T \"t\""}'
 
 
 def test_a_table_without_columns() -> None:
-    assert json.loads(writer(key=()).change(Insert(1, [])))["columnnames"] == []
+    assert json.loads(writer(key=()).change(InsertMessage(1, [])))["columnnames"] == []
 
 
 @pytest.mark.parametrize("row", [[b"1"], [b"1", b"a", b"b"]])
 def test_a_row_of_another_width_is_refused(row: Row) -> None:
     with pytest.raises(DecodeError):
-        PAIR.change(Insert(1, row))
+        PAIR.change(InsertMessage(1, row))
     with pytest.raises(DecodeError):
-        PAIR.change(Update(1, None, False, row))
+        PAIR.change(UpdateMessage(1, None, False, row))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -167,8 +175,8 @@ def test_the_direct_way_writes_the_same(row: list[tuple[int, bytes | None]], key
     values: Row = [value for _, value in row]
     data = b"head" + tuple_data([value for _, value in row])
     for _ in range(2):
-        assert made.new_row[ord("I")](data, 4) == made.change(Insert(1, values))
-        assert made.new_row[ord("U")](data, 4) == made.change(Update(1, None, False, values))
+        assert made.new_row[ord("I")](data, 4) == made.change(InsertMessage(1, values))
+        assert made.new_row[ord("U")](data, 4) == made.change(UpdateMessage(1, None, False, values))
 
 
 @pytest.mark.parametrize("odd", [b"\0\2nu", b"\0\2n", b"\0\3nnn", b"\0\2nt\0\0\0\1\xff", b"\0\2nt\0\0\0\2x", b""])

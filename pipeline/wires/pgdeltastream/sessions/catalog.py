@@ -16,7 +16,7 @@ from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import in_thread
-from pipeline.wal.messages import Relation, Type
+from pipeline.wal.messages import RelationMessage, TypeMessage
 
 _GONE = "???"
 
@@ -36,11 +36,11 @@ class TypeCatalog:
         self._lost = lost
         asyncio.get_running_loop().add_reader(self._line, self._look)
 
-    def name(self, message: Type) -> None:
+    def name(self, message: TypeMessage) -> None:
         """Remember the name of a type that is not built in, from the stream: the type may have been dropped since."""
         self._named[message.oid] = message.name
 
-    async def types(self, relation: Relation) -> list[str]:
+    async def types(self, relation: RelationMessage) -> list[str]:
         """Return the names of the types of a relation's columns. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._line)
@@ -64,7 +64,7 @@ class TypeCatalog:
             with suppress(RuntimeError):  # the event loop has ended
                 asyncio.get_running_loop().remove_reader(self._line)
 
-    def _types(self, relation: Relation) -> list[str]:
+    def _types(self, relation: RelationMessage) -> list[str]:
         columns = relation.columns
         values = {"types": [c.type_oid for c in columns], "modifiers": [c.type_modifier for c in columns]}
         with self._source.transaction():

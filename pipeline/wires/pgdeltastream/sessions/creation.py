@@ -20,7 +20,7 @@ import psycopg
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import publication_ledger, slots, sources, synchronous_standbys, timeline
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SlotExists
 from pipeline.postgres import connections, queries, role_locks
@@ -84,7 +84,7 @@ def create(
     return ExportedSnapshot(session, snapshot, publications, connection)
 
 
-def _prepared(config: Config, source: Connection, pipeline: Connection) -> tuple[Source, tuple[str, ...]]:
+def _prepared(config: Config, source: Connection, pipeline: Connection) -> tuple[ReplicationSource, tuple[str, ...]]:
     """Bring the publications up to date; return the source and the publications that are in use."""
     prepare.require_fit(source)
     deadline = time.monotonic() + START_SECONDS
@@ -105,7 +105,7 @@ def _prepared(config: Config, source: Connection, pipeline: Connection) -> tuple
     return stored, tuple(publication_ledger.known(stored))
 
 
-def _with_publications(config: Config, source: Connection, pipeline: Connection) -> Source | None:
+def _with_publications(config: Config, source: Connection, pipeline: Connection) -> ReplicationSource | None:
     stored = sources.find(pipeline, config.source_id)
     names = list(publication_ledger.known(stored)) if stored else []
     return stored if names and len(publication_ledger.read(source, names)) == len(names) else None
@@ -116,7 +116,7 @@ class _Creation:
     config: Config
     source: Connection
     pipeline: Connection
-    stored: Source
+    stored: ReplicationSource
     wire: str
     address: str | None
 

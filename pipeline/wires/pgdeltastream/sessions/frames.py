@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from pipeline.errors import DecodeError
 from pipeline.wal import lsn, pgoutput
-from pipeline.wal.messages import Begin, Commit, Delete, Insert, Relation, Truncate, Update
+from pipeline.wal.messages import (
+    BeginMessage,
+    CommitMessage,
+    DeleteMessage,
+    InsertMessage,
+    RelationMessage,
+    TruncateMessage,
+    UpdateMessage,
+)
 from pipeline.wal.wal2json import NEW_ROWS, ChangeWriter
 
 FRAME_BYTES = 16 << 20
@@ -56,7 +64,7 @@ class FrameBuilder:
         ready, self._ready = self._ready, []
         return ready
 
-    def learn(self, relation: Relation, types: Sequence[str]) -> None:
+    def learn(self, relation: RelationMessage, types: Sequence[str]) -> None:
         """Write rows of this relation by this description from now on.
 
         `types`: of its columns, as format_type names them.
@@ -84,23 +92,23 @@ class FrameBuilder:
 
     def _decode(self, data: bytes, at: int) -> None:
         message = pgoutput.decode(data, at)
-        if isinstance(message, Insert | Update | Delete):
+        if isinstance(message, InsertMessage | UpdateMessage | DeleteMessage):
             if message.relation not in self._ignored:
                 self._add(self._writer(message.relation).change(message))
-        elif isinstance(message, Truncate):
+        elif isinstance(message, TruncateMessage):
             for oid in message.relations:
                 if oid not in self._ignored:
                     self._truncate(self._writer(oid).named)
-        elif isinstance(message, Relation):
+        elif isinstance(message, RelationMessage):
             raise DecodeError(f"relation {message.oid} was fed without `learn`")
 
-    def _begin(self, begin: Begin) -> None:
+    def _begin(self, begin: BeginMessage) -> None:
         if self._open:
             raise DecodeError("a transaction begins inside of another")
         self._open = True
         self._begun(begin.final_lsn)
 
-    def _commit(self, commit: Commit) -> None:
+    def _commit(self, commit: CommitMessage) -> None:
         if not self._open:
             raise DecodeError("a transaction ends that has not begun")
         self._open = False

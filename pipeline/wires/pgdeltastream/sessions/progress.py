@@ -6,14 +6,14 @@ acknowledged.
 
 from __future__ import annotations
 
-from pipeline.capture.replication.confirm_rule import NEVER, ConfirmRule, Pace
+from pipeline.capture.replication.confirm_rule import NEVER, ConfirmPace, ConfirmRule
 from pipeline.wires.pgdeltastream.sessions.acknowledgements import FrameAcknowledgements
 
 IDLE_SECONDS = 10.0
 """Seconds after which a session that has acknowledged everything moves past idle WAL."""
 SHUTDOWN_SECONDS = 2.0
 """The source asks for a reply twice within these seconds only if it shuts down and waits for confirmations."""
-PACE = Pace(reply=0.0, idle=IDLE_SECONDS, idle_bytes=NEVER)
+PACE = ConfirmPace(reply=0.0, idle=IDLE_SECONDS, idle_bytes=NEVER)
 
 
 class SessionProgress:

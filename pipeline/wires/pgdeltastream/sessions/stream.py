@@ -12,13 +12,13 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.capture.replication.feedback import Feedback
+from pipeline.capture.replication.feedback import ProgressReporter
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, PublicationMissing, SessionGone, Unavailable
 from pipeline.postgres import connections, queries
 from pipeline.process.signals import in_thread
 from pipeline.wal import pgoutput
-from pipeline.wal.messages import Relation, Type
+from pipeline.wal.messages import RelationMessage, TypeMessage
 from pipeline.wires.pgdeltastream.sessions import opening
 from pipeline.wires.pgdeltastream.sessions.catalog import TypeCatalog
 from pipeline.wires.pgdeltastream.sessions.frames import FrameBuilder
@@ -53,7 +53,7 @@ class SessionStream:
         self._catalog = TypeCatalog(opened.source, config.source)
         self._progress = SessionProgress(opened.position, time.monotonic())
         self._frames = FrameBuilder(opened.position, self._progress.begin, self._progress.end)
-        self._feedback = Feedback(self._stream, self._progress.rule, lambda: self._progress.begun)
+        self._feedback = ProgressReporter(self._stream, self._progress.rule, lambda: self._progress.begun)
         self._storing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._touched_at = time.monotonic()
@@ -141,9 +141,9 @@ class SessionStream:
 
     async def _learn(self, data: bytes) -> None:
         message = pgoutput.decode(data, pgoutput.XLOG_HEADER)
-        if isinstance(message, Type):
+        if isinstance(message, TypeMessage):
             self._catalog.name(message)
-        elif isinstance(message, Relation):
+        elif isinstance(message, RelationMessage):
             if self._own.includes(message.schema, [f"{message.schema}.{message.name}"]):
                 self._frames.ignore(message.oid)
             else:

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from pipeline.capture.catchup import helper, store
-from pipeline.capture.catchup.coordinator import Coordinator
-from pipeline.capture.catchup.plan import Part, split
+from pipeline.capture.catchup.coordinator import CatchUpCoordinator
+from pipeline.capture.catchup.plan import BacklogPart, split
 from pipeline.capture.replication.worker import ReplicationWorker
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.postgres import connections
@@ -53,13 +53,15 @@ def test_a_backlog_is_staged_in_parts_and_gives_the_same_log(
     """
     late = tmp_path / "imported late"
     monkeypatch.setattr(helper, "COMMAND", (sys.executable, "-c", AS_FORKED, str(late)))
-    planned, reads = Coordinator._begin, []
+    planned, reads = CatchUpCoordinator._begin, []
 
-    async def begin(coordinator: Coordinator, worker: ReplicationWorker, claim: WorkerClaim, parts: list[Part]) -> None:
+    async def begin(
+        coordinator: CatchUpCoordinator, worker: ReplicationWorker, claim: WorkerClaim, parts: list[BacklogPart]
+    ) -> None:
         reads.append(worker.may_read.is_set())
         await planned(coordinator, worker, claim, parts)
 
-    monkeypatch.setattr(Coordinator, "_begin", begin)
+    monkeypatch.setattr(CatchUpCoordinator, "_begin", begin)
     stage.backlog(megabytes=BEHIND)
     with caplog.at_level("INFO"):
         stage.drain(stage.many)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.capture.catchup import plan_reader, store
-from pipeline.capture.catchup.plan import Part, split
+from pipeline.capture.catchup.plan import BacklogPart, split
 from pipeline.capture.schema_history import versions
 from pipeline.errors import Fenced
 from pipeline.operate import status
@@ -88,7 +88,7 @@ def test_the_shuffler_sees_the_workers_that_are_reached(connection: Connection) 
 
 
 def test_the_anchor_may_have_staged_beyond_its_end(connection: Connection) -> None:
-    store.add(connection, SOURCE, 1, [Part(1, 200, None, 200)])
+    store.add(connection, SOURCE, 1, [BacklogPart(1, 200, None, 200)])
     stage(connection, 0, 230, 199)
     anchor, rest = plan_reader.read(connection, SOURCE)
     assert (anchor.worker, anchor.from_lsn, anchor.until_lsn, anchor.complete) == (0, 200, 200, True)

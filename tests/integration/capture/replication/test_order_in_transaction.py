@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.replication import prepare, worker
-from pipeline.capture.replication.confirm_rule import IDLE_BYTES, ConfirmRule, Pace
+from pipeline.capture.replication.confirm_rule import IDLE_BYTES, ConfirmPace, ConfirmRule
 from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
@@ -326,7 +326,7 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
 def test_an_idle_source_advances_by_the_timer(
     config: Config, source: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(worker, "ConfirmRule", partial(ConfirmRule, pace=Pace(idle=0.2)))
+    monkeypatch.setattr(worker, "ConfirmRule", partial(ConfirmRule, pace=ConfirmPace(idle=0.2)))
     source.execute("create table noise (note text)")
     with Replicated(config.model_copy(update={"tables": ("public.t",)})) as replicated:
         source.execute("insert into noise values ('x')")

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.postgres import connections
-from pipeline.wal.messages import Relation, RelationColumn
+from pipeline.wal.messages import RelationColumn, RelationMessage
 from tests.fixtures.altering import Altering
 from tests.fixtures.shuffling import stored
 
@@ -64,7 +64,7 @@ def test_a_name_that_was_found_has_the_columns_that_were_sent_since(stage: Alter
             schema = "latest"
         stage.run(ALTERED.replace("$schema", schema))
         oid = number(stage, f"select '{schema}.grown'::regclass::oid")
-        message = Relation(oid, sent, "grown", "d", COLUMNS)
+        message = RelationMessage(oid, sent, "grown", "d", COLUMNS)
         learned = registry.describe(message, (1 if sent == "early" else number(stage, INSERT_LSN), 0))
         found = registry.record_unsent((number(stage, INSERT_LSN) + 1, 0)).get(message.oid, learned)
         columns, name = stage.log.execute(

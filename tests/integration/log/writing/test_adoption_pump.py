@@ -10,7 +10,7 @@ import pytest
 from pipeline.capture.replication import staging_pump
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
-from pipeline.capture.replication.feedback import Feedback
+from pipeline.capture.replication.feedback import ProgressReporter
 from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.log.writing import partitioned_backlog
 from pipeline.log.writing.log_writer import LogWriter
@@ -31,7 +31,9 @@ def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits
         idle.resume(0)
         idle.want(0)
         never: Any = None
-        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False, unchecked)
+        pump = StagingPump(
+            BatchBuilder(idle), writer, idle, ProgressReporter(never, idle, int), lambda: False, unchecked
+        )
         pump.begin()
         running = asyncio.create_task(pump.run())
         await asyncio.sleep(0.1)
@@ -56,7 +58,9 @@ def test_what_is_held_is_stored_soon_after_the_last_that_came(staged: Staged, mo
         idle.held = True
         idle.resume(0)
         never: Any = None
-        pump = StagingPump(BatchBuilder(idle), writer, idle, Feedback(never, idle, int), lambda: False, unchecked)
+        pump = StagingPump(
+            BatchBuilder(idle), writer, idle, ProgressReporter(never, idle, int), lambda: False, unchecked
+        )
         pump.begin()
         running = asyncio.create_task(pump.run())
         async with asyncio.timeout(PATIENCE):

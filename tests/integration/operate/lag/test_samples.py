@@ -13,8 +13,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline.capture.replication import lag_sampler
-from pipeline.capture.replication.lag_sampler import Sampler
-from pipeline.capture.replication.stopwatch import Stopwatch
+from pipeline.capture.replication.lag_sampler import LagSampler
+from pipeline.capture.replication.stopwatch import WaitTimer
 from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.operate import samples
@@ -38,8 +38,8 @@ DAYS, APART = 10, 8
 class Worker:
     """As far as it is asked: it has staged nothing."""
 
-    starved = Stopwatch()
-    blocked = Stopwatch()
+    starved = WaitTimer()
+    blocked = WaitTimer()
     staged = 0
 
 
@@ -50,12 +50,12 @@ def log(database_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def sample(source_dsn: str, database_dsn: str, act: Callable[[Sampler], Awaitable[None]]) -> None:
+def sample(source_dsn: str, database_dsn: str, act: Callable[[LagSampler], Awaitable[None]]) -> None:
     async def run() -> None:
         at = await psycopg.AsyncConnection.connect(source_dsn, autocommit=True)
         store = await psycopg.AsyncConnection.connect(database_dsn, autocommit=True)
         async with at, store:
-            await act(Sampler(at, store, SOURCE, "s", Worker()))
+            await act(LagSampler(at, store, SOURCE, "s", Worker()))
 
     asyncio.run(run())
 
@@ -69,7 +69,7 @@ def test_the_last_little_that_was_written_is_kept_too(
 ) -> None:
     monkeypatch.setattr(lag_sampler, "STORE_SECONDS", 0.2)
 
-    async def act(sampler: Sampler) -> None:
+    async def act(sampler: LagSampler) -> None:
         await sampler.sample()
         with psycopg.connect(source_dsn, autocommit=True) as source:
             source.execute("create table t ()")
@@ -86,7 +86,7 @@ def test_the_last_little_that_was_written_is_kept_too(
 def test_what_the_worker_waits_for_is_kept_while_it_is_behind(
     log: psycopg.Connection[Any], source_dsn: str, database_dsn: str
 ) -> None:
-    async def act(sampler: Sampler) -> None:
+    async def act(sampler: LagSampler) -> None:
         for _ in range(3):
             await sampler.sample()
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.source import slots, sources, timeline
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import load
 from pipeline.findings import Finding
 from pipeline.operate.preflight import check
@@ -101,7 +101,7 @@ def test_room_is_counted_without_what_sessions_have_already(
         connections.connect(database_dsn, "pipeline database") as pipeline,
     ):
         cluster, name = timeline.identity(source).system_identifier, str(source.info.dbname)
-        sources.add(pipeline, Source(uuid.uuid4(), 0, cluster, name, slot_name))
+        sources.add(pipeline, ReplicationSource(uuid.uuid4(), 0, cluster, name, slot_name))
         stored = sources.find(pipeline, None)
         assert stored is not None
         for _ in range(2):

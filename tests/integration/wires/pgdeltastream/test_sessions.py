@@ -15,7 +15,7 @@ from psycopg import pq
 
 from pipeline.capture.catchup import limits
 from pipeline.capture.source import slots, sources, timeline
-from pipeline.capture.source.sources import Source
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.cli.render import losses
 from pipeline.config.settings import Config, load
 from pipeline.operate import slot_owners, status
@@ -44,7 +44,7 @@ class Held:
         self.cluster = timeline.identity(self.source).system_identifier
         stored = sources.find(self.pipeline, None)
         if stored is None:
-            stored = Source(uuid.uuid4(), 0, self.cluster, str(self.source.info.dbname), config.slot)
+            stored = ReplicationSource(uuid.uuid4(), 0, self.cluster, str(self.source.info.dbname), config.slot)
             sources.add(self.pipeline, stored)
         self.source_id = stored.id
 

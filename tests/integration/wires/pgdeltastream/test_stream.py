@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.capture.replication import feedback
 from pipeline.capture.replication import stream as replication_stream
-from pipeline.capture.replication.confirm_rule import NEVER, Pace
+from pipeline.capture.replication.confirm_rule import NEVER, ConfirmPace
 from pipeline.config import settings
 from pipeline.errors import SessionGone, SessionHeld, SessionUnknown, Unavailable
 from pipeline.postgres import connections
@@ -199,7 +199,7 @@ def test_a_type_that_is_gone_has_its_name(sessions: Sessions, session: StoredSes
 def test_idle_wal_is_passed_over_once_all_is_acknowledged(
     sessions: Sessions, session: StoredSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "PACE", Pace(reply=0.0, idle=0.3, idle_bytes=NEVER))
+    monkeypatch.setattr(progress, "PACE", ConfirmPace(reply=0.0, idle=0.3, idle_bytes=NEVER))
     monkeypatch.setattr(session_stream, "_LOOK_SECONDS", 0.05)
 
     async def follow() -> None:

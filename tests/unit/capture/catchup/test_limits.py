@@ -8,18 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture.catchup.limits import Allowed, Room, allowed, beyond_cores, unsafe
+from pipeline.capture.catchup.limits import SlotLimit, SourceCapacity, allowed, beyond_cores, unsafe
 from pipeline.capture.source.slots import part_name
 
-WIDE = Room(180000, 80, 70, 80, 70)
+WIDE = SourceCapacity(180000, 80, 70, 80, 70)
 
 
 @given(
-    st.builds(Room, st.just(180001), st.just(9), st.integers(-3, 9), st.just(8), st.integers(-3, 8)),
+    st.builds(SourceCapacity, st.just(180001), st.just(9), st.integers(-3, 9), st.just(8), st.integers(-3, 8)),
     st.none() | st.integers(1, 64),
     st.integers(1, 128),
 )
-def test_there_is_always_one_and_never_more_than_any_limit(room: Room, setting: int | None, cores: int) -> None:
+def test_there_is_always_one_and_never_more_than_any_limit(
+    room: SourceCapacity, setting: int | None, cores: int
+) -> None:
     found = allowed(room, "pipeline", setting, cores)
     wanted = setting or min(4, max(1, cores - 1))
     assert 1 <= found.slots <= wanted
@@ -29,23 +31,43 @@ def test_there_is_always_one_and_never_more_than_any_limit(room: Room, setting: 
 
 @pytest.mark.parametrize(("setting", "cores", "slots"), [(None, 3, 2), (None, 16, 4), (8, 2, 8), (2, 16, 2)])
 def test_cores_decide_only_where_nothing_is_set(setting: int | None, cores: int, slots: int) -> None:
-    assert allowed(WIDE, "pipeline", setting, cores) == Allowed(slots)
+    assert allowed(WIDE, "pipeline", setting, cores) == SlotLimit(slots)
 
 
 @pytest.mark.parametrize(
     ("room", "setting", "cores", "slots", "said"),
     [
-        (Room(180000, 5, 0, 9, 3), 4, 4, 1, "the source has 0 of its max_replication_slots = 5 free; raise it"),
-        (Room(180000, 5, 3, 9, 1), 4, 4, 2, "the source has 1 of its max_wal_senders = 9 free; raise it"),
-        (Room(180000, 5, 3, 9, 1, 2), 4, 4, 2, "1 of its max_wal_senders = 9 free, beside 2 for sessions; raise it"),
-        (Room(180000, 5, 1, 9, 3, 2), 4, 4, 2, "the source has 1 of its max_replication_slots = 5 free; raise it"),
+        (
+            SourceCapacity(180000, 5, 0, 9, 3),
+            4,
+            4,
+            1,
+            "the source has 0 of its max_replication_slots = 5 free; raise it",
+        ),
+        (SourceCapacity(180000, 5, 3, 9, 1), 4, 4, 2, "the source has 1 of its max_wal_senders = 9 free; raise it"),
+        (
+            SourceCapacity(180000, 5, 3, 9, 1, 2),
+            4,
+            4,
+            2,
+            "1 of its max_wal_senders = 9 free, beside 2 for sessions; raise it",
+        ),
+        (
+            SourceCapacity(180000, 5, 1, 9, 3, 2),
+            4,
+            4,
+            2,
+            "the source has 1 of its max_replication_slots = 5 free; raise it",
+        ),
         (WIDE, 1, 4, 1, "PIPELINE_CATCHUP_MAX_SLOTS is 1; raise it"),
         (WIDE, None, 1, 1, "this process may use one core; give it three"),
         (WIDE, None, 2, 1, "this process may use 2 cores; give it three or more, or set PIPELINE_CATCHUP_MAX_SLOTS"),
-        (Room(160008, 5, 4, 9, 4), 4, 4, 1, "Postgres 16.8, which can lose .*; update it to 16.9 or newer"),
+        (SourceCapacity(160008, 5, 4, 9, 4), 4, 4, 1, "Postgres 16.8, which can lose .*; update it to 16.9 or newer"),
     ],
 )
-def test_a_limit_is_named_with_its_remedy(room: Room, setting: int | None, cores: int, slots: int, said: str) -> None:
+def test_a_limit_is_named_with_its_remedy(
+    room: SourceCapacity, setting: int | None, cores: int, slots: int, said: str
+) -> None:
     found = allowed(room, "pipeline", setting, cores)
     assert found.slots == slots
     assert re.search(said, found.held_by or "")

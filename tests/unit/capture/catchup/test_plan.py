@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture.catchup.plan import SKIP, Part, chain, split
+from pipeline.capture.catchup.plan import SKIP, BacklogPart, chain, split
 
 LSNS = st.integers(0, 2**62)
 SPANS = st.integers(0, 10**12)
@@ -27,7 +27,7 @@ def test_parts_cover_the_backlog_without_gap_or_overlap(position: int, span: int
     assert [part.worker for part in parts] == list(range(len(parts)))
 
 
-def sizes(parts: list[Part], wal_end: int) -> list[int]:
+def sizes(parts: list[BacklogPart], wal_end: int) -> list[int]:
     return [(part.until_lsn or wal_end) - part.from_lsn for part in parts]
 
 
@@ -65,11 +65,11 @@ def test_a_part_is_reached_when_all_before_it_are_complete(span: int, count: int
 
 
 def test_the_open_part_is_never_complete() -> None:
-    assert not Part(1, 10, None, 2**62).complete
-    assert Part(1, 10, 20, 20).complete
-    assert not Part(1, 10, 20, 19).complete
+    assert not BacklogPart(1, 10, None, 2**62).complete
+    assert BacklogPart(1, 10, 20, 20).complete
+    assert not BacklogPart(1, 10, 20, 19).complete
 
 
 def test_what_is_left_of_a_part() -> None:
-    assert [Part(1, 10, 20, position).left_bytes for position in (10, 19, 20, 25)] == [10, 1, 0, 0]
-    assert Part(1, 10, None, 15).left_bytes is None
+    assert [BacklogPart(1, 10, 20, position).left_bytes for position in (10, 19, 20, 25)] == [10, 1, 0, 0]
+    assert BacklogPart(1, 10, None, 15).left_bytes is None

@@ -13,7 +13,7 @@ from pipeline.capture.replication.confirm_rule import (
     IDLE_SECONDS,
     PACE,
     ConfirmRule,
-    PartEnded,
+    PartEndedError,
 )
 
 START = 1_000
@@ -153,7 +153,7 @@ def test_a_part_ends_where_the_next_begins(last: Step) -> None:
     made.begin(1_999)
     made.keepalive(FAR)
     made.commit()
-    with pytest.raises(PartEnded):
+    with pytest.raises(PartEndedError):
         last(made)
     assert made.ended
     made.take()

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from pipeline.capture.replication.replay import Replay
-from pipeline.capture.source.sources import Source
+from pipeline.capture.replication.replay import ReplayCheck
+from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.timeline import require_continued, switch_point
 from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import DecodeError, HistoryDiverged
@@ -48,14 +48,14 @@ LAST, NEW = transaction(300, 30), transaction(500, 50)
 
 
 def test_nothing_is_checked_where_nothing_comes_again():
-    replay = Replay(STAGED, 500)
+    replay = ReplayCheck(STAGED, 500)
     assert (replay.verified, replay.over) == (True, True)
 
 
 @pytest.mark.parametrize("at", range(9))
 def test_what_is_staged_is_left_out_and_the_rest_returned_wherever_it_is_cut(at: int):
     stream = [*transaction(200), wal(RELATION), *LAST, keepalive(320, asks=True), *NEW]
-    replay = Replay(STAGED, 100)
+    replay = ReplayCheck(STAGED, 100)
     assert replay.skip(stream[:at]) == []
     assert not replay.verified
     assert replay.skip(stream[at:]) == NEW
@@ -65,7 +65,7 @@ def test_what_is_staged_is_left_out_and_the_rest_returned_wherever_it_is_cut(at:
 
 
 def test_an_idle_source_is_verified_by_its_keepalive():
-    replay = Replay(STAGED, 100)
+    replay = ReplayCheck(STAGED, 100)
     replay.skip([*LAST, keepalive(499)])
     assert not replay.verified
     assert replay.skip([keepalive(500)]) == []
@@ -73,7 +73,7 @@ def test_an_idle_source_is_verified_by_its_keepalive():
 
 
 def test_a_keepalive_inside_of_a_transaction_says_nothing():
-    replay = Replay(STAGED, 100)
+    replay = ReplayCheck(STAGED, 100)
     assert replay.skip([LAST[0], keepalive(900), *LAST[1:]]) == []
     assert (replay.verified, replay.received) == (False, 0)
 
@@ -92,17 +92,17 @@ def test_a_keepalive_inside_of_a_transaction_says_nothing():
 )
 def test_another_history_is_refused(stream: list[bytes]):
     with pytest.raises(HistoryDiverged, match=r"^we have stored up to 0/1F4, and transaction 0/12C last; .* adopt`"):
-        Replay(STAGED, 100).skip(stream)
+        ReplayCheck(STAGED, 100).skip(stream)
 
 
 def test_a_transaction_without_rows_before_our_position_is_nothing():
-    replay = Replay(STAGED, 100)
+    replay = ReplayCheck(STAGED, 100)
     empty = [begin(400, 0), message(b"pipeline:annotations"), commit(400)]
     assert replay.skip([*LAST, *empty, *NEW]) == NEW
 
 
 def test_the_last_transaction_is_not_owed_when_the_slot_is_beyond_it():
-    replay = Replay(STAGED, 400)
+    replay = ReplayCheck(STAGED, 400)
     assert replay.skip([keepalive(500)]) == []
     assert replay.over
 
@@ -110,14 +110,14 @@ def test_the_last_transaction_is_not_owed_when_the_slot_is_beyond_it():
 def test_carried_transactions_are_left_out_up_to_the_fork():
     fork = [begin(700, 0), message(b"pipeline:annotations"), wal(INSERT), commit(700)]
     empty = [begin(650, 0), message(b"pipeline:annotations"), commit(650)]
-    replay = Replay(StagedPosition(1, 500, 0, None), 500, {(600, 60), (700, 70), (800, 80)})
+    replay = ReplayCheck(StagedPosition(1, 500, 0, None), 500, {(600, 60), (700, 70), (800, 80)})
     assert replay.verified
     assert replay.skip([*transaction(600, 60), *empty, *fork]) == fork
     assert replay.over
 
 
 def test_carried_transactions_end_where_the_source_is_beyond_them():
-    replay = Replay(StagedPosition(1, 500, 0, None), 500, {(600, 60)})
+    replay = ReplayCheck(StagedPosition(1, 500, 0, None), 500, {(600, 60)})
     replay.skip([keepalive(600)])
     assert not replay.over
     replay.skip([*transaction(600, 60), keepalive(620)])
@@ -126,7 +126,7 @@ def test_carried_transactions_end_where_the_source_is_beyond_them():
 
 def test_a_change_outside_of_a_transaction_is_not_the_protocol():
     with pytest.raises(DecodeError):
-        Replay(STAGED, 100).skip([wal(INSERT)])
+        ReplayCheck(STAGED, 100).skip([wal(INSERT)])
 
 
 HISTORY = "1\t0/1F4\tno recovery target specified\n2\t0/258\tbefore a mistake\n"
@@ -138,7 +138,7 @@ def test_where_a_timeline_ended(timeline: int, end: int | None):
 
 
 def require(now: SystemIdentity, position: int, timeline: int | None = 1) -> None:
-    stored = Source(uuid.uuid4(), 0, "77", "shop", "pipeline", timeline=timeline)
+    stored = ReplicationSource(uuid.uuid4(), 0, "77", "shop", "pipeline", timeline=timeline)
     require_continued(stored, now, position, lambda _: HISTORY)
 
 

@@ -7,23 +7,33 @@ import struct
 import pytest
 
 from pipeline.capture.replication import batch_builder
-from pipeline.capture.replication.tagger import Tagger
+from pipeline.capture.replication.tagger import ChangeTagger
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import Column, TableVersion
+from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
 from pipeline.errors import DecodeError
 from pipeline.wal import pgoutput
-from pipeline.wal.messages import Begin, Commit, Delete, Insert, LogicalMessage, Message, Relation, Truncate, Update
+from pipeline.wal.messages import (
+    BeginMessage,
+    CommitMessage,
+    DeleteMessage,
+    InsertMessage,
+    LogicalMessage,
+    Message,
+    RelationMessage,
+    TruncateMessage,
+    UpdateMessage,
+)
 
 OID = 16385
-FORM = TableVersion(
+FORM = SourceTableVersion(
     OID, "public", "t", OID, "public", "t", "d",
-    (Column("id", 23, -1, "integer", 23, True), Column("v", 25, -1, "text", 25, False)), ("id",),
+    (PublishedColumn("id", 23, -1, "integer", 23, True), PublishedColumn("v", 25, -1, "text", 25, False)), ("id",),
 )  # fmt: skip
 
 
-def tagger() -> Tagger:
-    made = Tagger()
-    made.learn(Relation(OID, "public", "t", "d", ()), StagedRelation(5, FORM))
+def tagger() -> ChangeTagger:
+    made = ChangeTagger()
+    made.learn(RelationMessage(OID, "public", "t", "d", ()), StagedRelation(5, FORM))
     return made
 
 
@@ -47,13 +57,13 @@ def number(field: bytes | None) -> int:
 def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
     made = tagger()
     for lsn in (100, 200):
-        made.feed(Begin(lsn, 7, 42))
-        made.feed(Insert(OID, [b"1", b"a"]))
+        made.feed(BeginMessage(lsn, 7, 42))
+        made.feed(InsertMessage(OID, [b"1", b"a"]))
         made.feed(LogicalMessage(True, 0, "pipeline:annotations", b"{}"))
-        made.feed(Update(OID, None, False, [b"1", b"b"]))
-        made.feed(Truncate((OID, OID), False, False))
-        made.feed(Delete(OID, [b"1", None], False))
-        made.feed(Commit(lsn, lsn + 50, 7))
+        made.feed(UpdateMessage(OID, None, False, [b"1", b"b"]))
+        made.feed(TruncateMessage((OID, OID), False, False))
+        made.feed(DeleteMessage(OID, [b"1", None], False))
+        made.feed(CommitMessage(lsn, lsn + 50, 7))
     batch = made.batch.take()
     assert batch is not None
     assert [number(fields(row)[2]) for row in batch.rows] == list(range(10))
@@ -68,17 +78,17 @@ def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
 
 def test_errors_name_lsns_as_postgres_prints_them() -> None:
     made = tagger()
-    made.feed(Begin(0x100, 7, 42))
+    made.feed(BeginMessage(0x100, 7, 42))
     with pytest.raises(DecodeError, match=r"^Begin 2/AB inside of transaction 0/100"):
-        made.feed(Begin(0x2_0000_00AB, 7, 43))
+        made.feed(BeginMessage(0x2_0000_00AB, 7, 43))
     with pytest.raises(DecodeError, match=r"^Commit 0/200 does not match its Begin"):
-        made.feed(Commit(0x200, 0x210, 7))
+        made.feed(CommitMessage(0x200, 0x210, 7))
 
 
 def test_an_open_transaction_moves_no_position() -> None:
     made = tagger()
-    made.feed(Begin(100, 7, 42))
-    made.feed(Insert(OID, [b"1", b"a"]))
+    made.feed(BeginMessage(100, 7, 42))
+    made.feed(InsertMessage(OID, [b"1", b"a"]))
     batch = made.batch.take()
     assert batch is not None
     assert (batch.position, batch.commit_lsn, batch.open_lsn, batch.open_changes) == (None, None, 100, 1)
@@ -88,32 +98,32 @@ def test_an_open_transaction_moves_no_position() -> None:
 
 def test_the_end_of_what_was_taken_in_part_is_no_idle_batch() -> None:
     made = tagger()
-    made.feed(Begin(100, 0, 7))
-    made.feed(Insert(OID, [b"1", b"a"]))
+    made.feed(BeginMessage(100, 0, 7))
+    made.feed(InsertMessage(OID, [b"1", b"a"]))
     first = made.batch.take()
     assert first is not None and (first.open_lsn, first.is_idle, first.ends_staged) == (100, False, False)
-    made.feed(Commit(100, 110, 5))
-    made.feed(Begin(120, 0, 8))
+    made.feed(CommitMessage(100, 110, 5))
+    made.feed(BeginMessage(120, 0, 8))
     end = made.batch.take()
     assert end is not None and (end.rows, end.commit_lsn, end.position) == ([], 100, 110)
     assert (end.is_idle, end.ends_staged, end.open_lsn) == (False, True, 120)
-    made.feed(Commit(120, 130, 6))
+    made.feed(CommitMessage(120, 130, 6))
     empty = made.batch.take()
     assert empty is not None and (empty.rows, empty.position, empty.is_idle) == ([], 130, True)
 
 
 def test_annotations_hold_until_cleared_or_committed() -> None:
     made = tagger()
-    made.feed(Begin(100, 7, 42))
+    made.feed(BeginMessage(100, 7, 42))
     made.feed(LogicalMessage(True, 0, "pipeline:annotations", b'{"by": 1}'))
-    made.feed(Insert(OID, [b"1", b"a"]))
+    made.feed(InsertMessage(OID, [b"1", b"a"]))
     made.feed(LogicalMessage(True, 0, "sequin:transaction_annotations.clear", b""))
-    made.feed(Insert(OID, [b"2", b"a"]))
+    made.feed(InsertMessage(OID, [b"2", b"a"]))
     made.feed(LogicalMessage(True, 0, "sequin:transaction_annotations.set", b"[2]"))
-    made.feed(Commit(100, 150, 7))
-    made.feed(Begin(200, 7, 43))
-    made.feed(Insert(OID, [b"3", b"a"]))
-    made.feed(Commit(200, 250, 7))
+    made.feed(CommitMessage(100, 150, 7))
+    made.feed(BeginMessage(200, 7, 43))
+    made.feed(InsertMessage(OID, [b"3", b"a"]))
+    made.feed(CommitMessage(200, 250, 7))
     batch = made.batch.take()
     assert batch is not None
     assert [fields(row)[12] for row in batch.rows] == [b'{"by": 1}', None, None]
@@ -127,7 +137,7 @@ def test_messages_outside_of_transactions_are_not_in_the_log() -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_begin_and_commit_from_bytes(number: int) -> None:
-    messages: list[Message] = [Begin(100, 7, 42), Commit(100, 150, 7)]
+    messages: list[Message] = [BeginMessage(100, 7, 42), CommitMessage(100, 150, 7)]
     wires = [b"B" + struct.pack(">QqI", 100, 7, 42), b"C\0" + struct.pack(">QQq", 100, 150, 7)]
     plain, fast = tagger(), tagger()
     for message, data in zip(messages, wires, strict=True):
@@ -152,7 +162,7 @@ def test_one_pass_gives_what_two_give(kind: bytes, values: tuple[bytes | None, .
     rows = []
     for fast in (True, False):
         made = tagger()
-        made.feed(Begin(100, 7, 42))
+        made.feed(BeginMessage(100, 7, 42))
         data = wire(kind, *values)
         made.feed_bytes(data, 0) if fast else made.feed(pgoutput.decode(data))
         batch = made.batch.take()
@@ -164,7 +174,7 @@ def test_one_pass_gives_what_two_give(kind: bytes, values: tuple[bytes | None, .
 @pytest.mark.parametrize("data", [wire(b"I", b"1", b"x"), wire(b"I", b"1", None)])
 def test_a_torn_row_is_refused(data: bytes) -> None:
     made = tagger()
-    made.feed(Begin(100, 7, 42))
+    made.feed(BeginMessage(100, 7, 42))
     for end in range(1, len(data)):
         with pytest.raises(DecodeError):
             made.feed_bytes(data[:end], 0)
@@ -176,26 +186,26 @@ def test_a_torn_row_is_refused(data: bytes) -> None:
 def test_what_cannot_follow_is_refused() -> None:
     made = tagger()
     with pytest.raises(DecodeError, match="outside"):
-        made.feed(Insert(OID, [b"1", b"a"]))
-    made.feed(Begin(100, 7, 42))
+        made.feed(InsertMessage(OID, [b"1", b"a"]))
+    made.feed(BeginMessage(100, 7, 42))
     with pytest.raises(DecodeError, match="inside"):
-        made.feed(Begin(200, 7, 42))
+        made.feed(BeginMessage(200, 7, 42))
     with pytest.raises(DecodeError, match="not described"):
-        made.feed(Insert(1, [b"1"]))
+        made.feed(InsertMessage(1, [b"1"]))
     with pytest.raises(DecodeError, match="columns"):
-        made.feed(Insert(OID, [b"1"]))
+        made.feed(InsertMessage(OID, [b"1"]))
     with pytest.raises(DecodeError, match="does not match"):
-        made.feed(Commit(200, 250, 7))
+        made.feed(CommitMessage(200, 250, 7))
 
 
 def test_a_row_that_is_too_long_keeps_its_place_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a smaller limit: COPY's own is 1 GB."""
     monkeypatch.setattr(batch_builder, "LONGEST", 1_000)
     made = tagger()
-    made.feed(Begin(100, 7, 42))
+    made.feed(BeginMessage(100, 7, 42))
     for key in (b"1", b"2", b"3"):
-        made.feed(Insert(OID, [key, b"\x01" * (500 if key == b"2" else 5)]))
-    made.feed(Commit(100, 150, 7))
+        made.feed(InsertMessage(OID, [key, b"\x01" * (500 if key == b"2" else 5)]))
+    made.feed(CommitMessage(100, 150, 7))
     batch = made.batch.take()
     assert batch is not None
     found = [fields(row) for row in batch.rows]

@@ -13,8 +13,8 @@ import pytest
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
 from pipeline.capture.schema_history.placement import attnums
-from pipeline.capture.schema_history.versions import Column, TableVersion
-from pipeline.wal.messages import Relation, RelationColumn
+from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
+from pipeline.wal.messages import RelationColumn, RelationMessage
 
 INT, TEXT, VARCHAR = 23, 25, 1043
 Form = tuple[int, str, int]
@@ -32,13 +32,15 @@ def catalog(*columns: Form | int, settled: frozenset[int] = frozenset(), **field
     return CatalogTable("public", "t", "d", 1, "public", "t", tuple(found), **fields)
 
 
-def version(*columns: Form, memberships: tuple[int, ...] = ()) -> TableVersion:
-    known = tuple(Column(name, type_oid, -1, "", type_oid, False, attnum) for attnum, name, type_oid in columns)
-    return TableVersion(1, "public", "t", 1, "public", "t", "d", known, (), memberships=memberships)
+def version(*columns: Form, memberships: tuple[int, ...] = ()) -> SourceTableVersion:
+    known = tuple(
+        PublishedColumn(name, type_oid, -1, "", type_oid, False, attnum) for attnum, name, type_oid in columns
+    )
+    return SourceTableVersion(1, "public", "t", 1, "public", "t", "d", known, (), memberships=memberships)
 
 
-def message(*columns: tuple[str, int]) -> Relation:
-    return Relation(1, "public", "t", "d", tuple(RelationColumn(False, *column, -1) for column in columns))
+def message(*columns: tuple[str, int]) -> RelationMessage:
+    return RelationMessage(1, "public", "t", "d", tuple(RelationColumn(False, *column, -1) for column in columns))
 
 
 ID, A, B, C = (1, "id", INT), (2, "a", TEXT), (3, "b", TEXT), (4, "c", TEXT)
@@ -59,7 +61,7 @@ ID, A, B, C = (1, "id", INT), (2, "a", TEXT), (3, "b", TEXT), (4, "c", TEXT)
     ],
 )
 def test_columns(
-    sent: tuple[str, ...], now: CatalogTable, before: TableVersion | None, expected: list[int | None]
+    sent: tuple[str, ...], now: CatalogTable, before: SourceTableVersion | None, expected: list[int | None]
 ) -> None:
     assert attnums(message(*((name, INT if name == "id" else TEXT) for name in sent)), now, before) == expected
 

@@ -7,38 +7,38 @@ from dataclasses import replace
 import pytest
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
-from pipeline.capture.schema_history.continuity import Rewrite, altered_before, first_version, next_version
-from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
+from pipeline.capture.schema_history.continuity import ColumnRewrite, altered_before, first_version, next_version
+from pipeline.capture.schema_history.fingerprint import ColumnFingerprint, TableFingerprint
 from pipeline.capture.schema_history.keys import key_columns
-from pipeline.capture.schema_history.versions import Column, Name, TableVersion
-from pipeline.wal.messages import Relation, RelationColumn
+from pipeline.capture.schema_history.versions import ColumnName, PublishedColumn, SourceTableVersion
+from pipeline.wal.messages import RelationColumn, RelationMessage
 
 FILE, OTHER_FILE = 100, 200
 THEN, NOW = (1000, 0), (2000, 3)
 
 
-def column(name: str, attnum: int | None, type_oid: int = 25) -> Column:
-    return Column(name, type_oid, -1, "", type_oid, False, attnum)
+def column(name: str, attnum: int | None, type_oid: int = 25) -> PublishedColumn:
+    return PublishedColumn(name, type_oid, -1, "", type_oid, False, attnum)
 
 
-def form(*columns: Column, table_oid: int = 1) -> TableVersion:
-    return TableVersion(1, "public", "t", table_oid, "public", "t", "d", columns, (), memberships=(1,))
+def form(*columns: PublishedColumn, table_oid: int = 1) -> SourceTableVersion:
+    return SourceTableVersion(1, "public", "t", table_oid, "public", "t", "d", columns, (), memberships=(1,))
 
 
-def read(file: int = FILE, version: str = "7", *, certain: bool = True, missing: bool = False) -> Fingerprint:
+def read(file: int = FILE, version: str = "7", *, certain: bool = True, missing: bool = False) -> TableFingerprint:
     """Of columns 1 and 2, of which the second has this version."""
-    of_first = ColumnPrint("7", settled=True, missing=False, filled=False)
-    of_second = ColumnPrint(version, certain, missing, filled=False)
-    return Fingerprint(file, certain, 1500, {1: of_first, 2: of_second})
+    of_first = ColumnFingerprint("7", settled=True, missing=False, filled=False)
+    of_second = ColumnFingerprint(version, certain, missing, filled=False)
+    return TableFingerprint(file, certain, 1500, {1: of_first, 2: of_second})
 
 
 BEFORE = first_version(form(column("id", 1, 23), column("a", 2)), THEN)
-KEPT, ANEW = (Name("a", *THEN),), (Name("a", *NOW),)
+KEPT, ANEW = (ColumnName("a", *THEN),), (ColumnName("a", *NOW),)
 
 
 def following(
-    now: TableVersion, then: Fingerprint | None, fingerprint: Fingerprint | None
-) -> tuple[tuple[Name, ...], list[Rewrite]]:
+    now: SourceTableVersion, then: TableFingerprint | None, fingerprint: TableFingerprint | None
+) -> tuple[tuple[ColumnName, ...], list[ColumnRewrite]]:
     """Names of the last column, and what was rewritten."""
     found, rewritten = next_version(BEFORE, then, now, fingerprint, NOW)
     return found.columns[-1].names, rewritten
@@ -56,7 +56,7 @@ SAME = form(column("id", 1, 23), column("a", 2))
         pytest.param(read(certain=False).settle(), read(certain=False), id="settled since"),
     ],
 )
-def test_values_go_on(then: Fingerprint, now: Fingerprint) -> None:
+def test_values_go_on(then: TableFingerprint, now: TableFingerprint) -> None:
     assert following(SAME, then, now) == (KEPT, [])
 
 
@@ -67,8 +67,8 @@ def test_values_go_on(then: Fingerprint, now: Fingerprint) -> None:
         pytest.param(read(certain=False), read(certain=False), id="both in doubt when first read"),
     ],
 )
-def test_values_may_have_been_rewritten(then: Fingerprint, now: Fingerprint) -> None:
-    assert following(SAME, then, now) == (ANEW, [Rewrite("values", ("a",), now.columns[2].version)])
+def test_values_may_have_been_rewritten(then: TableFingerprint, now: TableFingerprint) -> None:
+    assert following(SAME, then, now) == (ANEW, [ColumnRewrite("values", ("a",), now.columns[2].version)])
 
 
 def test_what_is_as_it_was_needs_no_settling_of_its_own() -> None:
@@ -84,13 +84,13 @@ def test_what_is_as_it_was_needs_no_settling_of_its_own() -> None:
 
 def test_another_type_is_a_rewrite_but_between_texts() -> None:
     number, varchar = form(column("id", 1, 23), column("a", 2, 20)), form(column("id", 1, 23), column("a", 2, 1043))
-    assert following(number, read(), read(version="8")) == (ANEW, [Rewrite("type", ("a",), "8")])
+    assert following(number, read(), read(version="8")) == (ANEW, [ColumnRewrite("type", ("a",), "8")])
     assert following(varchar, read(), read(version="8")) == (KEPT, [])
 
 
 def test_a_renamed_column_goes_on_and_one_of_its_name_does_not() -> None:
     renamed = form(column("id", 1, 23), column("b", 2))
-    assert following(renamed, read(), read(version="8")) == ((*KEPT, Name("b", *NOW)), [])
+    assert following(renamed, read(), read(version="8")) == ((*KEPT, ColumnName("b", *NOW)), [])
     readded = form(column("id", 1, 23), column("a", 3))
     now = read()
     now = replace(now, columns={1: now.columns[1], 3: now.columns[2]})
@@ -99,12 +99,12 @@ def test_a_renamed_column_goes_on_and_one_of_its_name_does_not() -> None:
 
 def test_a_new_column_is_a_rewrite_when_rows_had_its_default() -> None:
     added = form(*SAME.columns, column("c", 3))
-    then, names = read(), (Name("c", *NOW),)
+    then, names = read(), (ColumnName("c", *NOW),)
     for file, missing, filled in ((FILE, True, True), (OTHER_FILE, False, True), (OTHER_FILE, False, False)):
-        third = ColumnPrint("9", settled=True, missing=missing, filled=filled)
+        third = ColumnFingerprint("9", settled=True, missing=missing, filled=filled)
         now = replace(read(file), columns={**then.columns, 3: third})
-        assert following(added, then, now) == (names, [Rewrite("default", ("c",), "9")])
-    plain = replace(read(FILE), columns={**then.columns, 3: ColumnPrint("9", True, False, False)})
+        assert following(added, then, now) == (names, [ColumnRewrite("default", ("c",), "9")])
+    plain = replace(read(FILE), columns={**then.columns, 3: ColumnFingerprint("9", True, False, False)})
     assert following(added, then, plain) == (names, [])
 
 
@@ -112,8 +112,8 @@ def test_another_type_of_a_column_without_its_number_is_a_rewrite() -> None:
     before = first_version(form(column("id", 1, 23), column("a", None)), THEN)
     now = replace(read(), columns={1: read().columns[1]})
     altered = form(column("id", 1, 23), column("a", None, 23))
-    assert next_version(before, now, altered, now, NOW)[1] == [Rewrite("type", ("a",), "from 2000 3")]
-    in_doubt = [Rewrite("values", ("a",), "from 2000 3")]
+    assert next_version(before, now, altered, now, NOW)[1] == [ColumnRewrite("type", ("a",), "from 2000 3")]
+    in_doubt = [ColumnRewrite("values", ("a",), "from 2000 3")]
     assert next_version(before, now, before, now, NOW)[1] == in_doubt
     assert next_version(before, now, before, None, NOW)[1] == []
 
@@ -122,9 +122,9 @@ def test_a_column_that_may_be_another_one_of_its_name_is_a_rewrite() -> None:
     known = first_version(form(column("id", 1, 23), column("a", 2)), THEN)
     unknown = first_version(form(column("id", 1, 23), column("a", None)), THEN)
     first = replace(read(), columns={1: read().columns[1]})
-    assert next_version(known, read(), unknown, first, NOW)[1] == [Rewrite("values", ("a",), "from 2000 3")]
-    for settled, expected in ((True, []), (False, [Rewrite("values", ("a",), "9")])):
-        now = replace(first, columns={**first.columns, 3: ColumnPrint("9", settled, missing=False, filled=False)})
+    assert next_version(known, read(), unknown, first, NOW)[1] == [ColumnRewrite("values", ("a",), "from 2000 3")]
+    for settled, expected in ((True, []), (False, [ColumnRewrite("values", ("a",), "9")])):
+        now = replace(first, columns={**first.columns, 3: ColumnFingerprint("9", settled, missing=False, filled=False)})
         again = form(column("id", 1, 23), column("a", 3))
         assert next_version(unknown, first, again, now, NOW)[1] == expected
 
@@ -134,8 +134,8 @@ def test_a_default_of_a_column_is_a_rewrite_once_its_number_is_known() -> None:
     in_doubt, found = next_version(BEFORE, read(), form(column("id", 1, 23), column("c", None)), of_first, NOW)
     assert found == []
     added = form(column("id", 1, 23), column("c", 3))
-    for missing, expected in ((True, [Rewrite("default", ("c",), "9")]), (False, [])):
-        now = replace(of_first, columns={**of_first.columns, 3: ColumnPrint("9", True, missing, filled=False)})
+    for missing, expected in ((True, [ColumnRewrite("default", ("c",), "9")]), (False, [])):
+        now = replace(of_first, columns={**of_first.columns, 3: ColumnFingerprint("9", True, missing, filled=False)})
         assert next_version(in_doubt, of_first, added, now, NOW)[1] == expected
 
 
@@ -155,14 +155,14 @@ def test_attributes_of_a_composite_type_are_other_values(attributes: str | None,
     )
     names, found = following(SAME, then, now)
     assert (names, [each.kind for each in found]) == (ANEW if kind == "attributes" else KEPT, [kind] if kind else [])
-    assert Fingerprint.from_json(now.to_json()) == now
+    assert TableFingerprint.from_json(now.to_json()) == now
     assert [each.kind for each in altered_before(SAME, now)] == []
     later = replace(now, columns={2: replace(now.columns[2], attributes_settled=False)})
     assert [each.kind for each in altered_before(SAME, later)] == ["attributes"]
 
 
 def test_without_its_number_a_column_begins_anew() -> None:
-    unknown, rewritten = form(column("id", 1, 23), column("a", None)), Rewrite("values", ("a",), "from 2000 3")
+    unknown, rewritten = form(column("id", 1, 23), column("a", None)), ColumnRewrite("values", ("a",), "from 2000 3")
     assert following(unknown, read(), read()) == (ANEW, [rewritten])
 
 
@@ -185,16 +185,16 @@ def test_after_a_time_without_publication_values_are_unknown() -> None:
 
 
 def test_names_of_a_try_that_was_cut_off_are_forgotten() -> None:
-    later = replace(BEFORE.columns[1], name="b", names=(*KEPT, Name("b", 3000, 0)))
+    later = replace(BEFORE.columns[1], name="b", names=(*KEPT, ColumnName("b", 3000, 0)))
     found, _ = next_version(replace(BEFORE, columns=(BEFORE.columns[0], later)), read(), SAME, read(), NOW)
     assert found.columns[-1].names == KEPT
 
 
 def test_a_fingerprint_survives_its_json() -> None:
-    assert Fingerprint.from_json(read(missing=True).to_json()) == read(missing=True)
+    assert TableFingerprint.from_json(read(missing=True).to_json()) == read(missing=True)
 
 
-MESSAGE = Relation(
+MESSAGE = RelationMessage(
     1, "public", "t", "f", (RelationColumn(True, "b", 25, -1), RelationColumn(True, "a", 25, -1))
 )  # a and b have swapped their names since the form before
 BEFORE_SWAP = replace(form(column("a", 1), column("b", 2)), replica_identity="f", key_columns=("a",))
@@ -223,7 +223,7 @@ def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swap
     columns = (
         RelationColumn(True, "a", 25, -1), RelationColumn(False, "c", 25, -1), RelationColumn(True, "b", 25, -1)
     )  # fmt: skip
-    message = Relation(1, "public", "t", "d", columns)
+    message = RelationMessage(1, "public", "t", "d", columns)
     assert key_columns(message, [None] * 3, None, past, 5, moved=True) == ("b", "a")
     other_key = replace(past, key_columns=("b", "a"))  # not by place, then: the key is another one since
     assert key_columns(message, [None] * 3, None, other_key, 5, moved=True) == ("b", "a")
@@ -238,7 +238,9 @@ def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identi
 
 
 @pytest.mark.parametrize("past", [None, BEFORE_SWAP, replace(BEFORE_SWAP, replica_identity="n", key_columns=())])
-def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(past: TableVersion | None) -> None:
+def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(
+    past: SourceTableVersion | None,
+) -> None:
     later = replace(SWAPPED_BACK, primary_key=(2,), primary_later=True)
     as_it_was = MESSAGE._replace(columns=MESSAGE.columns[::-1])
     assert key_columns(as_it_was, [1, 2], later, past, 1, moved=True) == (past.key_columns if past else ())

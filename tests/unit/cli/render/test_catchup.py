@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline.capture.catchup.plan import Part, chain
+from pipeline.capture.catchup.plan import BacklogPart, chain
 from pipeline.cli.render import status
 from pipeline.operate import metrics
 from pipeline.operate.lag.slot_lag import SlotLag
@@ -16,7 +16,13 @@ MB = 1_000_000
 
 
 def some_status() -> Status:
-    parts = chain([Part(0, 0, 5 * MB, 5 * MB), Part(1, 5 * MB, 9 * MB, 6 * MB), Part(2, 9 * MB, None, 9 * MB)])
+    parts = chain(
+        [
+            BacklogPart(0, 0, 5 * MB, 5 * MB),
+            BacklogPart(1, 5 * MB, 9 * MB, 6 * MB),
+            BacklogPart(2, 9 * MB, None, 9 * MB),
+        ]
+    )
     slots = [SlotLag("pipeline", False, 5 * MB, 10 * MB), SlotLag("pipeline_part_1", True, 6 * MB, 9 * MB)]
     return Status(revision="0011", slot="pipeline", catchup=parts, slots=slots)
 

@@ -10,16 +10,16 @@ import pytest
 
 from pipeline.errors import DecodeError
 from pipeline.wal import lsn, pgoutput
-from pipeline.wal.messages import Relation, RelationColumn
+from pipeline.wal.messages import RelationColumn, RelationMessage
 from pipeline.wires.pgdeltastream.sessions import frames as frames_module
 from pipeline.wires.pgdeltastream.sessions.frames import FrameBuilder
 
 START = 0x1570000
 
 
-def relation(oid: int = 1, name: str = "t") -> Relation:
+def relation(oid: int = 1, name: str = "t") -> RelationMessage:
     columns = (RelationColumn(True, "id", 23, -1), RelationColumn(False, "name", 25, -1))
-    return Relation(oid, "public", name, "d", columns)
+    return RelationMessage(oid, "public", name, "d", columns)
 
 
 def values(*texts: bytes) -> bytes:
