@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from psycopg import AsyncConnection, Error, OperationalError, generators, pq
 from psycopg.abc import PQGen
@@ -14,16 +14,14 @@ from psycopg.waiting import Wait
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 
 
-@dataclass(frozen=True)
-class Prepare:
+class Prepare(NamedTuple):
     """Prepare a statement under this name, for the rest of the session."""
 
     name: bytes
     text: bytes
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """Execute a prepared statement with these parameters, in binary form."""
 
     name: bytes
@@ -42,29 +40,32 @@ class PreparedStatements:
         `first`: the statement that each transaction here begins with, to limit how long it waits for a lock.
         """
         self._connection, self._suffix, self._first = connection, suffix, first
-        self._names: set[str] = set()
+        self._prepared: dict[str, bytes] = {}
+        """The name of each prepared statement, as it is sent."""
 
     def name(self, statement: str) -> str:
         """Return the name under which a statement is prepared."""
         return f"{statement}_{self._suffix}"
 
     def call(self, statement: str, parameters: Sequence[bytes | None] = ()) -> Call:
-        """Return the call of a statement with these parameters, in binary form."""
-        return Call(self.name(statement).encode(), parameters)
+        """Return the call of a prepared statement with these parameters, in binary form."""
+        return Call(self._prepared[statement], parameters)
 
     async def prepare(self, texts: Mapping[str, str]) -> None:
         """Prepare the statements that are not prepared yet, in this order, each in its own transaction.
 
         Raises the first error; a statement that failed is tried again by the next call.
         """
-        missing = {statement: text for statement, text in texts.items() if statement not in self._names}
-        transactions = [self._steps(*each) for each in missing.items()]
-        errors = await _try_each(self._connection, transactions) if missing else []
-        self._names.update(each for each, error in zip(missing, errors, strict=True) if error is None)
+        if texts.keys() <= self._prepared.keys():
+            return
+        missing = [each for each in texts if each not in self._prepared]
+        errors = await _try_each(self._connection, [self._steps(each, texts[each]) for each in missing])
+        done = [each for each, error in zip(missing, errors, strict=True) if error is None]
+        self._prepared.update({each: self.name(each).encode() for each in done})
         _raise_first(errors)
 
     def _steps(self, statement: str, text: str) -> list[Step]:
-        before = [] if self._first in (None, statement) else [self.call(self._first)]
+        before = [] if self._first in (None, statement) else [Call(self.name(self._first).encode())]
         return [*before, Prepare(self.name(statement).encode(), text.encode())]
 
 
@@ -111,7 +112,7 @@ def _run(pgconn: pq.abc.PGconn, transactions: Sequence[Sequence[Step]]) -> PQGen
 
 
 def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
-    """What one step, or the end of a transaction, has come to."""
+    """Return the result of one step, or of the end of a transaction."""
     results: list[pq.abc.PGresult] = yield from generators.fetch_many(pgconn)
     if results:
         return results[-1]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 from pipeline.log.staging.batch import ChangeBatch
 
@@ -66,8 +68,7 @@ class FirstStep(Enum):
     END_RUN = "end run"
 
 
-@dataclass(frozen=True)
-class LogEnd:
+class LogEnd(NamedTuple):
     """The end of the log: all transactions up to `after` are in it, and nothing is staged behind them.
 
     `after` is a commit LSN of the source, and `seq` belongs to the newest event. The transaction that writes here
@@ -99,8 +100,7 @@ class RunState:
     is_near: bool = False
 
 
-@dataclass(frozen=True)
-class KnownState:
+class KnownState(NamedTuple):
     """The facts by which a writer chooses a path.
 
     `worker`: its number. `small`: the setting for small batches, "at_once" or "staged". `end`: the log's end, or the
@@ -119,7 +119,7 @@ class KnownState:
     room: float = math.inf
     ahead: float = math.inf
     run: RunState | None = None
-    declined: Mapping[WritePath, PathReason | None] = field(default_factory=dict)
+    declined: Mapping[WritePath, PathReason | None] = MappingProxyType({})
 
 
 def writes_directly(worker: int, small: str) -> bool:

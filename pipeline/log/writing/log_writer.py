@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection
@@ -76,8 +76,7 @@ class WritingSettings:
         return cls(EventsTable.parse(config.events_table), config.small_batches, sizes, clock)
 
 
-@dataclass(frozen=True)
-class WriteResult:
+class WriteResult(NamedTuple):
     """Everything before `position`, an LSN of the source, is stored.
 
     `is_durable`: the position may be confirmed to the source. `holds`: the writer has accepted more, which it stores

@@ -28,8 +28,8 @@ FILLING = RunState(is_begun=True, is_filling=True)
 
 WORKER = KnownState(worker=0, small="at_once", end=END)
 """Worker 0 with small batches written directly, which knows the log's end."""
-STAGES = replace(WORKER, small="staged", end=None)
-PART = replace(WORKER, worker=3)
+STAGES = WORKER._replace(small="staged", end=None)
+PART = WORKER._replace(worker=3)
 
 SMALL = ChangeBatch([b"row"] * 2, 100, 100, 1, 1, 101, 100, 0, None, 0)
 OPEN = replace(SMALL, transactions=0, position=None, commit_lsn=None, committed_at=None, open_lsn=100, open_changes=2)
@@ -44,7 +44,7 @@ def staged(reason: PathReason) -> tuple[WritePath, PathReason]:
 
 
 def known(base: KnownState, **given: object) -> KnownState:
-    return replace(base, **given)  # type: ignore[arg-type]
+    return base._replace(**given)  # type: ignore[arg-type]
 
 
 ROWS = [
