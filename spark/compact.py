@@ -28,24 +28,24 @@ def main(argv: list[str]) -> int:
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
     """Compact the lake, while exports go on."""
-    with ledger.opened(dsn) as opened_ledger, ExitStack() as stack:
+    with ledger.open_ledger(dsn) as opened_ledger, ExitStack() as stack:
 
         @cache
         def spark() -> SparkSession:
             return stack.enter_context(script.spark(arguments, "pipeline compaction"))
 
         def waits(reason: str) -> None:
-            script.say("waits", reason=reason)
+            script.print_event("waits", reason=reason)
 
-        lake = identity.reading(opened_ledger, identity.folder_at(arguments.export_dir))
-        if not names.is_wanted(arguments.formats) and IcebergLedger(lake).found():
-            with compaction.locked(lake, waits):
+        lake = identity.open_for_reading(opened_ledger, identity.folder_at(arguments.export_dir))
+        if not names.is_wanted(arguments.formats) and IcebergLedger(lake).read_catalog():
+            with compaction.lake_lock(lake, waits):
                 withdrawn.withdraw(lake)
         before = after = 0
         for made in compaction.compact(lake, spark, waits):
             before, after = before + made.files_before, after + made.files_after
-            script.say("compacted", **vars(made))
-        script.say("done", files_before=before, files_after=after)
+            script.print_event("compacted", **vars(made))
+        script.print_event("done", files_before=before, files_after=after)
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

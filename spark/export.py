@@ -18,12 +18,12 @@ from lake import conversion, ledger
 from lake.changes import exporter, plan, retention_check
 from lake.errors import ExportError
 from lake.folding import current
-from lake.folding.current import Pending
+from lake.folding.current import PendingState
 from lake.iceberg import names, withdrawn
-from lake.iceberg.ledger import Settings
+from lake.iceberg.ledger import CatalogSettings
 from lake.running import class_archive, parent, script
 from lake.running.kept_session import KeptSession
-from lake.states.ledger import Root
+from lake.states.ledger import TableRoot
 from lake.storage import replaced, shared_folder
 from lake.storage.identity import Lake, folder_at
 from pyspark_sequin_events import catalog
@@ -40,15 +40,15 @@ def main(argv: list[str]) -> int:
             arguments = _arguments(asked)
             if status := script.run(partial(run, kept=kept), arguments):
                 return status
-            asked = _next(kept, arguments.keep_session)
-    class_archive.leave_behind()
+            asked = _next_arguments(kept, arguments.keep_session)
+    class_archive.write_archive()
     return 0
 
 
-def _next(kept: KeptSession, seconds: float) -> list[str] | None:
+def _next_arguments(kept: KeptSession, seconds: float) -> list[str] | None:
     if not seconds or not kept.is_worth_keeping:
         return None
-    script.say("kept", seconds=seconds)
+    script.print_event("kept", seconds=seconds)
     asked = parent.next_run(seconds)
     return asked if asked is not None and kept.is_usable() else None
 
@@ -58,18 +58,18 @@ def run(dsn: str, arguments: argparse.Namespace, kept: KeptSession) -> None:
 
     If there is nothing new, Spark is not started.
     """
-    with ledger.opened(dsn) as opened_ledger, catalog.connect(dsn) as connection:
+    with ledger.open_ledger(dsn) as opened_ledger, catalog.connect(dsn) as connection:
         lake = exporter.open_lake(opened_ledger, folder_at(arguments.export_dir), arguments.events_table)
         current.recover(lake, arguments.keep, arguments.checkpoints)
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
         rows = 0
-        pending = None if after < head else current.outdated(lake, arguments.latest_age)
+        pending = None if after < head else current.find_outdated(lake, arguments.latest_age)
         if pending is None or not all(each.error for each in pending):
             rows = _export(dsn, arguments, lake, connection, (after, head), kept, pending)
         else:
             _fold(None, lake, arguments, pending)
-        script.say("done", exported_upto=max(after, head), rows=rows)
+        script.print_event("done", exported_upto=max(after, head), rows=rows)
 
 
 def _export(
@@ -79,7 +79,7 @@ def _export(
     connection: dbapi.Connection,
     bounds_of_all: tuple[int, int],
     kept: KeptSession,
-    pending: Sequence[Pending] | None,
+    pending: Sequence[PendingState] | None,
 ) -> int:
     """What is new, on Spark; returns how many rows there were.
 
@@ -87,10 +87,10 @@ def _export(
     """
     after, head = bounds_of_all
     todo = list(catalog.ranges(connection, arguments.events_table, bounds_of_all, arguments.range_rows, MOST_RANGES))
-    script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
+    script.print_event("begins", after_seq=after, upto_seq=head, ranges=len(todo))
     rows = 0
     with kept.spark(arguments, "pipeline export") as spark:
-        shared_folder.require(spark, lake.root)
+        shared_folder.require_shared(spark, lake.root)
         for number, bounds in enumerate(todo, 1):
             files = exporter.export(
                 spark,
@@ -104,40 +104,44 @@ def _export(
                 report=partial(report_progress, number, len(todo)),
             )
             rows += sum(file.rows for file in files)
-            script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
-        _fold(spark, lake, arguments, current.outdated(lake, arguments.latest_age) if pending is None else pending)
+            script.print_event(
+                "committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows
+            )
+        _fold(spark, lake, arguments, current.find_outdated(lake, arguments.latest_age) if pending is None else pending)
     return rows
 
 
-def _fold(spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace, pending: Sequence[Pending]) -> None:
+def _fold(
+    spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace, pending: Sequence[PendingState]
+) -> None:
     """Bring the states, then the Iceberg tables, up to what is exported."""
     try:
-        current.fold_all(spark, lake, pending, lambda made: script.say("state", **vars(made)))
+        current.fold_all(spark, lake, pending, lambda made: script.print_event("state", **vars(made)))
     except ExportError:
-        behind = current.outdated(lake, arguments.latest_age)
+        behind = current.find_outdated(lake, arguments.latest_age)
         if all(each.error for each in behind):  # else they are to be as of one seq at the next run
             _publish(lake, arguments, [each.root for each in behind])
         raise
     _publish(lake, arguments, ())
 
 
-def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[Root]) -> None:
+def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[TableRoot]) -> None:
     if not names.is_wanted(arguments.formats):
         withdrawn.withdraw(lake)
-        conversion.retire(lake)
+        conversion.retire_old_versions(lake)
         return
     from lake.iceberg import publish  # PyIceberg is an extra
 
-    settings = Settings(arguments.iceberg_catalog, arguments.iceberg_uri)
+    settings = CatalogSettings(arguments.iceberg_catalog, arguments.iceberg_uri)
     upto = publish.publish(lake, settings, arguments.keep, behind)
     if upto is not None:
-        script.say("iceberg", upto_seq=upto)
-    conversion.retire(lake)
+        script.print_event("iceberg", upto_seq=upto)
+    conversion.retire_old_versions(lake)
 
 
-def report_progress(number: int, ranges: int, now: exporter.Progress) -> None:
+def report_progress(number: int, ranges: int, now: exporter.ExportProgress) -> None:
     """Print how far a range is."""
-    script.say("progress", range=number, ranges=ranges, **vars(now))
+    script.print_event("progress", range=number, ranges=ranges, **vars(now))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

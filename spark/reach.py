@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from lake.errors import ExportError, lost
+from lake.errors import ExportError, lost_lake_error
 from lake.running import script
 from lake.storage import layout, object_store, where
 from lake.storage.where import ObjectPath
@@ -19,24 +19,24 @@ def main(argv: list[str]) -> int:
     url, *look = argv
     try:
         if look:
-            _look(url)
+            _check_manifest(url)
         else:
-            _try(url)
+            _try_bucket(url)
     except ExportError as error:
-        script.say("unfit", reason=str(error))
+        script.print_event("unfit", reason=str(error))
         return 1
-    script.say("ok")
+    script.print_event("ok")
     return 0
 
 
-def _look(url: str) -> None:
+def _check_manifest(url: str) -> None:
     """Ask for the manifest. Somebody waits: what takes long to import is left out."""
     at = where.parse(url)
     if isinstance(at, ObjectPath) and not object_store.has(at / layout.MANIFEST):
-        raise lost(url)
+        raise lost_lake_error(url)
 
 
-def _try(url: str) -> None:
+def _try_bucket(url: str) -> None:
     """Write an object, read it, remove it, and look whose lake is there."""
     from lake.storage.identity import folder_at
 

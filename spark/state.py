@@ -25,13 +25,13 @@ def main(argv: list[str]) -> int:
 def run(dsn: str, arguments: argparse.Namespace) -> None:
     """Write the state; whether it can be written is checked before Spark is started."""
     asked = moments.parse(arguments.as_of)
-    with ledger.opened(dsn) as opened_ledger:
-        lake = identity.reading(opened_ledger, identity.folder_at(arguments.export_dir))
-        wanted = as_of.wanted(lake, arguments.table, moments.seq_at(lake, asked), arguments.output)
-        script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
+    with ledger.open_ledger(dsn) as opened_ledger:
+        lake = identity.open_for_reading(opened_ledger, identity.folder_at(arguments.export_dir))
+        wanted = as_of.check_request(lake, arguments.table, moments.seq_at(lake, asked), arguments.output)
+        script.print_event("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with script.spark(arguments, "pipeline export state") as spark:
-            published = as_of.as_of(spark, lake, wanted)
-        script.say("done", **vars(published), output=str(wanted.output))
+            published = as_of.write_state(spark, lake, wanted)
+        script.print_event("done", **vars(published), output=str(wanted.output))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

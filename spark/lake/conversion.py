@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lake.shown import ShownFolders
-from lake.states.folders import VERSION, place_again
+from lake.states.folders import VERSION, link_or_copy
 from lake.storage import days, layout, replaced
 from lake.storage.folder import unfit
 from lake.storage.identity import Lake
@@ -44,14 +44,14 @@ def convert(lake: Lake) -> None:
     with unfit(lake.root):
         _place_versions(lake, lake.root)
         _retire_links(lake.root, shown)
-        wanted = _wanted(lake.root, shown)
-        stay = [folder for folder, paths in wanted if not shown.put(folder, layout.CONVERTED, paths)]
+        wanted = _linked_folders(lake.root, shown)
+        stay = [folder for folder, paths in wanted if not shown.show_files(folder, layout.CONVERTED, paths)]
         shutil.rmtree(lake.root / layout.DAYS / layout.CONVERTED, ignore_errors=True)
     if not stay:
         lake.ledger.execute(_HAS_NONE, (str(lake.id),))
 
 
-def retire(lake: Lake) -> None:
+def retire_old_versions(lake: Lake) -> None:
     """Let versions in `current` go with what is replaced now, once no Iceberg table names their files."""
     if not isinstance(lake.root, Path):
         return
@@ -81,7 +81,7 @@ def _place_versions(lake: Lake, root: Path) -> None:
         made = root / layout.STAGING / f"version-{uuid.uuid4().hex}"
         made.mkdir(parents=True)
         for file in (root / path).iterdir():
-            place_again(file.resolve(), made / file.name)
+            link_or_copy(file.resolve(), made / file.name)
         sync(made)
         place = root / layout.FILES / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -89,10 +89,10 @@ def _place_versions(lake: Lake, root: Path) -> None:
         sync(place.parent)
 
 
-def _wanted(root: Path, shown: ShownFolders) -> Iterator[tuple[str, list[str]]]:
+def _linked_folders(root: Path, shown: ShownFolders) -> Iterator[tuple[str, list[str]]]:
     """Each link, and the files whose names it is to have as a folder."""
     files = shown.files()
-    for folder in list(days.links(root)):
+    for folder in list(days.find_links(root)):
         if folder.startswith(f"{layout.CURRENT}/"):
             yield folder, [os.path.relpath(file, root) for file in (root / folder).resolve().glob("*.parquet")]
         else:

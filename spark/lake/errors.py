@@ -7,41 +7,41 @@ class ExportError(Exception):
     """Base of all; `str(error)` is what the user reads. Nothing is lost: the next run exports the range."""
 
 
-class TargetUnfit(ExportError):
+class UnfitTargetError(ExportError):
     """The folder cannot be written to, or holds files that are not ours."""
 
 
-class ExportRunning(ExportError):
+class ExportRunningError(ExportError):
     """Another exporter is writing to this lake."""
 
 
-class Fenced(ExportError):
+class ExporterFencedError(ExportError):
     """Another exporter has taken over; this one must publish nothing."""
 
 
-class Inexact(ExportError):
+class FileMismatchError(ExportError):
     """The files written do not hold what the log holds."""
 
 
-class Unclear(ExportError):
+class UnclearHistoryError(ExportError):
     """The history does not say which columns of a table are which, so its state cannot be made."""
 
 
-class Dropped(ExportError):
+class DroppedEventsError(ExportError):
     """The log no longer holds all events that the lake lacks."""
 
 
-def no_jump(directory: object) -> TargetUnfit:
+def missing_jump_error(directory: object) -> UnfitTargetError:
     """The ledger may have gone back with the log, and nothing says yet what readers may have seen."""
-    return TargetUnfit(
+    return UnfitTargetError(
         f"{directory} is not exported to yet: the pipeline database was restored or promoted, and its log has not "
         "jumped since then; start the server, the export continues after the next event"
     )
 
 
-def lost(directory: str) -> TargetUnfit:
+def lost_lake_error(directory: str) -> UnfitTargetError:
     """The lake that was exported to it is not there."""
-    return TargetUnfit(
+    return UnfitTargetError(
         f"{directory} has no manifest, but events were exported to it; restore it, or name another PIPELINE_EXPORT_DIR "
         "to export everything again"
     )

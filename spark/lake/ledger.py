@@ -17,7 +17,7 @@ from typing import Any
 
 from adbc_driver_postgresql import dbapi
 
-from lake.errors import ExportError, ExportRunning, Fenced
+from lake.errors import ExporterFencedError, ExportError, ExportRunningError
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.dsn import without_password
 
@@ -41,7 +41,7 @@ _COMPACTING = """
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedExport:
     """An export whose process ended before it was committed. `state`: writing or publishing."""
 
     id: int
@@ -53,7 +53,7 @@ def holder() -> str:
     return f"{platform.node()} (pid {os.getpid()})"
 
 
-class Ledger:
+class LakeLedger:
     """The ledger on one session, which holds the lake's lock until it ends."""
 
     def __init__(self, connection: dbapi.Connection, dsn: str = "") -> None:
@@ -93,11 +93,11 @@ class Ledger:
         )
         return made
 
-    def moved(self, lake: uuid.UUID, directory: str) -> None:
+    def store_directory(self, lake: uuid.UUID, directory: str) -> None:
         """Store that the lake's folder has another path now."""
         self.execute("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
 
-    def exchanges(self, lake: uuid.UUID, refusal: str | None) -> None:
+    def store_exchange_refusal(self, lake: uuid.UUID, refusal: str | None) -> None:
         """Store why the file system of the lake cannot exchange two folders; None: it can."""
         self.execute(
             "update pipeline.lakes set cannot_exchange = nullif($2, '')"
@@ -108,7 +108,7 @@ class Ledger:
     def lock(self, lake: uuid.UUID) -> None:
         """Become the lake's only exporter until this session ends, after a compaction that is just being published.
 
-        Raises ExportRunning, which names the other one.
+        Raises ExportRunningError, which names the other one.
         """
         deadline = time.monotonic() + COMPACTION_SECONDS
         while not self.rows(_LOCK, (str(lake),))[0]["locked"]:
@@ -121,7 +121,7 @@ class Ledger:
                 (str(lake),),
             )
             who = f"{others[0]['holder']} since {others[0]['started_at']}" if others else "unknown"
-            raise ExportRunning(f"an export is already running: {who}; wait for it, or end it")
+            raise ExportRunningError(f"an export is already running: {who}; wait for it, or end it")
 
     def unlock(self, lake: uuid.UUID) -> None:
         """Let others export to it."""
@@ -141,23 +141,23 @@ class Ledger:
         found = self.rows("select folded_upto from pipeline.lakes where id = $1::text::uuid", (str(lake),))
         return int(found[0]["folded_upto"] or 0)
 
-    def folded(self, lake: uuid.UUID, upto: int) -> None:
+    def store_folded_upto(self, lake: uuid.UUID, upto: int) -> None:
         """The current states hold every change up to that seq, or wait."""
         self.execute("update pipeline.lakes set folded_upto = $2 where id = $1::text::uuid", (str(lake), upto))
 
-    def of_before(self, lake: uuid.UUID) -> bool:
+    def is_from_older_version(self, lake: uuid.UUID) -> bool:
         """Whether a version of the server before this has exported to the lake, and nothing has been made of it yet."""
         query = "select 1 from pipeline.exports where lake_id = $1::text::uuid and files is not null limit 1"
         return bool(self.rows(query, (str(lake),)))
 
-    def unfinished(self, lake: uuid.UUID) -> list[Unfinished]:
+    def unfinished(self, lake: uuid.UUID) -> list[UnfinishedExport]:
         """Exports that are neither committed nor marked failed, oldest first."""
         found = self.rows(
             "select id, state from pipeline.exports"
             " where lake_id = $1::text::uuid and state in ('writing', 'publishing') order by id",
             (str(lake),),
         )
-        return [Unfinished(**row) for row in found]
+        return [UnfinishedExport(**row) for row in found]
 
     def begin(self, lake: uuid.UUID, after: int, upto: int, run: int | None) -> int:
         """Begin an export of that range; returns its id."""
@@ -169,7 +169,7 @@ class Ledger:
         return int(found[0]["id"])
 
     def commit(self, export: int) -> None:
-        """Commit the export: all its files are in place. Raises Fenced."""
+        """Commit the export: all its files are in place. Raises ExporterFencedError."""
         self.step(
             "export",
             "update pipeline.exports set state = 'committed', committed_at = now()"
@@ -187,9 +187,14 @@ class Ledger:
         )
 
     def step(self, what: str, statement: str, parameters: tuple[Any, ...]) -> None:
-        """Move a row, whose id is the first parameter, to its next state. Raises Fenced if another exporter has it."""
+        """Move a row, whose id is the first parameter, to its next state.
+
+        Raises ExporterFencedError if another exporter has taken over the row.
+        """
         if not self.rows(statement, parameters):
-            raise Fenced(f"{what} {parameters[0]} was taken over by another exporter; this one publishes nothing")
+            raise ExporterFencedError(
+                f"{what} {parameters[0]} was taken over by another exporter; this one publishes nothing"
+            )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -217,10 +222,10 @@ def bigints(numbers: Iterable[int]) -> str:
 
 
 @contextmanager
-def opened(dsn: str) -> Iterator[Ledger]:
+def open_ledger(dsn: str) -> Iterator[LakeLedger]:
     """A ledger on its own session. Raises ExportError if the database does not answer or is not migrated."""
     try:
         with catalog.connect(dsn) as connection:
-            yield Ledger(connection, without_password(dsn))
+            yield LakeLedger(connection, without_password(dsn))
     except dbapi.Error as error:
         raise ExportError(f"the pipeline database refused: {' '.join(str(error).split())}") from error

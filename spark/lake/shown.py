@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from lake.states.folders import States
+from lake.states.folders import StateFolders
 from lake.storage import days, layout, replaced
-from lake.storage.days import ExchangeRefused
+from lake.storage.days import ExchangeRefusedError
 from lake.storage.folder import unfit
 from lake.storage.identity import Lake
 from lake.storage.new_file import sync
@@ -25,16 +25,16 @@ _FILES = """
         and exists (select from pipeline.exports e where e.id = f.export_id and e.state = 'committed')
 """
 _OF_DATASETS = " and f.dataset = any(array(select json_array_elements_text($2::text::json)))"
-_STAY = """
+_RECORD_REFUSAL = """
     update pipeline.lakes set stays = stays || jsonb_build_object($2::text, $3::text)
     where id = $1::text::uuid and stays ->> $2::text is distinct from $3::text
 """
-_GONE_OVER = "update pipeline.lakes set stays = stays - $2::text where id = $1::text::uuid and stays ? $2::text"
+_RECORD_SWITCH = "update pipeline.lakes set stays = stays - $2::text where id = $1::text::uuid and stays ? $2::text"
 _LINKS = "update pipeline.lakes set links = true where id = $1::text::uuid and not links"
 
 
 class ShownFolders:
-    """Of a lake whose lock is held. Every OSError is raised as TargetUnfit."""
+    """Of a lake whose lock is held. Every OSError is raised as UnfitTargetError."""
 
     def __init__(self, lake: Lake) -> None:
         assert isinstance(lake.root, Path)  # noqa: S101  in a bucket nothing is found by glob
@@ -49,7 +49,7 @@ class ShownFolders:
             found.setdefault(row["path"].removeprefix(f"{layout.FILES}/").rpartition("/")[0], []).append(row["path"])
         return found
 
-    def put(self, folder: str, number: int | str, paths: Collection[str], *, by_renames: bool = False) -> bool:
+    def show_files(self, folder: str, number: int | str, paths: Collection[str], *, by_renames: bool = False) -> bool:
         """Let a folder have a name of each of these files and no other. False: it stays as it is.
 
         What it was stays in `days` for a while. Does nothing if a process that was killed has done it.
@@ -61,24 +61,24 @@ class ShownFolders:
             if not days.has(self._root, folder, paths):
                 try:
                     if self._lake.exchange_refusal and not by_renames and os.path.lexists(self._root / folder):
-                        raise ExchangeRefused(self._lake.exchange_refusal)
+                        raise ExchangeRefusedError(self._lake.exchange_refusal)
                     days.put(self._root, folder, view, paths, by_renames=by_renames)
-                except ExchangeRefused as error:
-                    days.without_links(self._root, folder)
-                    self._stay(folder, str(error))
+                except ExchangeRefusedError as error:
+                    days.replace_links(self._root, folder)
+                    self._record_refusal(folder, str(error))
                     return False
             self.retire(view)
-        self._go_over(folder)
+        self._record_switch(folder)
         return True
 
     def set_latest(self, dataset: str, seq: int) -> bool:
         """Let readers find that version as the current state. False: they find the one before."""
-        version = States(self._root, dataset).version(seq)
+        version = StateFolders(self._root, dataset).version(seq)
         folder = layout.latest(dataset)
         if self._lake.exchange_refusal is None:
             with unfit(version):
                 paths = [os.path.relpath(each, self._root) for each in version.iterdir()]
-            return self.put(folder, seq, paths)
+            return self.show_files(folder, seq, paths)
         with unfit(self._root / folder):
             return self._link(folder, version, layout.day_view(folder, seq))
 
@@ -86,7 +86,7 @@ class ShownFolders:
         """What is there is no longer found: it goes later, and of a link that a version before has made its folder."""
         place = self._root / view
         if place.is_symlink():
-            gone = os.path.normpath(self._root / os.path.dirname(self._was(view)) / os.readlink(place))
+            gone = os.path.normpath(self._root / os.path.dirname(self._former_path(view)) / os.readlink(place))
             if (path := os.path.relpath(gone, self._root)).startswith(f"{layout.DAYS}/"):
                 replaced.record(self._lake, path)
             place.unlink()
@@ -97,7 +97,7 @@ class ShownFolders:
             days.remove_empty(self._root, view)
 
     @staticmethod
-    def _was(view: str) -> str:
+    def _former_path(view: str) -> str:
         """Where a link was before it was exchanged: its target is relative to that."""
         return view.split("/", 2)[2]
 
@@ -116,17 +116,17 @@ class ShownFolders:
             try:
                 os.rename(place, self._root / view)
             except OSError as error:
-                self._stay(folder, error.strerror or str(error))
+                self._record_refusal(folder, error.strerror or str(error))
                 return False
         os.replace(link, place)
         sync(place.parent)
         self.retire(view)
-        self._go_over(folder)
+        self._record_switch(folder)
         return True
 
-    def _stay(self, folder: str, reason: str) -> None:
+    def _record_refusal(self, folder: str, reason: str) -> None:
         if self._lake.exchange_refusal is None or not folder.startswith(("changes/", layout.MESSAGES)):
-            self._lake.ledger.execute(_STAY, (self._id, folder, reason))
+            self._lake.ledger.execute(_RECORD_REFUSAL, (self._id, folder, reason))
 
-    def _go_over(self, folder: str) -> None:
-        self._lake.ledger.execute(_GONE_OVER, (self._id, folder))
+    def _record_switch(self, folder: str) -> None:
+        self._lake.ledger.execute(_RECORD_SWITCH, (self._id, folder))

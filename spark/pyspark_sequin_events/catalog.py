@@ -12,8 +12,8 @@ from adbc_driver_manager import AdbcConnection, AdbcDatabase
 from adbc_driver_postgresql import dbapi
 
 from pyspark_sequin_events import session_settings
-from pyspark_sequin_events.dsn import complete
-from pyspark_sequin_events.history import Version, table_versions, versions
+from pyspark_sequin_events.dsn import with_own_password
+from pyspark_sequin_events.history import SchemaVersion, table_versions, versions
 from pyspark_sequin_events.query import bounded, qualified, within
 
 _RELATIONS = """
@@ -31,12 +31,12 @@ def connect(dsn: str) -> Iterator[dbapi.Connection]:
 
     A password that the DSN lacks is taken from this process's own PIPELINE_DATABASE_DSN, if that is the same place.
     """
-    with closing(_opened(complete(dsn))) as connection:
+    with closing(_open_connection(with_own_password(dsn))) as connection:
         rows(connection, session_settings.statement())
         yield connection
 
 
-def _opened(dsn: str) -> dbapi.Connection:
+def _open_connection(dsn: str) -> dbapi.Connection:
     known = _known_types(dsn)
     return dbapi.Connection(_Lasting(known), AdbcConnection(known), autocommit=True)
 
@@ -146,7 +146,7 @@ def _by_seq(
     return [(row["after"], row["upto"]) for row in rows(connection, query)]
 
 
-def cuts(connection: dbapi.Connection, query: str, bounds: tuple[int, int], number: int) -> list[int]:
+def cut_seqs(connection: dbapi.Connection, query: str, bounds: tuple[int, int], number: int) -> list[int]:
     """Seqs that divide the rows of `query` in these bounds into parts of so many rows, but for the last."""
     numbered = f"select seq, row_number() over (order by seq) as place from ({within(query, *bounds)}) as held"
     found = rows(connection, f"select seq from ({numbered}) as numbered where place % {int(number)} = 0 order by seq")
@@ -169,7 +169,7 @@ def dropped_below(connection: dbapi.Connection, events_table: str) -> int:
     return int(found[0]["dropped_below"]) if found else 1
 
 
-def named(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
+def find_tables(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
     """Schema and name of the source tables that `schema.table` may mean: with dots in names it may be several."""
     found = rows(
         connection,
@@ -185,6 +185,6 @@ def relations(connection: dbapi.Connection, schema: str, name: str) -> list[dict
     return rows(connection, _RELATIONS, (schema, name))
 
 
-def history(connection: dbapi.Connection, schema: str, name: str) -> list[Version]:
+def history(connection: dbapi.Connection, schema: str, name: str) -> list[SchemaVersion]:
     """The schema versions of a source table; empty when the server has never seen it."""
     return versions(table_versions(relations(connection, schema, name)))

@@ -17,7 +17,7 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 
 from pyspark_sequin_events import catalog
-from pyspark_sequin_events.database import plainly
+from pyspark_sequin_events.database import plain_errors
 
 _LOCK = 1_346_981_969
 """First half of the lock that shows that a reader's process lives."""
@@ -44,7 +44,7 @@ _RELEASE = """
     where name = $1 and reader_session = $2 returning name"""
 
 
-class Claim:
+class ConsumerClaim:
     """The consumer `name`, claimed for this process until `release`, or until the process ends."""
 
     def __init__(self, dsn: str, name: str, events_table: str) -> None:
@@ -53,11 +53,11 @@ class Claim:
         self._session = uuid.uuid4().hex
         self._stopped = threading.Event()
         self._lost: str | None = None
-        with plainly():
+        with plain_errors():
             self._connected = catalog.connect(dsn)
             self._connection = self._connected.__enter__()
         try:
-            with plainly():
+            with plain_errors():
                 catalog.rows(
                     self._connection, f"select pg_try_advisory_lock({_LOCK}, hashtext($1)) as locked", (self._session,)
                 )
@@ -70,7 +70,7 @@ class Claim:
         self._beats = threading.Thread(target=self._beat, name=f"consumer {name}", daemon=True)
         self._beats.start()
 
-    def paused(self, connection: dbapi.Connection) -> bool:
+    def is_paused(self, connection: dbapi.Connection) -> bool:
         """Whether it is paused. Raises ValueError when it is not ours any more."""
         found = catalog.rows(connection, _STATE, (self.name,))
         if self._lost or not found or found[0]["reader_session"] != self._session:
@@ -80,7 +80,7 @@ class Claim:
 
     def advance(self, connection: dbapi.Connection, seq: int) -> None:
         """What is up to this seq needs not be kept for it any longer."""
-        with plainly():
+        with plain_errors():
             catalog.rows(connection, "select pipeline.advance($1, $2, $3) as position", (self.name, seq, self._session))
 
     def release(self) -> None:
@@ -88,7 +88,7 @@ class Claim:
         self._stopped.set()
         self._beats.join()
         try:
-            with plainly():
+            with plain_errors():
                 catalog.rows(self._connection, _RELEASE, (self.name, self._session))
         except ValueError:
             pass  # the session has ended, which releases it too

@@ -22,7 +22,7 @@ _COMPARISONS: Mapping[type[Filter], str] = {
 }
 
 
-def of_options(
+def option_conditions(
     tables: Iterable[str] | None, actions: Iterable[str] | None, keys: Iterable[str] | None
 ) -> tuple[str, ...]:
     """Conditions for what the options name; None: everything."""
@@ -37,10 +37,10 @@ def of_options(
     return tuple(found)
 
 
-def of_filter(pushed: Filter) -> str | None:
+def filter_condition(pushed: Filter) -> str | None:
     """The condition that is true for exactly the rows that Spark's filter keeps; None when there is none."""
     if isinstance(pushed, datasource.Not):
-        inner = of_filter(pushed.child)
+        inner = filter_condition(pushed.child)
         return None if inner is None or isinstance(pushed.child, datasource.EqualNullSafe) else f"not ({inner})"
     column = _column(pushed)
     if column is None:
@@ -50,10 +50,10 @@ def of_filter(pushed: Filter) -> str | None:
     if isinstance(pushed, datasource.In):
         values = [_literal(column, value) for value in pushed.value]
         return None if None in values else _among(column, values)
-    return _compared(pushed, column)
+    return _comparison(pushed, column)
 
 
-def _compared(pushed: Filter, column: str) -> str | None:
+def _comparison(pushed: Filter, column: str) -> str | None:
     value = _literal(column, getattr(pushed, "value", None))
     if value is None:
         return None

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from adbc_driver_postgresql import dbapi
 
 from pyspark_sequin_events.catalog import relations, rows
-from pyspark_sequin_events.history import Span, TableVersion, Version, table_versions, versions
-from pyspark_sequin_events.query import bounded, is_table, literal, qualified, within_span
-from pyspark_sequin_events.selection import Chosen
-from pyspark_sequin_events.transactions import Ends
+from pyspark_sequin_events.history import SchemaVersion, SourceTableVersion, VersionSpan, table_versions, versions
+from pyspark_sequin_events.query import bounded, literal, qualified, table_named, within_span
+from pyspark_sequin_events.selection import ChosenTable
+from pyspark_sequin_events.transactions import TransactionEnds
 from pyspark_sequin_events.types import wider
 
 
 @dataclass(frozen=True)
-class Uncovered:
+class UncoveredEvent:
     """The first event that the stream cannot give: its seq and schema version, and the end of a transaction before it.
 
     `end_before` None: it is in the first transaction.
@@ -27,8 +27,8 @@ class Uncovered:
 
 
 def first_uncovered(
-    connection: dbapi.Connection, events_table: str, chosen: Chosen, after: int, upto: int
-) -> Uncovered | None:
+    connection: dbapi.Connection, events_table: str, chosen: ChosenTable, after: int, upto: int
+) -> UncoveredEvent | None:
     """In that range of seq. None is the usual answer, and costs a look at the table's history."""
     history = table_versions(relations(connection, chosen.schema, chosen.name))
     spans = [
@@ -42,15 +42,17 @@ def first_uncovered(
     found = rows(
         connection,
         f"select seq, case {number} end as version from {qualified(events_table)} where {bounded(after, upto)}"
-        f" and {is_table(chosen.schema, chosen.name)} and case {number} end is not null order by seq limit 1",
+        f" and {table_named(chosen.schema, chosen.name)} and case {number} end is not null order by seq limit 1",
     )
     if not found:
         return None
     seq = int(found[0]["seq"])
-    return Uncovered(seq, int(found[0]["version"]), Ends(connection, events_table, after, upto).before(seq))
+    return UncoveredEvent(
+        seq, int(found[0]["version"]), TransactionEnds(connection, events_table, after, upto).end_before(seq)
+    )
 
 
-def uncovered_spans(history: list[TableVersion], version: Version) -> list[tuple[Span, int]]:
+def uncovered_spans(history: list[SourceTableVersion], version: SchemaVersion) -> list[tuple[VersionSpan, int]]:
     """Parts of the history in which the table had columns that this version, as it was read, has not.
 
     Each with the number of the schema version that it is in.
@@ -62,16 +64,16 @@ def uncovered_spans(history: list[TableVersion], version: Version) -> list[tuple
         until = following.since if following and following.source_id == table.source_id else None
         if numbers[number] != version.number or not _fits(table, version):
             first = number == 0 or history[number - 1].source_id != table.source_id
-            found.append((Span(table.source_id, None if first else table.since, until), numbers[number]))
+            found.append((VersionSpan(table.source_id, None if first else table.since, until), numbers[number]))
     return found
 
 
-def _numbers(history: list[TableVersion]) -> list[int]:
+def _numbers(history: list[SourceTableVersion]) -> list[int]:
     """The number of the schema version that each table version is in."""
     return [len(versions(history[: upto + 1])) for upto in range(len(history))]
 
 
-def _fits(table: TableVersion, version: Version) -> bool:
+def _fits(table: SourceTableVersion, version: SchemaVersion) -> bool:
     return all(
         name in version.columns
         and wider(version.columns[name], spark) == version.columns[name]
@@ -80,14 +82,14 @@ def _fits(table: TableVersion, version: Version) -> bool:
     )
 
 
-def _reaches(connection: dbapi.Connection, events_table: str, span: Span, after: int, upto: int) -> bool:
+def _reaches(connection: dbapi.Connection, events_table: str, span: VersionSpan, after: int, upto: int) -> bool:
     """Whether the range, by its first and last event, may have events of that span.
 
     What was retried stands later than its LSN says, and what is of another source says nothing.
     """
     unsure = f"source_database_id <> {literal(span.source_id)} or commit_lsn is null or metadata is not null"
     ends = [
-        f"(select {unsure} or {within_span(Span(span.source_id, *bounds))} from"
+        f"(select {unsure} or {within_span(VersionSpan(span.source_id, *bounds))} from"
         f" (select * from {qualified(events_table)} where {bounded(after, upto)} order by seq {order} limit 1) e)"
         for bounds, order in (((span.since, None), "desc"), ((None, span.until), "asc"))
     ]

@@ -11,14 +11,14 @@ from pyspark_sequin_events import catalog
 
 
 @contextmanager
-def database(dsn: str) -> Iterator[dbapi.Connection]:
+def open_database(dsn: str) -> Iterator[dbapi.Connection]:
     """A connection, for as long as the block. Raises ValueError with libpq's reason."""
-    with plainly(), catalog.connect(dsn) as connection:
+    with plain_errors(), catalog.connect(dsn) as connection:
         yield connection
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """What the driver raises becomes a ValueError of one line."""
     try:
         yield

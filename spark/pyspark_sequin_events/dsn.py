@@ -38,7 +38,7 @@ def password(dsn: str) -> str | None:
     return None
 
 
-def complete(dsn: str) -> str:
+def with_own_password(dsn: str) -> str:
     """With the password that this process has of its own: its PIPELINE_DATABASE_DSN, if that is the same place."""
     ours = os.environ.get(VARIABLE, "")
     return ours if ours and without_password(ours) == dsn else dsn

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_sequin_events.types import arrow_type
 
 
-def struct(columns: Mapping[str, str]) -> StructType:
+def spark_schema(columns: Mapping[str, str]) -> StructType:
     """Names and types as a Spark schema; every column may be null."""
     fields = [
         StructField(name, from_arrow_type(arrow_type(spark), prefer_timestamp_ntz=True))

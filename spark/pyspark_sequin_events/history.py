@@ -32,7 +32,7 @@ RESERVED = frozenset({*OURS, "date", "schema"})
 
 
 @dataclass(frozen=True, order=True)
-class Position:
+class HistoryPosition:
     """A place in the history of one source."""
 
     epoch: int
@@ -41,31 +41,31 @@ class Position:
 
 
 @dataclass(frozen=True)
-class TableVersion:
+class SourceTableVersion:
     """A table as it was for the changes from `since` on: name of each column → its type, and which are JSON."""
 
     source_id: str
-    since: Position
+    since: HistoryPosition
     columns: Mapping[str, str]
     json: frozenset[str]
     key: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Span:
+class VersionSpan:
     """Where a schema version is valid at a source: from `since` (None: the beginning) to before `until`.
 
     `key`: the columns of the table's key there.
     """
 
     source_id: str
-    since: Position | None
-    until: Position | None = None
+    since: HistoryPosition | None
+    until: HistoryPosition | None = None
     key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Version:
+class SchemaVersion:
     """A schema that fits a series of table versions: columns are only added or widened, none is removed.
 
     `columns`: name at the source → type, in the order in which they came. `key`: of its last table version.
@@ -75,7 +75,7 @@ class Version:
     columns: Mapping[str, str]
     json: frozenset[str]
     key: tuple[str, ...]
-    spans: tuple[Span, ...] = field(default=())
+    spans: tuple[VersionSpan, ...] = field(default=())
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -101,7 +101,7 @@ class Version:
         return tuple(self.names[column] for column in self.key if column in self.columns)
 
 
-def table_versions(rows: Iterable[Mapping[str, Any]]) -> list[TableVersion]:
+def table_versions(rows: Iterable[Mapping[str, Any]]) -> list[SourceTableVersion]:
     """Rows of pipeline.relations (columns and keys as JSON text), in the order of the changes they hold for."""
     found = [(row["id"], _table_version(row)) for row in rows]
     first_id: dict[str, int] = {}
@@ -110,39 +110,43 @@ def table_versions(rows: Iterable[Mapping[str, Any]]) -> list[TableVersion]:
     return [table for number, table in sorted(found, key=lambda it: (first_id[it[1].source_id], it[1].since, it[0]))]
 
 
-def versions(history: Sequence[TableVersion]) -> list[Version]:
+def versions(history: Sequence[SourceTableVersion]) -> list[SchemaVersion]:
     """Merge table versions, in the order of `table_versions`, into schema versions; the first is number 1.
 
     A column that is added, dropped or widened begins no new one: a reader can read old and new files together. A column
     whose old and new types have no common type begins the next schema version.
     """
-    found: list[Version] = []
+    found: list[SchemaVersion] = []
     for source_id, of_source in groupby(history, key=lambda table: table.source_id):
         opens = True
         for table in of_source:
             merged = _merge(found[-1], table) if found else None
             if merged is None:
                 if found and not opens:
-                    found[-1] = _closed(found[-1], table.since)
+                    found[-1] = _close_span(found[-1], table.since)
                 since = None if opens else table.since
                 found.append(
-                    Version(
-                        len(found) + 1, table.columns, table.json, table.key, (Span(source_id, since, key=table.key),)
+                    SchemaVersion(
+                        len(found) + 1,
+                        table.columns,
+                        table.json,
+                        table.key,
+                        (VersionSpan(source_id, since, key=table.key),),
                     ),
                 )
             elif opens:
-                found[-1] = replace(merged, spans=(*merged.spans, Span(source_id, None, key=table.key)))
+                found[-1] = replace(merged, spans=(*merged.spans, VersionSpan(source_id, None, key=table.key)))
             else:
-                found[-1] = _with_key(merged, table)
+                found[-1] = _begin_key_span(merged, table)
             opens = False
     return found
 
 
-def _table_version(row: Mapping[str, Any]) -> TableVersion:
+def _table_version(row: Mapping[str, Any]) -> SourceTableVersion:
     columns = json.loads(row["columns"])
-    return TableVersion(
+    return SourceTableVersion(
         source_id=str(row["source_id"]),
-        since=Position(row["epoch"], row["from_lsn"], row["from_idx"]),
+        since=HistoryPosition(row["epoch"], row["from_lsn"], row["from_idx"]),
         columns={
             column["name"]: spark_type(column["type_oid"], column["type_modifier"], column["type_name"])
             for column in columns
@@ -152,7 +156,7 @@ def _table_version(row: Mapping[str, Any]) -> TableVersion:
     )
 
 
-def _merge(version: Version, table: TableVersion) -> Version | None:
+def _merge(version: SchemaVersion, table: SourceTableVersion) -> SchemaVersion | None:
     columns = dict(version.columns)
     for name, spark in table.columns.items():
         common = wider(columns[name], spark) if name in columns else spark
@@ -162,15 +166,16 @@ def _merge(version: Version, table: TableVersion) -> Version | None:
     return replace(version, columns=columns, json=version.json | table.json, key=table.key)
 
 
-def _with_key(version: Version, table: TableVersion) -> Version:
+def _begin_key_span(version: SchemaVersion, table: SourceTableVersion) -> SchemaVersion:
     """Where its key becomes another, another span begins."""
     last = version.spans[-1]
     if last.key == table.key:
         return version
     return replace(
-        version, spans=(*_closed(version, table.since).spans, Span(table.source_id, table.since, key=table.key))
+        version,
+        spans=(*_close_span(version, table.since).spans, VersionSpan(table.source_id, table.since, key=table.key)),
     )
 
 
-def _closed(version: Version, until: Position) -> Version:
+def _close_span(version: SchemaVersion, until: HistoryPosition) -> SchemaVersion:
     return replace(version, spans=(*version.spans[:-1], replace(version.spans[-1], until=until)))

@@ -29,7 +29,7 @@ KNOWN = (
 _FROM_SPARK = ("path", "paths", "__paths__")
 
 
-class Options:
+class SourceOptions:
     """The options that were given, by name."""
 
     def __init__(self, given: Mapping[str, str]) -> None:

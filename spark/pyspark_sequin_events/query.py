@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pyspark_sequin_events.history import OURS, Position, Span, Version
+from pyspark_sequin_events.history import OURS, HistoryPosition, SchemaVersion, VersionSpan
 from pyspark_sequin_events.types import decimal, element
 
 _CASTS = {
@@ -70,7 +70,7 @@ def qualified(table: str) -> str:
     return f"{identifier(schema)}.{identifier(name)}"
 
 
-def events_of(events: str, wanted: Iterable[str] = EVENTS) -> str:
+def events_query(events: str, wanted: Iterable[str] = EVENTS) -> str:
     """Every event as it is, these columns of EVENTS; the text ends with its conditions, so ` and seq …` can follow.
 
     `events`: the quoted name of the events table, or a relation with the columns of one.
@@ -79,17 +79,17 @@ def events_of(events: str, wanted: Iterable[str] = EVENTS) -> str:
     return f"select {', '.join(columns)} from {events} where true"
 
 
-def table_is(source_id: str, epoch: int, oid: int) -> str:
+def table_by_oid(source_id: str, epoch: int, oid: int) -> str:
     """The condition that a change is of this table, which an index answers; in front of it comes another."""
     source = literal(source_id)
     return f" and source_database_id = {source} and source_table_oid = {int(oid)} and source_epoch = {int(epoch)}"
 
 
-def changes_of(
+def changes_query(
     events_table: str,
     schema: str,
     name: str,
-    version: Version,
+    version: SchemaVersion,
     *,
     careful: bool = False,
     events: str | None = None,
@@ -113,11 +113,11 @@ def changes_of(
         columns[version.names[column]] = f"{value} as {identifier(version.names[column])}"
     shown = ", ".join(columns.values() if wanted is None else (columns[each] for each in wanted))
     spans = " or ".join(within_span(span) for span in version.spans)
-    conditions = f"{is_table(schema, name)}{where} and ({spans})"
+    conditions = f"{table_named(schema, name)}{where} and ({spans})"
     return f"select {shown} from {events or qualified(events_table)} where {conditions}"
 
 
-def messages_of(events_table: str) -> str:
+def messages_query(events_table: str) -> str:
     """Logical messages: OURS, `prefix`, and the content as text or as bytes."""
     columns = [
         *_ours().values(),
@@ -128,12 +128,12 @@ def messages_of(events_table: str) -> str:
     return f"select {', '.join(columns)} from {qualified(events_table)} where source_table_oid = 0"
 
 
-def untyped_of(events_table: str, schema: str, name: str, versions: Sequence[Version], where: str = "") -> str:
+def untyped_query(events_table: str, schema: str, name: str, versions: Sequence[SchemaVersion], where: str = "") -> str:
     """As `changes_of`, rows that are in none of these versions: OURS, and the record as JSON text."""
     known = " or ".join(within_span(span) for version in versions for span in version.spans) or "false"
     return (
         f"select {', '.join(_ours().values())}, record::text as record from {qualified(events_table)}"
-        f" where {is_table(schema, name)}{where} and ({known}) is not true"
+        f" where {table_named(schema, name)}{where} and ({known}) is not true"
     )
 
 
@@ -165,7 +165,7 @@ def _ours(
     return {name: f"{expression} as {name}" for name, expression in columns.items()}
 
 
-def is_table(schema: str, name: str) -> str:
+def table_named(schema: str, name: str) -> str:
     """The condition that an event is of this source table."""
     return f"source_table_oid <> 0 and source_table_schema = {literal(schema)} and source_table_name = {literal(name)}"
 
@@ -215,9 +215,9 @@ def _exact(guarded: dict[str, str | None], names: Mapping[str, str]) -> str:
     return f"case when {' or '.join(unfit.values())} then jsonb_strip_nulls(jsonb_build_object({pairs}))::text end"
 
 
-def _previous_key(version: Version) -> str:
+def _previous_key(version: SchemaVersion) -> str:
     """The record_pk before an update that changed it, in the form of record_pk: by the key that the table had there."""
-    keys: dict[tuple[str, ...], list[Span]] = {}
+    keys: dict[tuple[str, ...], list[VersionSpan]] = {}
     for span in version.spans:
         keys.setdefault(span.key, []).append(span)
     if len(keys) == 1:
@@ -228,7 +228,7 @@ def _previous_key(version: Version) -> str:
     return f"case {cases} end"
 
 
-def _previous_of(version: Version, key: tuple[str, ...]) -> str:
+def _previous_of(version: SchemaVersion, key: tuple[str, ...]) -> str:
     if not key:
         return "null::text"
     names = ", ".join(literal(column) for column in key)
@@ -250,7 +250,7 @@ def _shortened(key: str) -> str:
     return f"(select case when octet_length(k) > 2000 then {digest} else k end from (select {key} as k) key)"
 
 
-def _key_text(version: Version, column: str, of: str, *, quoted: bool) -> str:
+def _key_text(version: SchemaVersion, column: str, of: str, *, quoted: bool) -> str:
     """A column's text as in a key: jsonb writes a float without an exponent, the key has one."""
     name = literal(column)
     plain = f"({of}->{name})::text" if quoted else f"{of}->>{name}"
@@ -262,7 +262,7 @@ def _key_text(version: Version, column: str, of: str, *, quoted: bool) -> str:
     return f"case jsonb_typeof({of}->{name}) when 'number' then ({of}->>{name})::{cast}::text else {plain} end"
 
 
-def _unchanged(version: Version) -> str:
+def _unchanged(version: SchemaVersion) -> str:
     expression = "unchanged_columns"
     for column, name in version.names.items():
         if name != column:
@@ -270,7 +270,7 @@ def _unchanged(version: Version) -> str:
     return expression
 
 
-def within_span(span: Span) -> str:
+def within_span(span: VersionSpan) -> str:
     """The condition that an event is within that part of a source's history."""
     parts = [f"source_database_id = {literal(span.source_id)}", "commit_lsn is not null"]
     for bound, comparison in ((span.since, ">="), (span.until, "<")):
@@ -279,5 +279,5 @@ def within_span(span: Span) -> str:
     return f"({' and '.join(parts)})"
 
 
-def _row(position: Position) -> str:
+def _row(position: HistoryPosition) -> str:
     return f"({int(position.epoch)}, {int(position.lsn)}, {int(position.idx)})"

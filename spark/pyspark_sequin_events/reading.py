@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_sequin_events import catalog
-from pyspark_sequin_events.database import database, require_kept
+from pyspark_sequin_events.database import open_database, require_kept
 from pyspark_sequin_events.query import in_range
 from pyspark_sequin_events.types import arrow_type
 
@@ -23,7 +23,7 @@ _FIRST_DAY = -2_451_000
 
 
 @dataclass(frozen=True)
-class Read:
+class RangeRead:
     """Reads rows of `query` with after < seq <= upto; `schema` are its columns (name → type, as in Spark's DDL).
 
     `careful` is the same query without the values that their types cannot hold. Where `query` has no seq, or more than
@@ -44,7 +44,7 @@ def arrow_schema(schema: Mapping[str, str]) -> pa.Schema:
     return pa.schema([pa.field(name, arrow_type(spark)) for name, spark in schema.items()])
 
 
-def batches(read: Read) -> Iterator[pa.RecordBatch]:
+def read_batches(read: RangeRead) -> Iterator[pa.RecordBatch]:
     """The rows in order of seq, in batches of about 16 MB. One statement, whose snapshot ends with it.
 
     A batch with a value that its type cannot hold (a date of infinity) is read again with `careful`, on a connection of
@@ -53,38 +53,38 @@ def batches(read: Read) -> Iterator[pa.RecordBatch]:
     target, after = arrow_schema(read.schema), read.after
     while after < read.upto:
         unfit = None
-        with closing(_fetched(read, read.query, after, read.upto)) as fetched:
+        with closing(_fetch(read, read.query, after, read.upto)) as fetched:
             for batch in fetched:
                 if any(_unfit(column, field.type) for column, field in zip(batch.columns, target, strict=True)):
                     unfit = after, pc.max(batch.column("seq")).as_py()
                     break
-                yield _converted(batch, target)
+                yield _convert(batch, target)
                 if "seq" in target.names:
                     after = batch.column("seq")[-1].as_py()
         if unfit is None:
             return
-        for part in _fetched(read, read.careful, *unfit):
-            yield _converted(part, target)
+        for part in _fetch(read, read.careful, *unfit):
+            yield _convert(part, target)
         after = unfit[1]
 
 
-def kept(events_table: str, read: Read) -> Iterator[pa.RecordBatch]:
+def read_kept(events_table: str, read: RangeRead) -> Iterator[pa.RecordBatch]:
     """The same. Raises ValueError when retention has dropped some of the rows before they were read."""
-    yield from batches(read)
+    yield from read_batches(read)
     # Retention records a drop before it deletes the first row: if this holds, the read missed none.
     if read.upto > read.after:
-        with database(read.dsn) as connection:
+        with open_database(read.dsn) as connection:
             kept_after = catalog.dropped_below(connection, events_table) - 1
         require_kept(events_table, read.after, kept_after)
 
 
-def _fetched(read: Read, query: str, after: int, upto: int) -> Generator[pa.RecordBatch, None, None]:
+def _fetch(read: RangeRead, query: str, after: int, upto: int) -> Generator[pa.RecordBatch, None, None]:
     with catalog.connect(read.dsn) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(in_range(query, after, upto, read.order))
         yield from cursor.fetch_record_batch()
 
 
-def _converted(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+def _convert(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     columns = [_cast(column, field.type) for column, field in zip(batch.columns, target, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.types import StructType
 
-from pyspark_sequin_events.conditions import of_options
-from pyspark_sequin_events.frame import struct
-from pyspark_sequin_events.history import Version
-from pyspark_sequin_events.options import Options
-from pyspark_sequin_events.query import EVENTS, changes_of, events_of, qualified
-from pyspark_sequin_events.reading import Read
+from pyspark_sequin_events.conditions import option_conditions
+from pyspark_sequin_events.frame import spark_schema
+from pyspark_sequin_events.history import SchemaVersion
+from pyspark_sequin_events.options import SourceOptions
+from pyspark_sequin_events.query import EVENTS, changes_query, events_query, qualified
+from pyspark_sequin_events.reading import RangeRead
 
 _SPLIT_COLUMNS: Mapping[str, str] = {
     "action": "case part when 1 then 'delete' when 2 then 'insert' else e.action end",
@@ -71,19 +71,19 @@ KEY_CHANGE_ORDER = "seq, part"
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenTable:
     """A source table, by schema and name, in one schema version."""
 
     schema: str
     name: str
-    version: Version
+    version: SchemaVersion
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 
 
 @dataclass(frozen=True)
-class Selection:
+class ReadSelection:
     """Rows of an events table: `chosen` None: of all source tables, as they are.
 
     `conditions`: SQL that holds for each row. `columns`: which of them; None: all. `split`: changes of keys are a
@@ -92,22 +92,22 @@ class Selection:
 
     dsn: str
     events_table: str
-    chosen: Chosen | None
+    chosen: ChosenTable | None
     conditions: tuple[str, ...]
     columns: tuple[str, ...] | None
     split: bool
 
     @classmethod
-    def of(cls, options: Options, chosen: Chosen | None) -> Selection:
+    def from_options(cls, options: SourceOptions, chosen: ChosenTable | None) -> ReadSelection:
         """What the options say. Raises ValueError for columns that there are not."""
         if chosen is not None:
             options.refuse("tables", because="is for reading without option table")
         names = options.names("columns")
-        conditions = of_options(
+        conditions = option_conditions(
             options.names("tables"), options.names("actions"), options.names("keys", only_json=True)
         )
         found = cls(options.dsn, options.events_table, chosen, conditions, None, options.flag("splitKeyChanges"))
-        return found if names is None else found.narrowed(names)
+        return found if names is None else found.with_columns(names)
 
     @property
     def every_column(self) -> Mapping[str, str]:
@@ -120,7 +120,7 @@ class Selection:
         every = self.every_column
         return every if self.columns is None else {name: every[name] for name in self.columns}
 
-    def narrowed(self, columns: tuple[str, ...]) -> Selection:
+    def with_columns(self, columns: tuple[str, ...]) -> ReadSelection:
         """These columns of it, in this order. Raises ValueError for one that there is not."""
         wrong = [name for name in columns if name not in self.every_column]
         if wrong or not columns:
@@ -129,10 +129,10 @@ class Selection:
             )
         return replace(self, columns=columns)
 
-    def as_given(self, schema: StructType) -> Selection:
+    def for_schema(self, schema: StructType) -> ReadSelection:
         """The columns of the user's schema. Raises ValueError for one that is not ours, or has another type."""
-        found = self.narrowed(tuple(schema.fieldNames()))
-        for ours, theirs in zip(struct(found.schema).fields, schema.fields, strict=True):
+        found = self.with_columns(tuple(schema.fieldNames()))
+        for ours, theirs in zip(spark_schema(found.schema).fields, schema.fields, strict=True):
             if ours.dataType.simpleString() != theirs.dataType.simpleString():
                 raise ValueError(
                     f"sequin_events: column {ours.name} is {ours.dataType.simpleString()}, and not "
@@ -140,27 +140,27 @@ class Selection:
                 )
         return found
 
-    def where(self, *more: str) -> Selection:
+    def where(self, *more: str) -> ReadSelection:
         """With further conditions."""
         return replace(self, conditions=(*self.conditions, *more))
 
-    def read(self, after: int, upto: int) -> Read:
+    def range_read(self, after: int, upto: int) -> RangeRead:
         """That range of it."""
         careful = self._query(careful=True)
         plain = self.split or "seq" not in self.schema
         query = careful if plain else self._query(careful=False)
         order = KEY_CHANGE_ORDER if self.split else "seq"
-        return Read(self.dsn, query, careful, self.schema, after, upto, order)
+        return RangeRead(self.dsn, query, careful, self.schema, after, upto, order)
 
     def _query(self, *, careful: bool) -> str:
         events = qualified(self.events_table)
         if self.split:
             events = split_key_changes(events, EVENTS)
         if self.chosen is None:
-            query = events_of(events, tuple(self.schema))
+            query = events_query(events, tuple(self.schema))
         else:
             of = (self.events_table, self.chosen.schema, self.chosen.name, self.chosen.version)
-            query = changes_of(*of, careful=careful, events=events, wanted=tuple(self.schema))
+            query = changes_query(*of, careful=careful, events=events, wanted=tuple(self.schema))
         return query + "".join(f" and {condition}" for condition in self.conditions)
 
 

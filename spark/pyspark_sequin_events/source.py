@@ -11,12 +11,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from pyspark_sequin_events import catalog
-from pyspark_sequin_events.conditions import bounds, of_filter
-from pyspark_sequin_events.database import database, require_kept
-from pyspark_sequin_events.frame import struct
-from pyspark_sequin_events.options import Options
-from pyspark_sequin_events.reading import kept
-from pyspark_sequin_events.selection import Chosen, Selection
+from pyspark_sequin_events.conditions import bounds, filter_condition
+from pyspark_sequin_events.database import open_database, require_kept
+from pyspark_sequin_events.frame import spark_schema
+from pyspark_sequin_events.options import SourceOptions
+from pyspark_sequin_events.reading import read_kept
+from pyspark_sequin_events.selection import ChosenTable, ReadSelection
 
 ROWS_PER_PARTITION = 250_000
 """Seqs that one statement reads, in a second or less."""
@@ -48,9 +48,9 @@ class SequinEvents(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = Options(options)
+        self._options = SourceOptions(options)
         table = self._options.text("table")
-        self._selection = Selection.of(self._options, None if table is None else self._chosen(table))
+        self._selection = ReadSelection.from_options(self._options, None if table is None else self._chosen(table))
 
     @classmethod
     def name(cls) -> str:
@@ -59,7 +59,7 @@ class SequinEvents(DataSource):
 
     def schema(self) -> StructType:
         """Columns of the table's version, or of the events table."""
-        return struct(self._selection.schema)
+        return spark_schema(self._selection.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader: plans partitions on the driver, reads on executors."""
@@ -67,8 +67,8 @@ class SequinEvents(DataSource):
         after = self._options.number("after", -1)
         upto = self._options.number("upto", -1)
         step = self._options.number("rowsPerPartition", ROWS_PER_PARTITION, least=1)
-        selection = self._selection.as_given(schema)
-        with database(selection.dsn) as connection:
+        selection = self._selection.for_schema(schema)
+        with open_database(selection.dsn) as connection:
             kept_after = catalog.dropped_below(connection, selection.events_table) - 1
             if self._options.text("after") is None:
                 after = kept_after
@@ -87,11 +87,11 @@ class SequinEvents(DataSource):
             ) from error
         self._options.refuse("after", "upto", because="is for batches; a stream has startingSeq")
         step = self._options.number("rowsPerPartition", ROWS_PER_PARTITION, least=1)
-        return StreamReader(self._selection.as_given(schema), self._options, step, MOST_PARTITIONS)
+        return StreamReader(self._selection.for_schema(schema), self._options, step, MOST_PARTITIONS)
 
-    def _chosen(self, table: str) -> Chosen:
-        with database(self._options.dsn) as connection:
-            found = catalog.named(connection, table)
+    def _chosen(self, table: str) -> ChosenTable:
+        with open_database(self._options.dsn) as connection:
+            found = catalog.find_tables(connection, table)
             versions = catalog.history(connection, *found[0]) if len(found) == 1 else []
         if not found:
             raise ValueError(
@@ -107,7 +107,7 @@ class SequinEvents(DataSource):
             raise ValueError(
                 f"sequin_events: option version is {number}, but table {table} has versions 1 to {len(versions)}"
             )
-        return Chosen(*found[0], versions[number - 1])
+        return ChosenTable(*found[0], versions[number - 1])
 
 
 class _QuietlyPushed:
@@ -127,7 +127,7 @@ class _QuietlyPushed:
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, selection: Selection, whole: tuple[int, int], step: int) -> None:
+    def __init__(self, selection: ReadSelection, whole: tuple[int, int], step: int) -> None:
         self._selection = selection
         self._whole = whole
         self._step = step
@@ -136,7 +136,7 @@ class _Reader(DataSourceReader):
     def push(self, filters: list[Filter]) -> Iterator[Filter]:
         """Take those that Postgres decides as Spark does; returns the others."""
         for each in filters:
-            condition = of_filter(each)
+            condition = filter_condition(each)
             if condition is None:
                 yield each
             else:
@@ -145,9 +145,9 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         table = self._selection.events_table
-        with database(self._selection.dsn) as connection:
+        with open_database(self._selection.dsn) as connection:
             parts = list(catalog.ranges(connection, table, self._whole, self._step, MOST_PARTITIONS))
         return [InputPartition(part) for part in parts or [(0, 0)]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from kept(self._selection.events_table, self._selection.read(*partition.value))
+        yield from read_kept(self._selection.events_table, self._selection.range_read(*partition.value))

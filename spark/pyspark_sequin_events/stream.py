@@ -13,13 +13,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyspark_sequin_events import catalog
-from pyspark_sequin_events.claim import Claim
-from pyspark_sequin_events.coverage import Uncovered, first_uncovered
-from pyspark_sequin_events.database import plainly, require_kept
-from pyspark_sequin_events.options import Options
-from pyspark_sequin_events.reading import kept
-from pyspark_sequin_events.selection import Selection
-from pyspark_sequin_events.transactions import Ends
+from pyspark_sequin_events.claim import ConsumerClaim
+from pyspark_sequin_events.coverage import UncoveredEvent, first_uncovered
+from pyspark_sequin_events.database import plain_errors, require_kept
+from pyspark_sequin_events.options import SourceOptions
+from pyspark_sequin_events.reading import read_kept
+from pyspark_sequin_events.selection import ReadSelection
+from pyspark_sequin_events.transactions import TransactionEnds
 
 MAX_ROWS = 1_000_000
 """Events that one batch covers by default."""
@@ -44,13 +44,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     that ends before them.
     """
 
-    def __init__(self, selection: Selection, options: Options, step: int, most_partitions: int) -> None:
+    def __init__(self, selection: ReadSelection, options: SourceOptions, step: int, most_partitions: int) -> None:
         self._selection = selection
         self._starting = _starting(options)
         self._max_rows = options.number("maxRowsPerBatch", MAX_ROWS, least=1)
         self._consumer = options.text("consumer")
         self._step, self._most_partitions = step, most_partitions
-        self._link: _Link | None = None
+        self._link: _DriverLink | None = None
         self._target: int | None = None
         self._newest: int | None = None
         self._looked = 0.0
@@ -61,8 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:
         """Where a query without a checkpoint begins: everything behind that seq is read."""
-        link, table = self._linked(), self._selection.events_table
-        with plainly():
+        link, table = self._connected(), self._selection.events_table
+        with plain_errors():
             kept_after = catalog.dropped_below(link.connection, table) - 1
             head = catalog.head(link.connection, table, kept_after)
         if self._starting == "latest":
@@ -82,8 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends with what is in the log now."""
-        with plainly():
-            self._target = catalog.head(self._linked().connection, self._selection.events_table)
+        with plain_errors():
+            self._target = catalog.head(self._connected().connection, self._selection.events_table)
 
     def reportLatestOffset(self) -> dict[str, int] | None:
         """The newest seq that was seen, for the query's progress."""
@@ -91,17 +91,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """The end of the next batch; `start` when there is nothing new."""
-        after, link, table = int(start["seq"]), self._linked(), self._selection.events_table
-        with plainly():
+        after, link, table = int(start["seq"]), self._connected(), self._selection.events_table
+        with plain_errors():
             self._require(link.connection, after)
             self._newest = head = self._head(link.connection, after)
             if self._target is not None:
                 head = max(after, min(head, self._target))
-            if head == after or link.paused():
+            if head == after or link.is_paused():
                 return start
             upto = head
             if isinstance(limit, ReadMaxRows):
-                upto = Ends(link.connection, table, after, head).within(limit.max_rows)
+                upto = TransactionEnds(link.connection, table, after, head).end_within(limit.max_rows)
             found = self._uncovered(link.connection, after, upto)
             if found is None:
                 return {"seq": upto}
@@ -111,8 +111,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The parts of a batch, each of which one task reads."""
-        after, upto, connection = int(start["seq"]), int(end["seq"]), self._linked().connection
-        with plainly():
+        after, upto, connection = int(start["seq"]), int(end["seq"]), self._connected().connection
+        with plain_errors():
             self._require(connection, after)
             found = self._uncovered(connection, after, upto)
             if found is not None:  # a batch that was planned before the query was started again
@@ -124,11 +124,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part. Runs on an executor."""
-        yield from kept(self._selection.events_table, self._selection.read(*partition.value))
+        yield from read_kept(self._selection.events_table, self._selection.range_read(*partition.value))
 
     def commit(self, end: dict[str, int]) -> None:
         """The sink has everything up to there."""
-        link = self._linked()
+        link = self._connected()
         if link.claim is not None:
             link.claim.advance(link.connection, int(end["seq"]))
 
@@ -138,9 +138,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._link.close()
             self._link = None
 
-    def _linked(self) -> _Link:
+    def _connected(self) -> _DriverLink:
         if self._link is None:
-            self._link = _Link(self._selection.dsn, self._selection.events_table, self._consumer)
+            self._link = _DriverLink(self._selection.dsn, self._selection.events_table, self._consumer)
         return self._link
 
     def _head(self, connection: dbapi.Connection, after: int) -> int:
@@ -156,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept_after = catalog.dropped_below(connection, table) - 1
         anew = f"begin a new query, with another checkpointLocation and startingSeq {kept_after + 1} or earliest"
         require_kept(table, after, kept_after, f"{anew}, and compare its sink with the source")
-        if not self._linked().known and (before := catalog.before_jump(connection, table, after)) < after:
+        if not self._connected().known and (before := catalog.before_jump(connection, table, after)) < after:
             raise ValueError(
                 f"sequin_events: the query is at seq {after} of a log that was lost: {table} was restored, and skips "
                 f"the seqs behind {before}; begin a new query, with another checkpointLocation and startingSeq "
@@ -168,14 +168,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"sequin_events: the query is at seq {after}, but the newest of {table} is {newest}: this is not the "
                 f"log that it has read; correct option dsn, or {anew}"
             )
-        self._linked().known = True
+        self._connected().known = True
 
-    def _uncovered(self, connection: dbapi.Connection, after: int, upto: int) -> Uncovered | None:
+    def _uncovered(self, connection: dbapi.Connection, after: int, upto: int) -> UncoveredEvent | None:
         if self._selection.chosen is None:
             return None
         return first_uncovered(connection, self._selection.events_table, self._selection.chosen, after, upto)
 
-    def _other_columns(self, found: Uncovered) -> ValueError:
+    def _other_columns(self, found: UncoveredEvent) -> ValueError:
         chosen = self._selection.chosen
         assert chosen is not None  # noqa: S101  only a table has columns
         if found.version == chosen.version.number:
@@ -190,24 +190,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
 
-class _Link:
+class _DriverLink:
     """The driver's connection, and the consumer that it reads for. `known`: the log is the one that was read before."""
 
     known = False
 
     def __init__(self, dsn: str, events_table: str, consumer: str | None) -> None:
         self._opened: AbstractContextManager[dbapi.Connection] = catalog.connect(dsn)
-        with plainly():
+        with plain_errors():
             self.connection = self._opened.__enter__()
         try:
-            self.claim = None if consumer is None else Claim(dsn, consumer, events_table)
+            self.claim = None if consumer is None else ConsumerClaim(dsn, consumer, events_table)
         except BaseException:
             self._opened.__exit__(None, None, None)
             raise
 
-    def paused(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether the consumer is."""
-        return self.claim is not None and self.claim.paused(self.connection)
+        return self.claim is not None and self.claim.is_paused(self.connection)
 
     def close(self) -> None:
         """Let the consumer go."""
@@ -218,7 +218,7 @@ class _Link:
             self._opened.__exit__(None, None, None)
 
 
-def _starting(options: Options) -> int | str | None:
+def _starting(options: SourceOptions) -> int | str | None:
     """None: not given."""
     text = options.text("startingSeq")
     if text is None or text in ("earliest", "latest"):

@@ -12,7 +12,7 @@ from pyspark_sequin_events.query import bounded, qualified
 _PLACE = "seq, source_database_id::text as source, source_epoch, commit_lsn"
 
 
-class Ends:
+class TransactionEnds:
     """The ends of transactions in one events table, among events after one seq up to another, which is an end."""
 
     def __init__(self, connection: dbapi.Connection, events_table: str, after: int, upto: int) -> None:
@@ -20,7 +20,7 @@ class Ends:
         self._table = qualified(events_table)
         self._after, self._upto = after, upto
 
-    def within(self, events: int) -> int:
+    def end_within(self, events: int) -> int:
         """The last end that has no more than so many events before it; the first, where the first transaction has more.
 
         With no events at all it is `upto`.
@@ -31,17 +31,17 @@ class Ends:
         following = self._one(f"{bounded(last['seq'], self._upto)} order by seq limit 1")
         if following is None:
             return self._upto
-        if not _same(last, following):
+        if not _is_same_transaction(last, following):
             return int(last["seq"])
-        return self.before(last["seq"]) or self._end_of(last)
+        return self.end_before(last["seq"]) or self._end_of(last)
 
-    def before(self, seq: int) -> int | None:
+    def end_before(self, seq: int) -> int | None:
         """The end before the transaction that the event with this seq is in; None where it is the first."""
         inside = self._at(seq)
         low, high = self._after, seq
         while inside is not None and high - low > 1:
             found = self._at((low + high) // 2)
-            if found is not None and _same(found, inside):
+            if found is not None and _is_same_transaction(found, inside):
                 high = int(found["seq"])
             else:
                 low = (low + high) // 2
@@ -53,7 +53,7 @@ class Ends:
         while high - low > 1:
             middle = (low + high) // 2
             found = self._at(middle)
-            if found is not None and _same(found, inside):
+            if found is not None and _is_same_transaction(found, inside):
                 low = middle
             else:
                 high = int(found["seq"]) if found else middle
@@ -78,7 +78,7 @@ class Ends:
         return found[0] if found else None
 
 
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _is_same_transaction(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two neighbours are of one transaction. Events of a legacy table have no LSN, and each is one."""
     if one["commit_lsn"] is None:
         return bool(one["seq"] == other["seq"])

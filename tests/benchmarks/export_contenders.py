@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from lake import ledger
 from lake.changes import exporter, plan
-from lake.running.cluster import our_modules
-from lake.storage.folder import Folder
+from lake.running.cluster import zip_modules
+from lake.storage.folder import DiskFolder
 from pyspark_sequin_events import catalog
 from tests.benchmarks.processes import tree_cpu_seconds
 
@@ -65,8 +65,8 @@ class Contenders:
 
     def ours(self, folder: Path) -> None:
         """The change export as `pipeline export run` does it: plan, files, checksums, ledger, manifest."""
-        with ledger.opened(self._dsn) as book, catalog.connect(self._dsn) as connection:
-            lake = exporter.open_lake(book, Folder(folder), EVENTS)
+        with ledger.open_ledger(self._dsn) as book, catalog.connect(self._dsn) as connection:
+            lake = exporter.open_lake(book, DiskFolder(folder), EVENTS)
             for bounds in catalog.ranges(connection, EVENTS, (0, self._upto), exporter.RANGE_ROWS, MOST_RANGES):
                 exporter.export(
                     self._spark,
@@ -145,7 +145,7 @@ def main(settings: dict[str, Any]) -> None:
     builder = builder.config("spark.log.level", "ERROR").config("spark.sql.session.timeZone", "UTC")
     builder = builder.config("spark.sql.parquet.compression.codec", "zstd").config("spark.jars", settings["jar"] or "")
     spark = builder.getOrCreate()
-    spark.sparkContext.addPyFile(our_modules(Path(settings["folder"])))
+    spark.sparkContext.addPyFile(zip_modules(Path(settings["folder"])))
     spark.range(1).count()
     print(json.dumps({"start": time.monotonic() - began}), flush=True)
     contenders = Contenders(spark, settings)

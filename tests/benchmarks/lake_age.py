@@ -19,7 +19,7 @@ import psycopg
 from lake.changes import exporter, manifest
 from lake.changes.files import ChangeFiles
 from lake.folding import current
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from pipeline.config.settings import load
 from pipeline.exports import status as export_status
 from pipeline.postgres import connections, migrations
@@ -146,11 +146,11 @@ def _costs(cluster: Cluster, database: psycopg.Connection[Any], book: Ledger, na
     config = load(database_dsn=cluster.dsn(DATABASE), data_dir=book.root.parent)
 
     def run() -> None:
-        lake = exporter.open_lake(book.lake.ledger, Folder(book.root), EVENTS)
+        lake = exporter.open_lake(book.lake.ledger, DiskFolder(book.root), EVENTS)
         book.publish(*names)
         book.update()
         current.recover(lake)
-        pending = current.outdated(lake)
+        pending = current.find_outdated(lake)
         if len(pending) != TABLES or ChangeFiles(lake.ledger, lake.id).changed(0, 0)[0]:
             raise BenchmarkFailed(f"{len(pending)} tables were to be folded, not {TABLES}")
 

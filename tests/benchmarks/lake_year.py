@@ -24,7 +24,7 @@ from lake.changes.files import ChangeFiles
 from lake.compaction.ledger import CompactionLedger
 from lake.compaction.plan import plan
 from lake.folding import current
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from pipeline.config.settings import load
 from pipeline.exports import status as export_status
 from pipeline.postgres import connections, migrations
@@ -240,7 +240,7 @@ def _look(cluster: Cluster, database: psycopg.Connection[Any], book: Ledger, val
 
 
 def _run(book: Ledger, tables: list[tuple[Any, ...]]) -> None:
-    lake = exporter.open_lake(book.lake.ledger, Folder(book.root), EVENTS)
+    lake = exporter.open_lake(book.lake.ledger, DiskFolder(book.root), EVENTS)
     current.recover(lake)
     after, book.upto = book.upto, book.upto + 100
     export = lake.ledger.begin(lake.id, after, book.upto, None)
@@ -250,7 +250,7 @@ def _run(book: Ledger, tables: list[tuple[Any, ...]]) -> None:
     ChangeFiles(lake.ledger, lake.id).publish(export, files, schemas)
     lake.ledger.commit(export)
     book.update()
-    pending = current.outdated(lake)
+    pending = current.find_outdated(lake)
     if len(pending) != TABLES or any(each.error for each in pending):
         raise BenchmarkFailed(f"{len(pending)} tables were to be folded, not {TABLES}: {pending[:1]}")
 

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from lake.folding import current, engines
-from lake.folding.current import Pending
+from lake.folding.current import PendingState
 from lake.folding.small import fold as small
-from lake.states.folded import Folded, Task
+from lake.states.folded import FoldResult, FoldTask
 from lake.storage.identity import Lake
-from lake.storage.new_file import Target
+from lake.storage.new_file import FileTarget
 
 
-def assert_equal(spark: SparkSession, lake: Lake, pending: Sequence[Pending]) -> int:
+def assert_equal(spark: SparkSession, lake: Lake, pending: Sequence[PendingState]) -> int:
     """The files of each table: buckets, rows in order, types. Returns how many tables both engines fold."""
     compared = 0
     for each in pending:
@@ -31,10 +31,10 @@ def assert_equal(spark: SparkSession, lake: Lake, pending: Sequence[Pending]) ->
     return compared
 
 
-def _folded(spark: SparkSession, lake: Lake, pending: Pending, folder: Path) -> dict[str, Any]:
-    task = Task(lake.root, current.base_folder(lake, pending.foldings[0]), pending.foldings, Target(folder))
+def _folded(spark: SparkSession, lake: Lake, pending: PendingState, folder: Path) -> dict[str, Any]:
+    task = FoldTask(lake.root, current.base_folder(lake, pending.foldings[0]), pending.foldings, FileTarget(folder))
     made = small.fold(task) if folder.name == "small" else engines.fold_large(spark, task)
-    assert isinstance(made, Folded), made
+    assert isinstance(made, FoldResult), made
     files = {written.bucket: pq.ParquetFile(written.path) for written in made.written}
     return {
         "buckets": made.buckets,

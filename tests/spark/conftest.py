@@ -17,7 +17,7 @@ from lake import ledger
 from lake.changes import exporter, plan
 from lake.changes.writer import WrittenFile
 from lake.running.cluster import session
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from pipeline.config.settings import Config
 from pyspark_sequin_events import catalog
 from tests.fixtures.object_store import CREDENTIALS
@@ -56,8 +56,8 @@ class Pipeline(Stage):
     ) -> list[WrittenFile]:
         """What `export.py` does, on the tests' Spark session: everything up to the head; returns the new files."""
         files: list[WrittenFile] = []
-        with ledger.opened(self.dsn) as book, catalog.connect(self.dsn) as connection:
-            lake = exporter.open_lake(book, Folder(self.folder), EVENTS)
+        with ledger.open_ledger(self.dsn) as book, catalog.connect(self.dsn) as connection:
+            lake = exporter.open_lake(book, DiskFolder(self.folder), EVENTS)
             head = catalog.head(connection, EVENTS)
             bounds_of_all = book.exported_upto(lake.id), head
             for bounds in catalog.ranges(connection, EVENTS, bounds_of_all, range_rows, MOST_RANGES):

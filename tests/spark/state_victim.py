@@ -19,19 +19,19 @@ from lake import ledger
 from lake.changes import exporter
 from lake.folding import current
 from lake.states.fold import seal_bucket
-from lake.states.folded import Folded
+from lake.states.folded import FoldResult
 from lake.states.lake_tables import LakeTables
 from lake.states.ledger import StateLedger
 from lake.states.plan import plan
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 
 TABLE = "public.single"
 
 
 def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
     """The new version has one bucket written anew, the others linked."""
-    with ledger.opened(dsn) as book:
-        lake = exporter.open_lake(book, Folder(Path(directory)), "public.sequin_events")
+    with ledger.open_ledger(dsn) as book:
+        lake = exporter.open_lake(book, DiskFolder(Path(directory)), "public.sequin_events")
         states = StateLedger(book, lake.id)
         tables = LakeTables(lake, seq, (), [TABLE])
         table = tables.owner(TABLE)
@@ -50,7 +50,7 @@ def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
         assert isinstance(base, Path)
         old = base / first.name
         pq.write_table(pq.ParquetFile(old).read(), staging / "new.parquet")
-        folded = Folded([seal_bucket(staging / "new.parquet")], kept, folding.base.buckets)
+        folded = FoldResult([seal_bucket(staging / "new.parquet")], kept, folding.base.buckets)
         _die_at(fatal)
         current.publish(lake, known.id, version, folding, folded)
 
@@ -73,7 +73,7 @@ def _die_at(fatal: int) -> None:
         (os, "replace"),
         (shutil, "rmtree"),
         (StateLedger, "commit"),
-        (StateLedger, "shown"),
+        (StateLedger, "record_shown"),
     ):
         setattr(owner, name, counted(getattr(owner, name)))
 

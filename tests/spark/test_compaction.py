@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lake import ledger
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.compaction import run
-from lake.storage.identity import reading
+from lake.storage.identity import open_for_reading
 from tests.fixtures.iceberg_lake import iceberg_lake
 from tests.fixtures.lake_readers import by_glob, by_manifest
 
@@ -26,8 +26,8 @@ def test_tables_are_merged_in_tasks(
         for number in range(6):
             for table, dataset in enumerate(("shop.orders", "shop.lines"), 1):
                 lake.change(dataset, FORM, {"id": number, "price": f"{number}.25"}, table=table)
-        Manifest(lake.ledger.lake).update()
-        with ledger.opened(lake.dsn) as book:
-            made = list(run.compact(reading(book, lake.ledger.lake.folder), lambda: spark, lambda _: None))
+        LakeManifest(lake.ledger.lake).update()
+        with ledger.open_ledger(lake.dsn) as book:
+            made = list(run.compact(open_for_reading(book, lake.ledger.lake.folder), lambda: spark, lambda _: None))
         assert [(each.files_before, each.files_after) for each in made] == [(12, 2)]
         assert by_glob(lake.root) == by_manifest(lake.root) == list(range(1, lake.upto + 1))

@@ -13,8 +13,8 @@ from lake import ledger
 from lake.changes import exporter
 from lake.errors import ExportError
 from lake.folding import as_of, current
-from lake.storage.folder import Folder
-from lake.storage.identity import reading
+from lake.storage.folder import DiskFolder
+from lake.storage.identity import open_for_reading
 from pipeline.config.settings import load
 from pipeline.exports import lakes, status
 from pipeline.log.table import DEFAULT
@@ -32,12 +32,12 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 def export(spark: SparkSession, dsn: str, folder: Path, table: str) -> list[str]:
     """As `export.py` does: everything, and the states; returns what was folded."""
-    made: list[current.Published] = []
-    with ledger.opened(dsn) as book, catalog.connect(dsn) as connection:
-        lake = exporter.open_lake(book, Folder(folder), table)
+    made: list[current.PublishedState] = []
+    with ledger.open_ledger(dsn) as book, catalog.connect(dsn) as connection:
+        lake = exporter.open_lake(book, DiskFolder(folder), table)
         bounds = book.exported_upto(lake.id), catalog.head(connection, table)
         exporter.export(spark, lake, connection, dsn, bounds, run=None, rows_per_file=500_000, report=lambda _: None)
-        current.fold_all(spark, lake, current.outdated(lake), made.append)
+        current.fold_all(spark, lake, current.find_outdated(lake), made.append)
     return [each.dataset for each in made]
 
 
@@ -95,8 +95,8 @@ def test_a_table_that_is_divided_has_a_current_state_only_when_its_rows_were_rea
         assert "`pipeline backfill start public.orders`" in head["without_current"]["public.orders"]
         [hidden] = status.read(config, log).hidden
         assert (hidden.table_name, hidden.events_table) == ("public.orders", str(DEFAULT))
-        with ledger.opened(database_dsn) as book, pytest.raises(ExportError, match=f"{AUDIT} has changes of it"):
-            as_of.wanted(reading(book, Folder(outer)), "public.orders", 60, None)
+        with ledger.open_ledger(database_dsn) as book, pytest.raises(ExportError, match=f"{AUDIT} has changes of it"):
+            as_of.check_request(open_for_reading(book, DiskFolder(outer)), "public.orders", 60, None)
 
         add_inserts(log, 7)  # rows that a backfill has read
         log.execute(BACKFILL, [SOURCE, json.dumps({str(DEFAULT): 60, str(AUDIT): 3}), str(DEFAULT)])

@@ -21,11 +21,11 @@ from lake import ledger
 from lake.changes import moments
 from lake.errors import ExportError
 from lake.folding import current
-from lake.iceberg.ledger import Settings
+from lake.iceberg.ledger import CatalogSettings
 from lake.iceberg.publish import publish
 from lake.states.plan import STATE
 from lake.storage import identity, layout
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from pipeline.postgres import migrations
 from pipeline.server import schedule
 from tests.fixtures.iceberg_lake import iceberg_tables
@@ -150,7 +150,7 @@ def altered(pipelines: Callable[..., AbstractContextManager[Pipeline]], spark: S
             fold(pipeline, spark)
             made.found[name] = {folder.parent.name: in_lake(folder) for folder in latest(pipeline)}
             with opened(pipeline) as lake:
-                publish(lake, Settings("lake"), 3600)
+                publish(lake, CatalogSettings("lake"), 3600)
             made.iceberg[name] = {table: in_iceberg(each) for table, each in iceberg(pipeline).items()}
         yield made
 
@@ -159,7 +159,7 @@ def compare(pipeline: Pipeline, spark: SparkSession, tables: Sequence[str]) -> N
     """Both engines make the same of these tables."""
     pipeline.export()
     with opened(pipeline) as lake:
-        pending = [each for each in current.outdated(lake, 0.0) if each.dataset in tables]
+        pending = [each for each in current.find_outdated(lake, 0.0) if each.dataset in tables]
         assert both_engines.assert_equal(spark, lake, pending) == len(tables)
 
 
@@ -240,8 +240,8 @@ def test_so_it_is_as_of_any_seq(altered: Altered, step: str, spark: SparkSession
 
 
 def test_a_time_is_the_seq_before_the_first_later_commit(altered: Altered) -> None:
-    with ledger.opened(altered.pipeline.dsn) as book:
-        lake = identity.reading(book, Folder(altered.pipeline.folder))
+    with ledger.open_ledger(altered.pipeline.dsn) as book:
+        lake = identity.open_for_reading(book, DiskFolder(altered.pipeline.folder))
         for step, after in pairwise(STEPS):
             assert altered.seqs[step] <= moments.seq_at(lake, altered.moments[step]) <= altered.seqs[after]
         with pytest.raises(ExportError, match=r"^the lake begins after 2020-01-01 00:00:00\+00:00; name a later time$"):

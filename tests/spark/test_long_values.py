@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lake.states import schema_cast
-from lake.states.plan import BucketFile, Column
+from lake.states.plan import BucketFile, StateColumn
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM
 LONG = "x" * 20_000_001
@@ -30,8 +30,8 @@ def state(spark: SparkSession, folder: Path, exact: str) -> DataFrame:
     kinds = [pa.string(), pa.int64(), pa.timestamp("us", "UTC"), pa.string(), pa.float64(), pa.string()]
     pq.write_table(pa.Table.from_pylist([row], pa.schema(list(zip(row, kinds, strict=True)))), folder / "a.parquet")
     files = [BucketFile("a.parquet", 0, 1, 1, "")]
-    had = [Column(0, "n", "double"), Column(1, "other", "string")]
-    return schema_cast.rows(spark, folder, files, had, had)
+    had = [StateColumn(0, "n", "double"), StateColumn(1, "other", "string")]
+    return schema_cast.read_rows(spark, folder, files, had, had)
 
 
 def only(frame: DataFrame) -> Row:
@@ -57,7 +57,7 @@ def stored(spark: SparkSession, folder: Path, **texts: str) -> DataFrame:
     frame = spark.read.parquet(str(folder / "a.parquet"))
     others = [F.lit(None).cast(kind).alias(name) for name, kind in schema_cast.CHANGE.items()]
     return schema_cast.from_record(
-        frame.select("record", *others), [Column(number, name, "string") for number, name in enumerate(texts)]
+        frame.select("record", *others), [StateColumn(number, name, "string") for number, name in enumerate(texts)]
     )
 
 

@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from lake import ledger
 from lake.changes import exporter
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.compaction import merging
 from lake.compaction import run as compaction
-from lake.errors import TargetUnfit
+from lake.errors import UnfitTargetError
 from lake.folding import as_of, current, engines
 from lake.iceberg.ledger import IcebergLedger
 from lake.storage import identity
@@ -63,8 +63,8 @@ class Bucketed:
 
     def compact(self) -> list[tuple[int, int]]:
         """What `compact.py` does: how many files became how many."""
-        with ledger.opened(self.dsn) as book:
-            lake = identity.reading(book, folder_at(self.url))
+        with ledger.open_ledger(self.dsn) as book:
+            lake = identity.open_for_reading(book, folder_at(self.url))
             made = list(compaction.compact(lake, lambda: self.spark, _nothing))
         return [(each.files_before, each.files_after) for each in made]
 
@@ -189,7 +189,7 @@ def test_what_a_run_leaves_is_removed_and_the_next_one_is_exact(
 
     for owner, step in (
         (exporter, "publish"),
-        (Manifest, "_add_parts"),
+        (LakeManifest, "_add_parts"),
         (current, "publish"),
         (IcebergLedger, "commit"),
     ):
@@ -211,12 +211,12 @@ def test_what_a_run_leaves_is_removed_and_the_next_one_is_exact(
     assert kinds["manifest"] == 2  # of changes and of the state
     assert bucketed.log.execute("select count(*) from pipeline.export_written").fetchone() == (0,)
 
-    with ledger.opened(bucketed.dsn) as book:
-        lake = identity.reading(book, folder_at(bucketed.url))
-        before = as_of.wanted(lake, "public.orders", 500, tmp_path / "state")
-        as_of.as_of(bucketed.spark, lake, before)
-        with pytest.raises(TargetUnfit, match="name a folder for the state by --output"):
-            as_of.wanted(lake, "public.orders", 500, None)
+    with ledger.open_ledger(bucketed.dsn) as book:
+        lake = identity.open_for_reading(book, folder_at(bucketed.url))
+        before = as_of.check_request(lake, "public.orders", 500, tmp_path / "state")
+        as_of.write_state(bucketed.spark, lake, before)
+        with pytest.raises(UnfitTargetError, match="name a folder for the state by --output"):
+            as_of.check_request(lake, "public.orders", 500, None)
     assert ds.dataset(tmp_path / "state").to_table(["state"])["state"].to_pylist().count(70) == 0
 
 

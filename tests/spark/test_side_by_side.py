@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lake.running import cluster
-from lake.states.side_by_side import Begun, Job, side_by_side
+from lake.states.side_by_side import FoldJob, JobStarter, side_by_side
 from tests.fixtures.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -26,7 +26,7 @@ def stamped(number: int) -> tuple[int, float, float]:
 
 def test_no_more_tasks_run_at_a_time_than_may(spark: SparkSession) -> None:
     told: list[int] = []
-    made = cluster.each(spark, stamped, range(5), told.append, at_once=1)
+    made = cluster.run_tasks(spark, stamped, range(5), told.append, at_once=1)
     assert [number for number, _, _ in made] == [0, 1, 2, 3, 4]
     spans = sorted((began, ended) for _, began, ended in made)
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
@@ -34,16 +34,16 @@ def test_no_more_tasks_run_at_a_time_than_may(spark: SparkSession) -> None:
 
 
 def test_what_more_tasks_than_may_return_is_in_their_order(spark: SparkSession) -> None:
-    assert cluster.each(spark, partial(pow, 2), range(7), lambda _: None, at_once=1) == [2**n for n in range(7)]
+    assert cluster.run_tasks(spark, partial(pow, 2), range(7), lambda _: None, at_once=1) == [2**n for n in range(7)]
 
 
 def test_jobs_run_beside_each_other_on_sessions_of_their_own(spark: SparkSession) -> None:
     both = threading.Barrier(2, timeout=120)
     here = threading.get_ident()
     begun_on: list[int] = []
-    waiting: deque[Begun[tuple[int, str]]] = deque()
+    waiting: deque[JobStarter[tuple[int, str]]] = deque()
 
-    def begin(number: int) -> Job[tuple[int, str]]:
+    def begin(number: int) -> FoldJob[tuple[int, str]]:
         begun_on.append(threading.get_ident())
 
         def job(session: SparkSession) -> tuple[int, str]:
@@ -78,7 +78,7 @@ def test_whoever_ends_before_the_jobs_ends_them(spark: SparkSession) -> None:
         eventually(spark.sparkContext.statusTracker().getActiveJobsIds)
         begun.set()
 
-    def begin(number: int) -> Job[int]:
+    def begin(number: int) -> FoldJob[int]:
         def job(session: SparkSession) -> int:
             if number == 0:
                 assert begun.wait(PATIENCE)

@@ -24,11 +24,11 @@ from lake import ledger
 from lake.changes import exporter
 from lake.errors import ExportError
 from lake.folding import as_of, current, engines
-from lake.states.folded import Task
+from lake.states.folded import FoldTask
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
 from lake.storage import identity
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from lake.storage.identity import Lake
 from pipeline.exports import ledger as export_ledger
 from pipeline.server import schedule
@@ -44,19 +44,19 @@ Pipelines = Callable[..., AbstractContextManager[Pipeline]]
 @contextmanager
 def opened(pipeline: Pipeline) -> Iterator[Lake]:
     """The lake, with its lock."""
-    with ledger.opened(pipeline.dsn) as book:
-        yield exporter.open_lake(book, Folder(pipeline.folder), EVENTS)
+    with ledger.open_ledger(pipeline.dsn) as book:
+        yield exporter.open_lake(book, DiskFolder(pipeline.folder), EVENTS)
 
 
 def fold(
     pipeline: Pipeline, spark: SparkSession, compared: int = 0, latest_age: float = 0.0
-) -> dict[str, current.Published]:
+) -> dict[str, current.PublishedState]:
     """What `export.py` does after its ranges; `compared`: how many tables are folded by both engines first."""
     pipeline.export()
-    made: list[current.Published] = []
+    made: list[current.PublishedState] = []
     with opened(pipeline) as lake:
         current.recover(lake)
-        pending = current.outdated(lake, latest_age)
+        pending = current.find_outdated(lake, latest_age)
         if compared:
             assert both_engines.assert_equal(spark, lake, pending) == compared
         current.fold_all(spark, lake, pending, made.append)
@@ -71,9 +71,9 @@ def folded_upto(pipeline: Pipeline) -> int:
 
 
 def past_state(pipeline: Pipeline, spark: SparkSession, table: str, seq: int, output: Path) -> None:
-    with ledger.opened(pipeline.dsn) as book:
-        lake = identity.reading(book, Folder(pipeline.folder))
-        as_of.as_of(spark, lake, as_of.wanted(lake, table, seq, output))
+    with ledger.open_ledger(pipeline.dsn) as book:
+        lake = identity.open_for_reading(book, DiskFolder(pipeline.folder))
+        as_of.write_state(spark, lake, as_of.check_request(lake, table, seq, output))
 
 
 def columns_in(folder: Path) -> list[str]:
@@ -220,10 +220,10 @@ def test_a_table_that_is_too_large_for_a_task_is_folded_by_spark(
 ) -> None:
     monkeypatch.setattr("lake.states.folded.MOST_BYTES", 1)
     exported.replicate("insert into public.single (id, n) values (1000001, 1)")
-    folded: list[Task] = []
+    folded: list[FoldTask] = []
     fold_large = engines.fold_large
 
-    def noted(spark: SparkSession, task: Task) -> engines.Outcome:
+    def noted(spark: SparkSession, task: FoldTask) -> engines.Outcome:
         folded.append(task)
         return fold_large(spark, task)
 
@@ -312,7 +312,7 @@ def test_a_fold_that_a_crash_left_out_is_caught_up_and_no_truncate_waits(
     exported.replicate("truncate public.pair")
     exported.export()
     with opened(exported) as lake:
-        assert [pending.dataset for pending in current.outdated(lake, HOUR)] == ["public.pair"]
+        assert [pending.dataset for pending in current.find_outdated(lake, HOUR)] == ["public.pair"]
         assert folded_upto(exported) < lake.ledger.exported_upto(lake.id)
     assert fold(exported, spark)["public.pair"].rows == 0
     with opened(exported) as lake:
@@ -322,7 +322,7 @@ def test_a_fold_that_a_crash_left_out_is_caught_up_and_no_truncate_waits(
     assert [found.name for found in folder.iterdir()] == ["latest"]
     assert versions_of(exported, "public.pair") == kept_versions(exported, "public.pair")
     with opened(exported) as lake:
-        assert current.outdated(lake) == []
+        assert current.find_outdated(lake) == []
 
 
 @pytest.mark.long
@@ -378,9 +378,9 @@ def test_what_cannot_be_had_is_said_in_one_line(
     table: str, beyond: int, reason: str, exported: Pipeline, tmp_path: Path
 ) -> None:
     (tmp_path / "somebody").touch()
-    with ledger.opened(exported.dsn) as book, pytest.raises(ExportError) as raised:
-        lake = identity.reading(book, Folder(exported.folder))
-        as_of.wanted(lake, table, book.exported_upto(lake.id) + beyond, tmp_path)
+    with ledger.open_ledger(exported.dsn) as book, pytest.raises(ExportError) as raised:
+        lake = identity.open_for_reading(book, DiskFolder(exported.folder))
+        as_of.check_request(lake, table, book.exported_upto(lake.id) + beyond, tmp_path)
     assert reason in str(raised.value) and "\n" not in str(raised.value)
 
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT / "spark"))
 import export  # noqa: E402
 
 from lake.changes.files import ChangeFiles  # noqa: E402
-from lake.ledger import Ledger  # noqa: E402
-from lake.storage.folder import Folder  # noqa: E402
+from lake.ledger import LakeLedger  # noqa: E402
+from lake.storage.folder import DiskFolder  # noqa: E402
 
 MOVED, COMMITTED = 0, False
 
@@ -45,14 +45,14 @@ def at(owner: type, method: str, *, after: bool = False, when: Callable[[], bool
 
 def watch() -> None:
     """Know whether this process has committed a range: the manifest before that is the last one's."""
-    commit = Ledger.commit
+    commit = LakeLedger.commit
 
-    def committed(self: Ledger, export: int) -> None:
+    def committed(self: LakeLedger, export: int) -> None:
         global COMMITTED
         commit(self, export)
         COMMITTED = True
 
-    Ledger.commit = committed  # type: ignore[method-assign]
+    LakeLedger.commit = committed  # type: ignore[method-assign]
 
 
 def at_move(number: int) -> None:
@@ -69,16 +69,16 @@ def at_move(number: int) -> None:
 
 
 POINTS: dict[str, Callable[[], None]] = {
-    "before the range is begun": lambda: at(Ledger, "begin"),
-    "after the range was begun": lambda: at(Ledger, "begin", after=True),
+    "before the range is begun": lambda: at(LakeLedger, "begin"),
+    "after the range was begun": lambda: at(LakeLedger, "begin", after=True),
     "before the ledger knows the files": lambda: at(ChangeFiles, "publish"),
     "between the ledger's list and the first move": lambda: at_move(1),
     "between two moves": lambda: at_move(3),
-    "between the last move and the ledger's commit": lambda: at(Ledger, "commit"),
-    "between the ledger's commit and the manifest": lambda: at(Folder, "write", when=lambda: COMMITTED),
-    "after the manifest": lambda: at(Folder, "write", after=True, when=lambda: COMMITTED),
-    "while staging is cleared": lambda: at(Folder, "clear_staging", when=lambda: COMMITTED),
-    "when an earlier export was recovered": lambda: at(Folder, "clear_staging", after=True),
+    "between the last move and the ledger's commit": lambda: at(LakeLedger, "commit"),
+    "between the ledger's commit and the manifest": lambda: at(DiskFolder, "write", when=lambda: COMMITTED),
+    "after the manifest": lambda: at(DiskFolder, "write", after=True, when=lambda: COMMITTED),
+    "while staging is cleared": lambda: at(DiskFolder, "clear_staging", when=lambda: COMMITTED),
+    "when an earlier export was recovered": lambda: at(DiskFolder, "clear_staging", after=True),
 }
 """The last two follow on a kill that left something."""
 

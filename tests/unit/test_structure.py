@@ -17,7 +17,7 @@ LONGER_FILES: dict[str, str] = {}
 LONGER: dict[tuple[str, str], str] = {}
 """Functions that are longer, and why."""
 WIDER = {
-    ("spark/lake/ledger.py", "Ledger"): "a method for each statement of the lake's rows, on one session",
+    ("spark/lake/ledger.py", "LakeLedger"): "a method for each statement of the lake's rows, on one session",
     ("spark/lake/states/ledger.py", "StateLedger"): "a method for each statement of the states' rows, on that session",
 }
 """Classes with more methods, and why."""

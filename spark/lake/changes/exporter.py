@@ -18,20 +18,20 @@ from pyspark.sql import SparkSession
 from lake import conversion
 from lake.changes import plan, retention_check
 from lake.changes.files import ChangeFile, ChangeFiles, Schemas
-from lake.changes.manifest import Manifest
-from lake.changes.plan import Part
-from lake.changes.writer import Piece, WrittenFile, write
+from lake.changes.manifest import LakeManifest
+from lake.changes.plan import ExportPart
+from lake.changes.writer import ExportPiece, WrittenFile, write
 from lake.compaction import switching
-from lake.errors import ExportError, Inexact
+from lake.errors import ExportError, FileMismatchError
 from lake.folding import current
-from lake.ledger import Ledger
+from lake.ledger import LakeLedger
 from lake.lost import aside
-from lake.running.cluster import each
+from lake.running.cluster import run_tasks
 from lake.running.cores import cores
 from lake.storage import layout
 from lake.storage.folder import schema_content
 from lake.storage.identity import Lake, LakeFolder, identify
-from lake.storage.new_file import Target
+from lake.storage.new_file import FileTarget
 from lake.storage.where import ObjectPath
 from pyspark_sequin_events import catalog
 
@@ -45,7 +45,7 @@ FEW_ROWS = 50_000
 
 
 @dataclass(frozen=True)
-class Progress:
+class ExportProgress:
     """How far the export of a range is: its bounds, the rows in it, the rows in tasks that have ended."""
 
     after_seq: int
@@ -54,10 +54,10 @@ class Progress:
     done: int
 
 
-def open_lake(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
+def open_lake(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> Lake:
     """Find or make the lake in `folder`, take its lock, and finish or remove what an earlier exporter left.
 
-    Raises TargetUnfit for a folder that is not ours, ExportRunning while another exporter is at work.
+    Raises UnfitTargetError for a folder that is not ours, ExportRunningError while another exporter is at work.
     """
     folder.require_writable()
     lake = identify(ledger, folder, events_table)
@@ -69,13 +69,13 @@ def open_lake(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
 def resume(lake: Lake) -> None:
     """Finish or remove what an earlier exporter left, and set aside what the ledger lost with a restored log.
 
-    The lake's lock must be held. Raises TargetUnfit if the lake is ahead of the log.
+    The lake's lock must be held. Raises UnfitTargetError if the lake is ahead of the log.
     """
-    jump = Manifest(lake).require_same_log()
+    jump = LakeManifest(lake).require_same_log()
     files = ChangeFiles(lake.ledger, lake.id)
     files.take_over()
     if jump is not None:
-        aside.settle(lake, jump)
+        aside.set_aside_lost(lake, jump)
     for dataset, versions in files.newest_schemas().items():
         _write_schemas(lake, dataset, versions, only_missing=True)
     _recover(lake, files)
@@ -83,7 +83,7 @@ def resume(lake: Lake) -> None:
     conversion.convert(lake)
     switching.finish(lake)
     current.show_newest(lake)
-    Manifest(lake).update()
+    LakeManifest(lake).update()
 
 
 def export(
@@ -96,7 +96,7 @@ def export(
     run: int | None,
     rows_per_file: int,
     connections: int = CONNECTIONS,
-    report: Callable[[Progress], None],
+    report: Callable[[ExportProgress], None],
 ) -> list[WrittenFile]:
     """Export one range; returns its files. Raises ExportError, after which the range is not in the lake.
 
@@ -104,31 +104,31 @@ def export(
     """
     number = lake.ledger.begin(lake.id, *bounds, run)
     try:
-        parts = plan.parts(connection, dsn, lake.events_table, *bounds)
+        parts = plan.plan_parts(connection, dsn, lake.events_table, *bounds)
         target = lake.target(layout.export_staging(number), export=number)
         tasks = min(cores(spark), connections)
         pieces = divide(connection, parts, target, rows_per_file=rows_per_file, tasks=tasks)
         rows = sum(part.rows for part in parts)
         files = _write_all(
-            spark, pieces, connections, lambda written: report(Progress(*bounds, rows, round(written * rows)))
+            spark, pieces, connections, lambda written: report(ExportProgress(*bounds, rows, round(written * rows)))
         )
         _require_all(parts, files)
-        retention_check.require(connection, lake.events_table, bounds[0])
+        retention_check.require_kept(connection, lake.events_table, bounds[0])
     except (ExportError, dbapi.Error) as error:
         lake.ledger.fail(number, str(error))
         lake.folder.clear_staging()
         raise
     publish(lake, number, files, plan.schemas(parts))
-    report(Progress(*bounds, rows, rows))
+    report(ExportProgress(*bounds, rows, rows))
     return files
 
 
 def _write_all(
-    spark: SparkSession, pieces: Sequence[Piece], connections: int, report: Callable[[float], None]
+    spark: SparkSession, pieces: Sequence[ExportPiece], connections: int, report: Callable[[float], None]
 ) -> list[WrittenFile]:
     """The files of all pieces. `report` is called with the part that is written, from 0 on."""
     report(0.0)
-    results = each(spark, write, pieces, lambda done: report(done / max(1, len(pieces))), at_once=connections)
+    results = run_tasks(spark, write, pieces, lambda done: report(done / max(1, len(pieces))), at_once=connections)
     return [file for result in results for file in result]
 
 
@@ -137,11 +137,11 @@ def publish(lake: Lake, number: int, files: Sequence[WrittenFile], schemas: Sche
     listed = ChangeFiles(lake.ledger, lake.id).publish(number, files, schemas)
     _finish(lake, number, listed)
     lake.folder.clear_staging()
-    Manifest(lake).update()
+    LakeManifest(lake).update()
 
 
 def _finish(lake: Lake, number: int, files: Sequence[ChangeFile]) -> None:
-    """Do what is left once the ledger knows the files. Raises Inexact when a file no longer exists."""
+    """Do what is left once the ledger knows the files. Raises FileMismatchError when a file no longer exists."""
     schemas: dict[str, dict[int, Mapping[str, str]]] = {}
     for file in files:
         schemas.setdefault(file.dataset, {})[file.version] = file.columns
@@ -159,23 +159,24 @@ def _recover(lake: Lake, files: ChangeFiles) -> None:
         listed = files.of_export(unfinished.id)
         try:
             _finish(lake, unfinished.id, listed)
-        except Inexact as error:
+        except FileMismatchError as error:
             lake.folder.move_out(listed)
             lake.ledger.fail(unfinished.id, f"its process ended, and {error}")
 
 
-def _require_all(parts: list[plan.Part], files: list[WrittenFile]) -> None:
+def _require_all(parts: list[plan.ExportPart], files: list[WrittenFile]) -> None:
     written: Counter[tuple[object, ...]] = Counter()
     for file in files:
-        written[_kind(file)] += file.rows
+        written[_table_version(file)] += file.rows
     for part in parts:
-        if written[_kind(part)] != part.rows:
-            raise Inexact(
-                f"{part.dataset}: {written[_kind(part)]} rows were written of {part.rows}; nothing of it was published"
+        if written[_table_version(part)] != part.rows:
+            raise FileMismatchError(
+                f"{part.dataset}: {written[_table_version(part)]} rows were written of {part.rows}; "
+                "nothing of it was published"
             )
 
 
-def _kind(of: plan.Part | WrittenFile) -> tuple[object, ...]:
+def _table_version(of: plan.ExportPart | WrittenFile) -> tuple[object, ...]:
     return of.dataset, of.version, of.source_id, of.source_epoch, of.table_oid
 
 
@@ -194,8 +195,8 @@ def _write_schemas(
 
 
 def divide(
-    connection: dbapi.Connection, parts: Sequence[Part], target: Target, *, rows_per_file: int, tasks: int
-) -> list[Piece]:
+    connection: dbapi.Connection, parts: Sequence[ExportPart], target: FileTarget, *, rows_per_file: int, tasks: int
+) -> list[ExportPiece]:
     """What each task reads, that with most rows first, so that none begins last that takes longest.
 
     `tasks`: how many run at a time. A piece has at most `rows_per_file` rows, unless one seq has more.
@@ -206,18 +207,22 @@ def divide(
     return [piece for _, piece in sorted(found, key=lambda each: -each[0])]
 
 
-def _divide_part(connection: dbapi.Connection, part: Part, target: Target, most: int) -> Iterator[tuple[int, Piece]]:
+def _divide_part(
+    connection: dbapi.Connection, part: ExportPart, target: FileTarget, most: int
+) -> Iterator[tuple[int, ExportPiece]]:
     """Each with about how many rows it has."""
     number = ceil(part.rows / most)
     rows = ceil(part.rows / max(1, number))
     bounds = part.read.after, part.read.upto
-    cuts = catalog.cuts(connection, part.read.query, bounds, rows) if number > 1 else []
+    cuts = catalog.cut_seqs(connection, part.read.query, bounds, rows) if number > 1 else []
     after = bounds[0]
     for upto in [*cuts, bounds[1]]:
         if upto > after:
             read = replace(part.read, after=after, upto=upto)
             yield (
                 rows,
-                Piece(read, part.dataset, part.version, part.source_id, part.source_epoch, part.table_oid, target),
+                ExportPiece(
+                    read, part.dataset, part.version, part.source_id, part.source_epoch, part.table_oid, target
+                ),
             )
             after = upto

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lake.changes.writer import WrittenFile
-from lake.errors import Fenced
-from lake.ledger import Ledger, bigints
+from lake.errors import ExporterFencedError
+from lake.ledger import LakeLedger, bigints
 from lake.storage import layout
 
 Schemas = Mapping[str, Mapping[int, Mapping[str, Any]]]
@@ -129,17 +129,20 @@ _TAKE_OVER = """
 class ChangeFiles:
     """The files of one lake. To write, use the session that holds the lake's lock; any session may read."""
 
-    def __init__(self, ledger: Ledger, lake: uuid.UUID) -> None:
+    def __init__(self, ledger: LakeLedger, lake: uuid.UUID) -> None:
         self._ledger = ledger
         self._lake = str(lake)
 
     def take_over(self) -> None:
         """Make rows of what versions of the server before this have written to the ledger."""
-        if self._ledger.of_before(uuid.UUID(self._lake)):
+        if self._ledger.is_from_older_version(uuid.UUID(self._lake)):
             self._ledger.execute(_TAKE_OVER, (self._lake,))
 
     def publish(self, export: int, written: Sequence[WrittenFile], schemas: Schemas) -> list[ChangeFile]:
-        """The export's files belong in the lake now; if this exporter ends, the next one moves them. Raises Fenced."""
+        """Record the files of an export as part of the lake: if this exporter ends, the next one moves them into place.
+
+        Raises ExporterFencedError.
+        """
         listed = [
             {
                 **{
@@ -162,7 +165,7 @@ class ChangeFiles:
         latest = max((file.last_committed_at for file in written), default=None)
         sums = sum(file.rows for file in written), sum(file.bytes for file in written), latest
         if not self._ledger.rows(_PUBLISH, (export, json.dumps(given), json.dumps(listed), *sums)):
-            raise Fenced(f"export {export} was taken over by another exporter; this one publishes nothing")
+            raise ExporterFencedError(f"export {export} was taken over by another exporter; this one publishes nothing")
         return self.of_export(export)
 
     def of_export(self, export: int) -> list[ChangeFile]:

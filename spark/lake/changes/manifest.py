@@ -15,8 +15,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lake.errors import TargetUnfit, no_jump
-from lake.states.folders import States
+from lake.errors import UnfitTargetError, missing_jump_error
+from lake.states.folders import StateFolders
 from lake.storage import layout
 from lake.storage.identity import Lake
 from lake.storage.where import ObjectPath
@@ -110,7 +110,7 @@ _STORE = """
     insert into pipeline.export_replaced (lake_id, path)
     select $1::text::uuid, format($4, dataset, part) from replaced
 """
-_BEGIN_AGAIN = (
+_RELIST = (
     "update pipeline.export_files set part = null where lake_id = $1::text::uuid and part is not null",
     "delete from pipeline.export_datasets where lake_id = $1::text::uuid",
 )
@@ -121,7 +121,7 @@ _LOG_PLACE = """
 """
 
 
-class Manifest:
+class LakeManifest:
     """Of a lake whose lock is held."""
 
     def __init__(self, lake: Lake) -> None:
@@ -129,7 +129,7 @@ class Manifest:
         self._id = str(lake.id)
 
     def require_same_log(self) -> int | None:
-        """Raise TargetUnfit if it lists what the log lacks, but for what was lost at a jump that it does not know.
+        """Raise UnfitTargetError if it lists what the log lacks, but for what was lost at a jump that it does not know.
 
         Returns the first seq behind such a jump: then `lake.lost.aside` is to bring the lake to what the ledger has.
         """
@@ -149,7 +149,7 @@ class Manifest:
         self._add_parts(sorted({*changed, *again}), -merged if again else upto, upto)
         self.write_head()
 
-    def is_of_ledger(self) -> bool:
+    def matches_ledger(self) -> bool:
         """True if its head names the parts that the ledger does, and all of them are there."""
         head, parts = self.head(), self.parts()
         named = {name: str(dataset["part"]) for name, dataset in head.get("datasets", {}).items()}
@@ -160,14 +160,14 @@ class Manifest:
         ]
         return named == parts and not self._lake.folder.missing([*parts.values(), *full])
 
-    def begin_again(self, number: int) -> None:
+    def relist(self, number: int) -> None:
         """List what the ledger has in one new part of each dataset, called by that number, and in no other.
 
         The head then names these. It still does not know of the jump: `update` says that, when all else is done.
         """
         ledger, jump = self._lake.ledger, int(self.head().get("jump", 0))
         with ledger.transaction():
-            for statement in _BEGIN_AGAIN:
+            for statement in _RELIST:
                 ledger.execute(statement, (self._id,))
         names = sorted(row["dataset"] for row in ledger.rows(_TOUCHED, (self._id, -1)))
         self._add_parts(names, number, ledger.exported_upto(self._lake.id))
@@ -211,7 +211,7 @@ class Manifest:
             if isinstance(self._lake.root, ObjectPath):
                 state["part"] = layout.state_part(row["dataset"], row["id"])
             else:
-                folder = States(self._lake.root, row["dataset"]).version(row["seq"])
+                folder = StateFolders(self._lake.root, row["dataset"]).version(row["seq"])
                 state["folder"] = str(folder.relative_to(self._lake.root))
         hidden = self._lake.ledger.rows(_HIDDEN, (self._id,))
         content["without_current"] = {row["dataset"]: row["reason"] for row in hidden}
@@ -270,14 +270,14 @@ def log_places(lake: Lake, upto: int) -> list[dict[str, Any]]:
 
 
 def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
-    """Raise TargetUnfit if the manifest, whose `head` this is, is ahead of the log, or may be until the log jumps.
+    """Raise UnfitTargetError if the manifest, whose `head` this is, is ahead of the log, or may be until the log jumps.
 
     Returns the first seq behind the newest jump of the log if the manifest does not know of that jump: then the ledger
     may lack what is in the lake.
     """
     listed, exported = int(head.get("exported_upto", 0)), lake.ledger.exported_upto(lake.id)
     if head and lake.ledger.waits_for_jump():
-        raise no_jump(lake.root)
+        raise missing_jump_error(lake.root)
     known, newest = int(head.get("jump", 0)), lake.ledger.newest_jump(lake.events_table)
     place = head.get("place")
     if known > newest:
@@ -288,7 +288,7 @@ def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
         reason = f"the log has another event at seq {listed}"
     else:
         return newest if newest > known else None
-    raise TargetUnfit(
+    raise UnfitTargetError(
         f"{lake.root} is ahead of the log: {reason}, so the pipeline database was restored to an earlier state; "
         "name another PIPELINE_EXPORT_DIR, an empty folder, to begin a new lake"
     )

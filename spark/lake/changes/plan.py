@@ -12,9 +12,17 @@ from adbc_driver_postgresql import dbapi
 from lake.changes import whole_truncates
 from lake.storage import layout
 from pyspark_sequin_events import catalog
-from pyspark_sequin_events.history import OURS, Version
-from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, table_is, untyped_of, within
-from pyspark_sequin_events.reading import Read
+from pyspark_sequin_events.history import OURS, SchemaVersion
+from pyspark_sequin_events.query import (
+    bounded,
+    changes_query,
+    messages_query,
+    qualified,
+    table_by_oid,
+    untyped_query,
+    within,
+)
+from pyspark_sequin_events.reading import RangeRead
 
 ROWS_PER_FILE = 500_000
 """The most rows that one task reads and one file holds."""
@@ -23,7 +31,7 @@ UNTYPED_SCHEMA: Mapping[str, str] = {**OURS, "record": "string"}
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportPart:
     """The rows of one table and schema version in a range, to be read with `read` (whose range is all of them).
 
     `source_id`, `source_epoch` and `table_oid` say which table; `dataset` says what it was called.
@@ -35,11 +43,11 @@ class Part:
     source_epoch: int
     table_oid: int
     key: tuple[str, ...]
-    read: Read
+    read: RangeRead
     rows: int
 
 
-def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int, upto: int) -> list[Part]:
+def plan_parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int, upto: int) -> list[ExportPart]:
     """Parts that hold every row with after < seq <= upto, each row in exactly one part."""
     tables = catalog.rows(
         connection,
@@ -51,53 +59,59 @@ def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int,
         " group by source_table_schema, source_table_name, source_database_id, source_epoch, source_table_oid"
         " order by 1, 2, 3, 4, 5",
     )
-    found: list[Part] = []
+    found: list[ExportPart] = []
     if messages := [row for row in tables if not row["oid"]]:
-        found.append(_of_messages(dsn, events_table, messages))
-    rest = whole_truncates.counted(connection, events_table, (after, upto), [row for row in tables if row["oid"]])
+        found.append(_message_part(dsn, events_table, messages))
+    rest = whole_truncates.count_by_table(
+        connection, events_table, (after, upto), [row for row in tables if row["oid"]]
+    )
     for (schema, name), group in groupby(rest, key=lambda row: (row["schema"], row["name"])):
         versions = catalog.history(connection, schema, name)
         for row in group:
-            found += _of_table(connection, dsn, events_table, row, versions)
+            found += _table_parts(connection, dsn, events_table, row, versions)
     return found
 
 
-def _of_messages(dsn: str, events_table: str, held: list[dict[str, Any]]) -> Part:
-    query = messages_of(events_table)
+def _message_part(dsn: str, events_table: str, held: list[dict[str, Any]]) -> ExportPart:
+    query = messages_query(events_table)
     bounds = min(row["first"] for row in held) - 1, max(row["last"] for row in held)
-    read = Read(dsn, query, query, MESSAGE_SCHEMA, *bounds)
+    read = RangeRead(dsn, query, query, MESSAGE_SCHEMA, *bounds)
     newest = max(held, key=lambda row: int(row["last"]))
     rows = sum(row["rows"] for row in held)
-    return Part(layout.MESSAGES, 1, newest["source_id"], newest["epoch"], 0, (), read, rows)
+    return ExportPart(layout.MESSAGES, 1, newest["source_id"], newest["epoch"], 0, (), read, rows)
 
 
-def _of_table(
-    connection: dbapi.Connection, dsn: str, events_table: str, held_by: Mapping[str, Any], versions: Sequence[Version]
-) -> Iterator[Part]:
+def _table_parts(
+    connection: dbapi.Connection,
+    dsn: str,
+    events_table: str,
+    held_by: Mapping[str, Any],
+    versions: Sequence[SchemaVersion],
+) -> Iterator[ExportPart]:
     schema, name = held_by["schema"], held_by["name"]
     table = held_by["source_id"], held_by["epoch"], held_by["oid"]
-    dataset, where = layout.dataset(schema, name), table_is(*table) + held_by.get("where", "")
+    dataset, where = layout.dataset(schema, name), table_by_oid(*table) + held_by.get("where", "")
     events = held_by.get("events")
     bounds = held_by["first"] - 1, held_by["last"]
     known = 0
     for version in versions:
-        query = changes_of(events_table, schema, name, version, events=events, where=where)
+        query = changes_query(events_table, schema, name, version, events=events, where=where)
         within_version = _is_within(version, held_by)
         held = (
             held_by["rows"] if within_version else 0 if within_version is False else _count(connection, query, bounds)
         )
         known += held
         if held:
-            careful = changes_of(events_table, schema, name, version, careful=True, events=events, where=where)
-            read = Read(dsn, query, careful, version.schema, *bounds)
-            yield Part(dataset, version.number, *table, version.key_names, read, held)
+            careful = changes_query(events_table, schema, name, version, careful=True, events=events, where=where)
+            read = RangeRead(dsn, query, careful, version.schema, *bounds)
+            yield ExportPart(dataset, version.number, *table, version.key_names, read, held)
     if known < held_by["rows"]:
-        query = untyped_of(events_table, schema, name, versions, where)
-        read = Read(dsn, query, query, UNTYPED_SCHEMA, *bounds)
-        yield Part(dataset, layout.UNTYPED, *table, (), read, held_by["rows"] - known)
+        query = untyped_query(events_table, schema, name, versions, where)
+        read = RangeRead(dsn, query, query, UNTYPED_SCHEMA, *bounds)
+        yield ExportPart(dataset, layout.UNTYPED, *table, (), read, held_by["rows"] - known)
 
 
-def _is_within(version: Version, held_by: Mapping[str, Any]) -> bool | None:
+def _is_within(version: SchemaVersion, held_by: Mapping[str, Any]) -> bool | None:
     """Whether all of the rows are of that version, or none; None: they have to be counted."""
     if held_by["first_lsn"] is None:
         return False
@@ -118,7 +132,7 @@ def _count(connection: dbapi.Connection, query: str, bounds: tuple[int, int]) ->
     return int(catalog.rows(connection, f"select count(*) as rows from ({held}) as held")[0]["rows"])
 
 
-def schemas(found: Sequence[Part]) -> dict[str, dict[int, dict[str, object]]]:
+def schemas(found: Sequence[ExportPart]) -> dict[str, dict[int, dict[str, object]]]:
     """Columns and key of each dataset's schema versions, as the ledger keeps them."""
     kept: dict[str, dict[int, dict[str, object]]] = {}
     for part in found:

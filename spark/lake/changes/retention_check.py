@@ -6,31 +6,31 @@ import uuid
 
 from adbc_driver_postgresql import dbapi
 
-from lake.errors import Dropped
-from lake.ledger import Ledger
+from lake.errors import DroppedEventsError
+from lake.ledger import LakeLedger
 from pyspark_sequin_events import catalog
 
 
-def begins_after(ledger: Ledger, lake: uuid.UUID, connection: dbapi.Connection, events_table: str) -> int:
+def begins_after(ledger: LakeLedger, lake: uuid.UUID, connection: dbapi.Connection, events_table: str) -> int:
     """The seq after which the next export begins: a lake that holds nothing begins with the oldest event that is kept.
 
-    Raises Dropped when events that the lake does not hold are no longer in the log.
+    Raises DroppedEventsError when events that the lake does not hold are no longer in the log.
     """
     after = ledger.exported_upto(lake)
     if after == 0:
         return catalog.dropped_below(connection, events_table) - 1
-    require(connection, events_table, after)
+    require_kept(connection, events_table, after)
     return after
 
 
-def require(connection: dbapi.Connection, events_table: str, after: int) -> None:
-    """Raises Dropped unless every event after that seq is kept.
+def require_kept(connection: dbapi.Connection, events_table: str, after: int) -> None:
+    """Raises DroppedEventsError unless every event after that seq is kept.
 
     Retention records a drop before it deletes the first row: if this holds after a read, the read missed none of them.
     """
     below = catalog.dropped_below(connection, events_table)
     if after < below - 1:
-        raise Dropped(
+        raise DroppedEventsError(
             f"seq {after + 1} to {below - 1} of {events_table} were dropped by retention and never exported to this "
             f"lake; name another PIPELINE_EXPORT_DIR, which begins with seq {below}"
         )

@@ -14,7 +14,7 @@ from adbc_driver_postgresql import dbapi
 
 from lake.ledger import bigints
 from pyspark_sequin_events import catalog
-from pyspark_sequin_events.query import EVENTS, literal, qualified, table_is
+from pyspark_sequin_events.query import EVENTS, literal, qualified, table_by_oid
 
 Row = Mapping[str, Any]
 _TABLE = ("schema", "name", "source_id", "epoch", "oid")
@@ -34,7 +34,7 @@ order by 1, 2, 3, 4, 5
 """
 
 
-def counted(
+def count_by_table(
     connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], tables: Sequence[Row]
 ) -> list[Row]:
     """What a range has of each table, with these truncates as changes of their table instead of its partitions.
@@ -51,10 +51,10 @@ def counted(
     seqs: dict[tuple[Any, ...], list[int]] = {}
     for each in found:
         seqs.setdefault((each["source_id"], each["epoch"], each["leaf_oid"]), []).append(each["seq"])
-    left = (_without(row, seqs.get((row["source_id"], row["epoch"], row["oid"]), ())) for row in tables)
+    left = (_without_truncates(row, seqs.get((row["source_id"], row["epoch"], row["oid"]), ())) for row in tables)
     rows = {_table(row): row for row in left if row is not None}
     for table, group in groupby(found, key=_table):
-        rows[table] = _with(rows.get(table), dict(zip(_TABLE, table, strict=True)), list(group), events_table)
+        rows[table] = _with_truncates(rows.get(table), dict(zip(_TABLE, table, strict=True)), list(group), events_table)
     return [rows[table] for table in sorted(rows)]
 
 
@@ -62,7 +62,7 @@ def _table(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in _TABLE)
 
 
-def _without(row: Row, seqs: Collection[int]) -> Row | None:
+def _without_truncates(row: Row, seqs: Collection[int]) -> Row | None:
     """A partition's own changes; None if it has no others."""
     if not seqs:
         return row
@@ -72,7 +72,7 @@ def _without(row: Row, seqs: Collection[int]) -> Row | None:
     return {**row, "rows": row["rows"] - len(seqs), "placed": row["placed"] - len(seqs), "where": where}
 
 
-def _with(row: Row | None, table: Row, truncates: Sequence[Row], events_table: str) -> Row:
+def _with_truncates(row: Row | None, table: Row, truncates: Sequence[Row], events_table: str) -> Row:
     """A table's changes and these truncates."""
     seqs, lsns = ([each[name] for each in truncates] for name in ("seq", "commit_lsn"))
     named = {
@@ -81,7 +81,7 @@ def _with(row: Row | None, table: Row, truncates: Sequence[Row], events_table: s
         "source_table_name": f"{literal(table['name'])}::text",
     }
     events = qualified(events_table)
-    of_table = table_is(table["source_id"], table["epoch"], table["oid"])
+    of_table = table_by_oid(table["source_id"], table["epoch"], table["oid"])
     both = (
         f"(select {', '.join(EVENTS)} from {events} where true{of_table} union all"
         f" select {', '.join(named.get(name, name) for name in EVENTS)} from {events}"

@@ -12,32 +12,32 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.storage import layout
-from lake.storage.new_file import NewFile, Target
+from lake.storage.new_file import FileTarget, NewFile
 from lake.storage.where import ObjectPath, relative
-from pyspark_sequin_events.reading import Read, arrow_schema, batches
+from pyspark_sequin_events.reading import RangeRead, arrow_schema, read_batches
 
 GROUP_ROWS = 256 * 1024
 """Rows of a row group: the most that a task keeps in memory, besides the batch that it reads."""
-Place = tuple[int, int]
+ChangePlace = tuple[int, int]
 """commit_lsn and commit_idx."""
 GROUP_BYTES = 64 * 1024 * 1024
 """Bytes after which a row group of wide rows ends."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class ExportPiece:
     """What one task reads, where it writes to, and what its files are of.
 
     `source_id`, `source_epoch` and `table_oid`: the table whose changes these are, 0 for messages.
     """
 
-    read: Read
+    read: RangeRead
     dataset: str
     version: int
     source_id: str
     source_epoch: int
     table_oid: int
-    target: Target
+    target: FileTarget
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class WrittenFile:
     place: str | None = None
 
 
-def write(piece: Piece) -> list[WrittenFile]:
+def write(piece: ExportPiece) -> list[WrittenFile]:
     """Read the piece and write it, sorted by seq, one file for each UTC date of committed_at; none when it is empty."""
     schema = arrow_schema(piece.read.schema)
     days: dict[date, _Day] = {}
     try:
-        for batch in batches(piece.read):
+        for batch in read_batches(piece.read):
             for day, part in _by_day(batch):
                 if day not in days:
                     days[day] = _Day(piece, schema, day)
@@ -88,17 +88,17 @@ def write(piece: Piece) -> list[WrittenFile]:
 class _Day:
     """The file of one date. A second attempt at the same piece writes to other names."""
 
-    def __init__(self, piece: Piece, schema: pa.Schema, day: date) -> None:
+    def __init__(self, piece: ExportPiece, schema: pa.Schema, day: date) -> None:
         self._piece = piece
         self._day = day
         self._file = NewFile(piece.target)
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._first = self._last = 0
-        self._first_place: Place | None = None
-        self._last_place: Place | None = None
+        self._first_place: ChangePlace | None = None
+        self._last_place: ChangePlace | None = None
         self._latest = datetime.min.replace(tzinfo=UTC)
-        self._writer = opened(self._file.path, schema)
+        self._writer = open_writer(self._file.path, schema)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows that follow all rows added before."""
@@ -153,7 +153,7 @@ class _Day:
         self._waiting = []
 
 
-def opened(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """Begin a file of changes, whose rows are sorted by seq."""
     return pq.ParquetWriter(
         path,
@@ -172,7 +172,7 @@ def is_full(waiting: Sequence[pa.RecordBatch]) -> bool:
     return rows >= GROUP_ROWS or size >= GROUP_BYTES
 
 
-def first_place(changes: pa.RecordBatch | pa.Table) -> Place | None:
+def first_place(changes: pa.RecordBatch | pa.Table) -> ChangePlace | None:
     """The least (commit_lsn, commit_idx) of changes; None where no change has one."""
     lsn = pc.min(changes.column("commit_lsn"))
     if not lsn.is_valid:
@@ -181,7 +181,7 @@ def first_place(changes: pa.RecordBatch | pa.Table) -> Place | None:
     return lsn.as_py(), idx.as_py() or 0
 
 
-def last_place(changes: pa.RecordBatch | pa.Table) -> Place | None:
+def last_place(changes: pa.RecordBatch | pa.Table) -> ChangePlace | None:
     """The greatest (commit_lsn, commit_idx) of changes that were not retried; None where no change has one."""
     marks = changes.column("event_metadata")
     if marks.null_count < len(marks):

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lake.compaction.plan import File
-from lake.errors import Fenced
-from lake.ledger import Ledger, bigints, holder
+from lake.compaction.plan import MergeCandidate
+from lake.errors import ExporterFencedError
+from lake.ledger import LakeLedger, bigints, holder
 
 SETTLES = 3600
 """Seconds after midnight (UTC) for which a day may go on: what was committed before is still to be exported."""
@@ -113,7 +113,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedCompaction:
     """A compaction whose process ended."""
 
     id: int
@@ -124,7 +124,7 @@ class Unfinished:
 class CompactionLedger:
     """Of one lake."""
 
-    def __init__(self, ledger: Ledger, lake: uuid.UUID) -> None:
+    def __init__(self, ledger: LakeLedger, lake: uuid.UUID) -> None:
         self._ledger = ledger
         self._lake = str(lake)
 
@@ -135,13 +135,13 @@ class CompactionLedger:
         )
         return bool(found[0]["locked"])
 
-    def files(self, upto: int) -> list[File]:
+    def files(self, upto: int) -> list[MergeCandidate]:
         """Files of all tables that have small new ones, from the first of a day with such on.
 
         Those of exports that go beyond `upto` are left out.
         """
         rows = self._ledger.rows(_FILES, (self._lake, upto, float(SETTLES), float(WAITS)))
-        return [File(**row) for row in rows]
+        return [MergeCandidate(**row) for row in rows]
 
     def iceberg_upto(self) -> int | None:
         """Up to which seq the lake's Iceberg tables are; None where it has none."""
@@ -150,7 +150,7 @@ class CompactionLedger:
         )
         return int(rows[0]["upto_seq"]) if rows else None
 
-    def keep(self, files: Iterable[File]) -> None:
+    def keep_files(self, files: Iterable[MergeCandidate]) -> None:
         """These stay as they are."""
         self._ledger.execute(
             "update pipeline.export_files set merged = 2 where id = any($1::text::bigint[])",
@@ -161,24 +161,28 @@ class CompactionLedger:
         """Begin a compaction; returns its id."""
         return int(self._ledger.rows(_BEGIN, (self._lake, holder()))[0]["id"])
 
-    def planned(self, number: int, written: Sequence[ListedFile], replaced: Sequence[ListedFile], size: int) -> None:
+    def record_plan(
+        self, number: int, written: Sequence[ListedFile], replaced: Sequence[ListedFile], size: int
+    ) -> None:
         """These files are about to be written: the next compaction removes them unless they are switched to."""
         paths = (json.dumps([asdict(path) for path in each]) for each in (written, replaced))
         self._ledger.step("compaction", _PLANNED, (number, *paths, len(replaced), len(written), size))
 
-    def switch(self, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[File]) -> None:
-        """Within a transaction: the lake has these files in place of those. Raises Fenced."""
+    def switch(self, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[MergeCandidate]) -> None:
+        """Within a transaction: the lake has these files in place of those. Raises ExporterFencedError."""
         self._ledger.step("compaction", _SWITCHED, (number,))
         gone = self._ledger.rows(_REPLACED, (bigints(file.id for file in replaced),))
         if len(gone) != len(replaced):
-            raise Fenced(f"compaction {number}: files that it merges were replaced by another one; nothing is changed")
+            raise ExporterFencedError(
+                f"compaction {number}: files that it merges were replaced by another one; nothing is changed"
+            )
         self._ledger.execute(_ADDED, (self._lake, json.dumps(list(made))))
         parts = {(row["dataset"], row["part"]) for row in gone if row["part"] is not None}
         if parts:
             given = [{"dataset": dataset, "part": part} for dataset, part in sorted(parts)]
             self._ledger.execute(_OPENED, (self._lake, json.dumps(given)))
 
-    def fixed(self, datasets: Iterable[str]) -> set[str]:
+    def fixed_folders(self, datasets: Iterable[str]) -> set[str]:
         """Folders of days that have files whose only path is there, as a version before has written them."""
         rows = self._ledger.rows(_FIXED, (self._lake, json.dumps(sorted(datasets))))
         return {row["path"].rpartition("/")[0] for row in rows}
@@ -192,16 +196,18 @@ class CompactionLedger:
                 (self._lake, json.dumps(names)),
             )
 
-    def unfinished(self, state: str) -> list[Unfinished]:
+    def unfinished(self, state: str) -> list[UnfinishedCompaction]:
         """Compactions in that state: writing or switched."""
         rows = self._ledger.rows(
             "select id, written::text, replaced::text from pipeline.export_compactions"
             " where lake_id = $1::text::uuid and state = $2 and state in ('writing', 'switched') order by id",
             (self._lake, state),
         )
-        return [Unfinished(row["id"], *(_paths(row[name]) for name in ("written", "replaced"))) for row in rows]
+        return [
+            UnfinishedCompaction(row["id"], *(_paths(row[name]) for name in ("written", "replaced"))) for row in rows
+        ]
 
-    def done(self, number: int) -> None:
+    def mark_done(self, number: int) -> None:
         """All that reads by glob or manifest has the new files too; what was long ago is forgotten."""
         self._ledger.execute(
             "with old as (delete from pipeline.export_compactions where lake_id = $2::text::uuid and id < $1"

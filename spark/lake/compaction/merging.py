@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 
 from lake.changes import writer
-from lake.errors import Inexact, TargetUnfit
+from lake.errors import FileMismatchError, UnfitTargetError
 from lake.storage import object_store, reading
 from lake.storage.new_file import sha256, sync
-from lake.storage.where import ObjectPath, Where
+from lake.storage.where import LakePath, ObjectPath
 
 BATCH_ROWS = 32 * 1024
 
 
 @dataclass(frozen=True)
-class Source:
+class MergeSource:
     """A file in the lake, with what the ledger says of it."""
 
     path: str
@@ -31,20 +31,20 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Task:
+class MergeTask:
     """`sources`, in order of seq, become one of `targets`, which nobody looks for before all of it is there.
 
     In a bucket each attempt takes a name of its own, since of an upload that failed nobody knows whether it was one, or
     is one later.
     """
 
-    root: Where
-    sources: Sequence[Source]
+    root: LakePath
+    sources: Sequence[MergeSource]
     targets: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeOutcome:
     """A file that is whole and durable, and which of the names it has. `refused`: why there is none."""
 
     target: str = ""
@@ -53,24 +53,24 @@ class Merged:
     refused: str | None = None
 
 
-def merge(task: Task) -> Merged:
+def merge(task: MergeTask) -> MergeOutcome:
     """Write the file. Runs on executors, or in the driver where that is soonest."""
     with tempfile.TemporaryDirectory(prefix="pipeline-lake-") as here:
         try:
             return _merge(task, Path(here))
-        except (Inexact, TargetUnfit, OSError, pa.ArrowException) as error:
+        except (FileMismatchError, UnfitTargetError, OSError, pa.ArrowException) as error:
             if isinstance(task.root, Path):
                 (task.root / task.targets[0]).unlink(missing_ok=True)
-            return Merged(refused=f"{task.targets[0]} was not made: {' '.join(str(error).split())}")
+            return MergeOutcome(refused=f"{task.targets[0]} was not made: {' '.join(str(error).split())}")
 
 
-def _merge(task: Task, here: Path) -> Merged:
+def _merge(task: MergeTask, here: Path) -> MergeOutcome:
     """`here` is for what is read from a bucket, or on its way there."""
     at = task.root / task.targets[0]
     place = at if isinstance(at, Path) else here / "merged.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
-    first = _whole(task, 0, here)
-    with writer.opened(place, pq.read_schema(first)) as out:
+    first = _checked_source(task, 0, here)
+    with writer.open_writer(place, pq.read_schema(first)) as out:
         waiting: list[pa.RecordBatch] = []
         for batch in _batches(task, first, here):
             waiting.append(batch)
@@ -81,16 +81,16 @@ def _merge(task: Task, here: Path) -> Merged:
             _write(out, waiting)
     rows = sum(source.rows for source in task.sources)
     if (written := pq.read_metadata(place).num_rows) != rows:
-        raise Inexact(f"{written} rows were written of {rows}")
+        raise FileMismatchError(f"{written} rows were written of {rows}")
     size, digest = place.stat().st_size, sha256(place)
     if isinstance(task.root, ObjectPath):
-        return Merged(_uploaded(place, task.root, task.targets), size, digest)
+        return MergeOutcome(_upload(place, task.root, task.targets), size, digest)
     sync(place)
     sync(place.parent)
-    return Merged(task.targets[0], size, digest)
+    return MergeOutcome(task.targets[0], size, digest)
 
 
-def _uploaded(place: Path, root: ObjectPath, targets: Sequence[str]) -> str:
+def _upload(place: Path, root: ObjectPath, targets: Sequence[str]) -> str:
     """Under which of these names. Raises OSError."""
     context = TaskContext.get()
     attempts = targets[min(context.attemptNumber() if context else 0, len(targets) - 1) :]
@@ -105,35 +105,35 @@ def _uploaded(place: Path, root: ObjectPath, targets: Sequence[str]) -> str:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _whole(task: Task, number: int, here: Path) -> Path:
-    """Where a source can be read, which is what was exported. Raises Inexact."""
+def _checked_source(task: MergeTask, number: int, here: Path) -> Path:
+    """Where a source can be read, which is what was exported. Raises FileMismatchError."""
     source = task.sources[number]
     at = task.root / source.path
     if not isinstance(at, Path):
         at, found = here / "source.parquet", at
         reading.copy(found, at)
     if sha256(at) != source.sha256:
-        raise Inexact(f"{source.path} is not the file that was exported; restore it")
+        raise FileMismatchError(f"{source.path} is not the file that was exported; restore it")
     return at
 
 
-def _batches(task: Task, first: Path, here: Path) -> Iterator[pa.RecordBatch]:
+def _batches(task: MergeTask, first: Path, here: Path) -> Iterator[pa.RecordBatch]:
     """`first`: where the first source can be read."""
     schema, last = pq.read_schema(first), 0
     for number, source in enumerate(task.sources):
-        with pq.ParquetFile(_whole(task, number, here) if number else first) as file:
+        with pq.ParquetFile(_checked_source(task, number, here) if number else first) as file:
             if not file.schema_arrow.equals(schema, check_metadata=True):
-                raise Inexact(f"{source.path} has other columns than {task.sources[0].path}")
+                raise FileMismatchError(f"{source.path} has other columns than {task.sources[0].path}")
             for batch in file.iter_batches(BATCH_ROWS):
                 last = _require_order(batch.column("seq"), last, source)
                 yield batch
 
 
-def _require_order(seqs: pa.Array, last: int, source: Source) -> int:
-    """Returns the last of these. Raises Inexact."""
+def _require_order(seqs: pa.Array, last: int, source: MergeSource) -> int:
+    """Returns the last of these. Raises FileMismatchError."""
     is_ordered = not pc.any(pc.less(seqs[1:], seqs[:-1])).as_py()
     if seqs[0].as_py() < last or not is_ordered:
-        raise Inexact(f"{source.path} is not in order of seq")
+        raise FileMismatchError(f"{source.path} is not in order of seq")
     return int(seqs[-1].as_py())
 
 

@@ -22,7 +22,7 @@ AS_EXPORTED, OF_THE_DAY, STAYS = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class File:
+class MergeCandidate:
     """A file of changes. `level`: as above; `is_open`: its day may go on; `has_waited`: for an hour."""
 
     id: int
@@ -56,35 +56,35 @@ class File:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompactionPlan:
     """`merged`: files that become one, each in order of seq. `kept`: files of days that are over, which stay."""
 
-    merged: Sequence[Sequence[File]]
-    kept: Sequence[File]
+    merged: Sequence[Sequence[MergeCandidate]]
+    kept: Sequence[MergeCandidate]
 
 
-def plan(files: Sequence[File]) -> Plan:
+def plan(files: Sequence[MergeCandidate]) -> CompactionPlan:
     """Of files of whole tables, from the first that may be merged on."""
-    found: list[Sequence[File]] = []
+    found: list[Sequence[MergeCandidate]] = []
     ordered = sorted(files, key=lambda file: (file.table_oid, file.first_seq, file.id))
     for _, of_table in groupby(ordered, key=lambda file: file.table_oid):
         table = list(of_table)
-        due = _due(table)
+        due = _due_kinds(table)
         for neighbours in _neighbours(table, due):
-            found += [group for group in _divided(neighbours) if len(group) > 1]
+            found += [group for group in _divide(neighbours) if len(group) > 1]
     taken = {file.id for group in found for file in group}
     kept = [file for file in files if file.day and not file.is_open and file.level < STAYS and file.id not in taken]
-    return Plan(found, kept)
+    return CompactionPlan(found, kept)
 
 
-def level(group: Sequence[File], size: int) -> int:
+def level(group: Sequence[MergeCandidate], size: int) -> int:
     """Of the file that a group becomes."""
     return OF_THE_DAY if group[0].is_open and size < SMALL else STAYS
 
 
-def _due(table: Sequence[File]) -> set[object]:
+def _due_kinds(table: Sequence[MergeCandidate]) -> set[object]:
     """Which kinds of files of a table are to be merged now."""
-    kinds: dict[object, list[File]] = {}
+    kinds: dict[object, list[MergeCandidate]] = {}
     for file in table:
         if file.day and file.level == AS_EXPORTED:
             kinds.setdefault(file.kind, []).append(file)
@@ -92,9 +92,9 @@ def _due(table: Sequence[File]) -> set[object]:
     return due | {file.kind for file in table if file.day and not file.is_open and file.level < STAYS}
 
 
-def _neighbours(table: Sequence[File], due: set[object]) -> Iterator[list[File]]:
+def _neighbours(table: Sequence[MergeCandidate], due: set[object]) -> Iterator[list[MergeCandidate]]:
     """Files that may be merged, as far as they follow each other."""
-    of_kind: dict[object, list[File]] = {}
+    of_kind: dict[object, list[MergeCandidate]] = {}
     for file in table:
         for kind in list(of_kind):
             if kind != file.kind and file.first_seq > of_kind[kind][-1].last_seq:
@@ -106,13 +106,13 @@ def _neighbours(table: Sequence[File], due: set[object]) -> Iterator[list[File]]
     yield from of_kind.values()
 
 
-def _is_small(file: File) -> bool:
+def _is_small(file: MergeCandidate) -> bool:
     return file.bytes < SMALL and (file.level == AS_EXPORTED or not file.is_open)
 
 
-def _divided(files: Sequence[File]) -> list[Sequence[File]]:
+def _divide(files: Sequence[MergeCandidate]) -> list[Sequence[MergeCandidate]]:
     """As many to each merged file as it is to have."""
-    groups: list[list[File]] = [[]]
+    groups: list[list[MergeCandidate]] = [[]]
     for file in files:
         if sum(each.bytes for each in groups[-1]) >= ENOUGH:
             groups.append([])

@@ -20,13 +20,13 @@ from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
 from lake.changes import exporter
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.compaction import merging, switching
 from lake.compaction.ledger import CompactionLedger, ListedFile
-from lake.compaction.merging import Merged, Source
-from lake.compaction.plan import STAYS, File, Plan, level, plan
-from lake.errors import ExportError, ExportRunning, Inexact
-from lake.running.cluster import each
+from lake.compaction.merging import MergeOutcome, MergeSource
+from lake.compaction.plan import STAYS, CompactionPlan, MergeCandidate, level, plan
+from lake.errors import ExportError, ExportRunningError, FileMismatchError
+from lake.running.cluster import run_tasks
 from lake.storage import layout
 from lake.storage.identity import Lake
 
@@ -40,7 +40,7 @@ _POLL = 0.2
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactionSummary:
     """What one compaction has done: how many files became how many, of how many bytes together."""
 
     compaction: int
@@ -49,32 +49,33 @@ class Compacted:
     bytes: int
 
 
-def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str], None]) -> Iterator[Compacted]:
+def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str], None]) -> Iterator[CompactionSummary]:
     """Merge all that is small and may be merged by now. Takes the lake's lock for each switch, and only then.
 
-    `spark` is asked for a session where there is much to do; `waits` is told of an export that is waited for.
-    Raises ExportRunning while another compaction is at work, TargetUnfit if the lake is ahead of the log, ExportError
-    when files could not be merged; others were.
+    `spark` starts a session, and is called only if there is much to merge. `waits` is called with the reason if the
+    compaction must wait for an export. Raises ExportRunningError while another compaction is at work,
+    UnfitTargetError if the lake is ahead of the log, and, after all others are merged, ExportError for files that
+    could not be merged.
     """
     book = CompactionLedger(lake.ledger, lake.id)
     if not book.lock():
-        raise ExportRunning("a compaction of this lake is already running; wait for it, or end it")
-    if Manifest(lake).require_same_log() is not None:
-        with locked(lake, waits):  # the ledger may not know the files that are there
+        raise ExportRunningError("a compaction of this lake is already running; wait for it, or end it")
+    if LakeManifest(lake).require_same_log() is not None:
+        with lake_lock(lake, waits):  # the ledger may not know the files that are there
             pass
-    _sweep(lake, book)
+    _remove_unfinished(lake, book)
     refused: list[str] = []
     found = _plan(lake, book)
-    for some in _some(found.merged):
-        made = _merged(lake, book, spark, waits, some, refused)
+    for some in _batches_of_groups(found.merged):
+        made = _compact_groups(lake, book, spark, waits, some, refused)
         if made is not None:
             yield made
-    book.keep(found.kept)
+    book.keep_files(found.kept)
     if refused:
-        raise Inexact("; ".join(refused[:3]))
+        raise FileMismatchError("; ".join(refused[:3]))
 
 
-def _sweep(lake: Lake, book: CompactionLedger) -> None:
+def _remove_unfinished(lake: Lake, book: CompactionLedger) -> None:
     """Remove what a compaction has written that ended before its switch."""
     for left in book.unfinished("writing"):
         if isinstance(lake.root, Path):  # in a bucket it may still be about to come
@@ -82,20 +83,20 @@ def _sweep(lake: Lake, book: CompactionLedger) -> None:
         book.fail(left.id, "its process ended before the lake had what it wrote")
 
 
-def _plan(lake: Lake, book: CompactionLedger) -> Plan:
+def _plan(lake: Lake, book: CompactionLedger) -> CompactionPlan:
     upto = book.iceberg_upto()
     files = book.files(lake.ledger.exported_upto(lake.id) if upto is None else upto)
     fixed: set[str | None] = set()
     if isinstance(lake.root, Path):
-        fixed = {None, *book.fixed({file.dataset for file in files})}
+        fixed = {None, *book.fixed_folders({file.dataset for file in files})}
     stay = [file for file in files if file.day and layout.day(file.path) in fixed and file.level < STAYS]
     found = plan([replace(file, day=None) if layout.day(file.path) in fixed else file for file in files])
-    return Plan(found.merged, [*found.kept, *stay])
+    return CompactionPlan(found.merged, [*found.kept, *stay])
 
 
-def _some(groups: Sequence[Sequence[File]]) -> Iterator[list[Sequence[File]]]:
+def _batches_of_groups(groups: Sequence[Sequence[MergeCandidate]]) -> Iterator[list[Sequence[MergeCandidate]]]:
     """As many as one compaction takes; a day of a dataset belongs to one, since each gives it a new folder."""
-    taken: list[Sequence[File]] = []
+    taken: list[Sequence[MergeCandidate]] = []
     folder: str | None = None
     for group in sorted(groups, key=lambda group: layout.day(group[0].path) or ""):
         before, folder = folder, layout.day(group[0].path)
@@ -107,20 +108,20 @@ def _some(groups: Sequence[Sequence[File]]) -> Iterator[list[Sequence[File]]]:
         yield taken
 
 
-def _merged(
+def _compact_groups(
     lake: Lake,
     book: CompactionLedger,
     spark: Callable[[], SparkSession],
     waits: Callable[[str], None],
-    groups: Sequence[Sequence[File]],
+    groups: Sequence[Sequence[MergeCandidate]],
     refused: list[str],
-) -> Compacted | None:
+) -> CompactionSummary | None:
     number = book.begin()
     targets = [_targets(lake, group, number) for group in groups]
     possible = _listed((target, group) for names, group in zip(targets, groups, strict=True) for target in names)
-    book.planned(number, possible, _paths(groups), sum(file.bytes for group in groups for file in group))
+    book.record_plan(number, possible, _paths(groups), sum(file.bytes for group in groups for file in group))
     try:
-        outcomes = _merge(lake, spark, groups, targets)
+        outcomes = _merge_groups(lake, spark, groups, targets)
         refused += [outcome.refused for outcome in outcomes if outcome.refused is not None]
         good = [(group, made) for group, made in zip(groups, outcomes, strict=True) if made.refused is None]
         if not good:
@@ -129,36 +130,39 @@ def _merged(
         groups, size = [group for group, _ in good], sum(made.bytes for _, made in good)
         chosen = _listed((made.target, group) for group, made in good)
         book.remove_later({each.path for each in possible} - {each.path for each in chosen})
-        book.planned(number, chosen, _paths(groups), size)
-        with locked(lake, waits):
+        book.record_plan(number, chosen, _paths(groups), size)
+        with lake_lock(lake, waits):
             switching.switch(lake, number, [_row(*each) for each in good], [file for group in groups for file in group])
     except (ExportError, dbapi.Error) as error:
         book.fail(number, str(error))
         raise
-    return Compacted(number, sum(map(len, groups)), len(groups), size)
+    return CompactionSummary(number, sum(map(len, groups)), len(groups), size)
 
 
-def _merge(
-    lake: Lake, spark: Callable[[], SparkSession], groups: Sequence[Sequence[File]], targets: Sequence[Sequence[str]]
-) -> list[Merged]:
+def _merge_groups(
+    lake: Lake,
+    spark: Callable[[], SparkSession],
+    groups: Sequence[Sequence[MergeCandidate]],
+    targets: Sequence[Sequence[str]],
+) -> list[MergeOutcome]:
     tasks = [
-        merging.Task(lake.root, [Source(file.path, file.sha256, file.rows) for file in group], names)
+        merging.MergeTask(lake.root, [MergeSource(file.path, file.sha256, file.rows) for file in group], names)
         for group, names in zip(groups, targets, strict=True)
     ]
     if sum(file.bytes for group in groups for file in group) <= SOON:
         return [merging.merge(task) for task in tasks]
-    return each(spark(), merging.merge, tasks, lambda _: None, description="compaction")
+    return run_tasks(spark(), merging.merge, tasks, lambda _: None, description="compaction")
 
 
 @contextmanager
-def locked(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
+def lake_lock(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
     """With the lake's lock, once no export has it, and with all done that a crash has left."""
     told = False
     while True:
         try:
             lake.ledger.lock(lake.id)
             break
-        except ExportRunning as error:
+        except ExportRunningError as error:
             if not told:
                 waits(str(error))
             told = True
@@ -170,7 +174,7 @@ def locked(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
         lake.ledger.unlock(lake.id)
 
 
-def _targets(lake: Lake, group: Sequence[File], number: int) -> Sequence[str]:
+def _targets(lake: Lake, group: Sequence[MergeCandidate], number: int) -> Sequence[str]:
     """What the file may be called that a group becomes: in a bucket under names that no other ever has."""
     first, last_seq = group[0], max(file.last_seq for file in group)
     merged = partial(layout.merged_file, first.dataset, first.version, str(first.day), first.first_seq, last_seq)
@@ -179,15 +183,15 @@ def _targets(lake: Lake, group: Sequence[File], number: int) -> Sequence[str]:
     return [merged(f"{number}-{uuid.uuid4().hex}") for _ in range(NAMES)]
 
 
-def _listed(files: Iterable[tuple[str, Sequence[File]]]) -> list[ListedFile]:
+def _listed(files: Iterable[tuple[str, Sequence[MergeCandidate]]]) -> list[ListedFile]:
     return [ListedFile(path, group[0].dataset, group[0].version) for path, group in files]
 
 
-def _paths(groups: Sequence[Sequence[File]]) -> list[ListedFile]:
+def _paths(groups: Sequence[Sequence[MergeCandidate]]) -> list[ListedFile]:
     return [ListedFile(file.path, file.dataset, file.version) for group in groups for file in group]
 
 
-def _row(group: Sequence[File], merged: Merged) -> dict[str, Any]:
+def _row(group: Sequence[MergeCandidate], merged: MergeOutcome) -> dict[str, Any]:
     """As the ledger has the file that a group became."""
     newest = max(group, key=lambda file: file.upto_seq)
     first = min(((f.first_lsn, f.first_idx) for f in group if f.first_lsn is not None), default=(None, None))

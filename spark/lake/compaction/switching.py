@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lake.changes.manifest import Manifest
-from lake.compaction.ledger import CompactionLedger, Unfinished
-from lake.compaction.plan import File
+from lake.changes.manifest import LakeManifest
+from lake.compaction.ledger import CompactionLedger, UnfinishedCompaction
+from lake.compaction.plan import MergeCandidate
 from lake.shown import ShownFolders
 from lake.storage import layout
 from lake.storage.identity import Lake
@@ -23,11 +23,11 @@ Datasets = Mapping[tuple[str, int], tuple[list[str], list[str]]]
 """By dataset and schema version: the paths that go, and those that come."""
 
 
-def switch(lake: Lake, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[File]) -> None:
-    """Make these files part of the lake in place of those. The lake's lock must be held. Raises Fenced."""
+def switch(lake: Lake, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[MergeCandidate]) -> None:
+    """Make these files part of the lake in place of those. The lake's lock must be held. Raises ExporterFencedError."""
     book = CompactionLedger(lake.ledger, lake.id)
     now = next(each for each in book.unfinished("writing") if each.id == number)
-    commit = _iceberg(lake, now, is_elsewhere=False)
+    commit = _iceberg_step(lake, now, is_elsewhere=False)
     with lake.ledger.transaction():
         book.switch(number, made, replaced)
         if commit:
@@ -39,33 +39,33 @@ def finish(lake: Lake) -> None:
     """Bring to the end what is in the ledger already. The lake's lock must be held."""
     book = CompactionLedger(lake.ledger, lake.id)
     for each in book.unfinished("switched"):
-        if commit := _iceberg(lake, each, is_elsewhere=True):
+        if commit := _iceberg_step(lake, each, is_elsewhere=True):
             commit()
         if isinstance(lake.root, Path):  # in a bucket readers ask the manifest
             _switch_days(lake, each)
-        Manifest(lake).update()
-        book.done(each.id)
+        LakeManifest(lake).update()
+        book.mark_done(each.id)
 
 
-def _switch_days(lake: Lake, compaction: Unfinished) -> None:
+def _switch_days(lake: Lake, compaction: UnfinishedCompaction) -> None:
     """Each day has what the ledger lists; if the file system refuses that, it keeps the small files, by their names."""
     shown = ShownFolders(lake)
     files = shown.files({each.dataset for each in compaction.written})
     for folder in sorted({folder for each in compaction.written if (folder := layout.day(each.path))}):
-        shown.put(folder, compaction.id, files[folder])
+        shown.show_files(folder, compaction.id, files[folder])
 
 
-def _iceberg(lake: Lake, compaction: Unfinished, *, is_elsewhere: bool) -> Step | None:
+def _iceberg_step(lake: Lake, compaction: UnfinishedCompaction, *, is_elsewhere: bool) -> Step | None:
     """What moves the Iceberg tables; None where there are none, or they are in another kind of catalog."""
     rows = lake.ledger.rows("select uri from pipeline.export_iceberg where lake_id = $1::text::uuid", (str(lake.id),))
     if not rows or bool(rows[0]["uri"]) != is_elsewhere:
         return None
     from lake.iceberg import exchange  # PyIceberg is an extra
 
-    return exchange.prepared(lake, compaction.id, _by_dataset(compaction))
+    return exchange.prepare_exchange(lake, compaction.id, _by_dataset(compaction))
 
 
-def _by_dataset(compaction: Unfinished) -> Datasets:
+def _by_dataset(compaction: UnfinishedCompaction) -> Datasets:
     found: dict[tuple[str, int], tuple[list[str], list[str]]] = {}
     for side, paths in enumerate((compaction.replaced, compaction.written)):
         for each in paths:

@@ -11,19 +11,19 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lake.changes.files import ChangeFiles
-from lake.errors import ExportError, TargetUnfit
-from lake.folding.current import Published, base_folder, published
+from lake.errors import ExportError, UnfitTargetError
+from lake.folding.current import PublishedState, base_folder, describe_state
 from lake.folding.engines import fold_one
-from lake.states.folded import Task
-from lake.states.folders import hand_over
+from lake.states.folded import FoldTask
+from lake.states.folders import publish_output
 from lake.states.lake_tables import LakeTables
 from lake.states.ledger import StateLedger
-from lake.states.plan import Folding, StateVersion, plan
+from lake.states.plan import PlannedFold, StateVersion, plan
 from lake.storage import layout
 from lake.storage.folder import unfit
 from lake.storage.identity import Lake
-from lake.storage.new_file import Target
-from lake.tables.source_tables import SourceTable
+from lake.storage.new_file import FileTarget
+from lake.tables.source_tables import LinkedTable
 
 OUTPUTS = "states"
 """The folder in the lake for states that were requested without an output folder."""
@@ -31,17 +31,17 @@ ANOTHER = "name another folder"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StateRequest:
     """The state of a table as of `seq`, for the folder `output`; `dataset`: what the table was called then."""
 
     dataset: str
     seq: int
     output: Path
     tables: LakeTables
-    table: SourceTable
+    table: LinkedTable
 
 
-def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
+def check_request(lake: Lake, table: str, seq: int, output: Path | None) -> StateRequest:
     """Check what was requested. `table` is `schema.table`; no `output`: states/<dataset>/<seq> in the lake.
 
     Raises ExportError for a table or seq that is not in the lake, a table without a key, one whose columns are not
@@ -57,14 +57,14 @@ def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
         if not known or not ChangeFiles(lake.ledger, lake.id).knows(dataset):
             raise ExportError(f"table {table} is not in the lake; name one that has been exported")
         raise ExportError(f"no table was called {table} as of seq {seq}; name it as it was called then")
-    if why := tables.divided(found):
+    if why := tables.division_reason(found):
         raise ExportError(f"there is no state of {table} as of seq {seq} in this lake: {why}")
-    made = Wanted(dataset, seq, _output(lake, dataset, seq, output), tables, found)
+    made = StateRequest(dataset, seq, _output(lake, dataset, seq, output), tables, found)
     if not _foldings(lake, made):
         raise ExportError(f"table {table} has no key as of seq {seq}, so it has no state; read its changes instead")
     with unfit(made.output, ANOTHER):
         if made.output.exists() and (held := sorted(entry.name for entry in made.output.iterdir())):
-            raise TargetUnfit(f"{made.output} holds {held[0]}; name a folder that is new or empty")
+            raise UnfitTargetError(f"{made.output} holds {held[0]}; name a folder that is new or empty")
     return made
 
 
@@ -72,11 +72,11 @@ def _output(lake: Lake, dataset: str, seq: int, asked: Path | None) -> Path:
     if asked is not None:
         return asked.absolute()
     if not isinstance(lake.root, Path):
-        raise TargetUnfit(f"the lake is in the bucket {lake.root.bucket}; name a folder for the state by --output")
+        raise UnfitTargetError(f"the lake is in the bucket {lake.root.bucket}; name a folder for the state by --output")
     return lake.root / OUTPUTS / dataset / str(seq)
 
 
-def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
+def write_state(spark: SparkSession, lake: Lake, wanted: StateRequest) -> PublishedState:
     """Write it, from the newest version that is not newer than the seq, or from the changes alone.
 
     Raises ExportError, and then leaves no files.
@@ -84,29 +84,29 @@ def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
     while True:
         foldings = _foldings(lake, wanted)
         try:
-            return _written(spark, lake, foldings, wanted.output)
+            return _fold_to_output(spark, lake, foldings, wanted.output)
         except ExportError:
             if foldings[0].base is None or foldings[0].base in _versions(lake, wanted):
                 raise  # else an exporter has dropped the base while we read it
 
 
-def _foldings(lake: Lake, wanted: Wanted) -> list[Folding]:
+def _foldings(lake: Lake, wanted: StateRequest) -> list[PlannedFold]:
     history = wanted.tables.history(wanted.table)
     return plan(history, lambda after: wanted.tables.files(wanted.table, after), _versions(lake, wanted), wanted.seq)
 
 
-def _versions(lake: Lake, wanted: Wanted) -> list[StateVersion]:
+def _versions(lake: Lake, wanted: StateRequest) -> list[StateVersion]:
     ledger = StateLedger(lake.ledger, lake.id)
     known = ledger.table(wanted.table.root)
     return ledger.versions(known.id) if known else []
 
 
-def _written(spark: SparkSession, lake: Lake, foldings: Sequence[Folding], output: Path) -> Published:
+def _fold_to_output(spark: SparkSession, lake: Lake, foldings: Sequence[PlannedFold], output: Path) -> PublishedState:
     base = base_folder(lake, foldings[0])
     with _staging(output) as staging:
-        folded = fold_one(spark, Task(lake.root, base, foldings, Target(staging)))
-        files = hand_over(output, foldings[-1].seq, folded, base)
-    return published(foldings[-1], folded, files)
+        folded = fold_one(spark, FoldTask(lake.root, base, foldings, FileTarget(staging)))
+        files = publish_output(output, foldings[-1].seq, folded, base)
+    return describe_state(foldings[-1], folded, files)
 
 
 def _dataset(table: str) -> str:

@@ -19,26 +19,26 @@ from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
 from lake.changes.files import ChangeFiles
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.errors import ExportError
 from lake.folding import engines, waiting
 from lake.shown import ShownFolders
 from lake.states import divided, in_bucket
-from lake.states.folded import Folded, Task
-from lake.states.folders import States
+from lake.states.folded import FoldResult, FoldTask
+from lake.states.folders import StateFolders
 from lake.states.lake_tables import LakeTables
-from lake.states.ledger import Refused, Root, StateLedger
-from lake.states.plan import BucketFile, Folding, plan
-from lake.states.side_by_side import Begun, Job, side_by_side
+from lake.states.ledger import RefusedState, StateLedger, TableRoot
+from lake.states.plan import BucketFile, PlannedFold, plan
+from lake.states.side_by_side import FoldJob, JobStarter, side_by_side
 from lake.storage import layout, replaced, written
 from lake.storage.identity import Lake
-from lake.storage.new_file import Target
-from lake.storage.where import Where
-from lake.tables.source_tables import SourceTable
+from lake.storage.new_file import FileTarget
+from lake.storage.where import LakePath
+from lake.tables.source_tables import LinkedTable
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedState:
     """A state as of `seq`: its rows, in how many buckets, and how many of those are new files."""
 
     dataset: str
@@ -49,24 +49,24 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingState:
     """What brings the state of a table up to the exported seq; `folded_upto`: how far it is. `error`: why it cannot.
 
     `waits`: the ledger's id of a table that may wait; None: it may not.
     """
 
     dataset: str
-    root: Root
+    root: TableRoot
     folded_upto: int
-    foldings: Sequence[Folding]
+    foldings: Sequence[PlannedFold]
     error: ExportError | None = None
     waits: int | None = None
 
 
-def published(folding: Folding, folded: Folded, files: Sequence[BucketFile]) -> Published:
+def describe_state(folding: PlannedFold, folded: FoldResult, files: Sequence[BucketFile]) -> PublishedState:
     """The state that a fold has made; `files` are all files of its version."""
     rows = sum(file.rows for file in files)
-    return Published(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
+    return PublishedState(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
 
 
 def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replaced.CHECKPOINTS) -> None:
@@ -78,27 +78,27 @@ def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replac
     ledger = StateLedger(lake.ledger, lake.id)
     if isinstance(lake.root, Path):
         for dataset in ledger.unfinished():
-            States(lake.root, dataset).sweep(ledger.seqs(dataset))
+            StateFolders(lake.root, dataset).sweep(ledger.seqs(dataset))
     ledger.fail_unfinished()
     for version in ledger.superseded(keep, checkpoints):
         if isinstance(lake.root, Path):
             ledger.drop(version.id)
-            States(lake.root, version.dataset).remove(version.seq)
+            StateFolders(lake.root, version.dataset).remove(version.seq)
         else:
             in_bucket.drop(lake, version.id)
         ledger.forget(version.id)
-    written.settle(lake.ledger, str(lake.id))
+    written.settle_written(lake.ledger, str(lake.id))
     replaced.remove(lake, keep)
 
 
 def show_newest(lake: Lake) -> None:
     """Show what an earlier exporter has committed and not shown, before the manifest says that readers find it."""
     ledger = StateLedger(lake.ledger, lake.id)
-    for table in ledger.to_be_shown():
+    for table in ledger.tables_to_show():
         _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
 
 
-def outdated(lake: Lake, latest_age: float = 0.0) -> list[Pending]:
+def find_outdated(lake: Lake, latest_age: float = 0.0) -> list[PendingState]:
     """Tables with a key whose exported changes are newer than their state, that which is farthest behind first.
 
     Without those that may wait, and have not for `latest_age` seconds: that they wait is recorded. If there are no
@@ -106,7 +106,7 @@ def outdated(lake: Lake, latest_age: float = 0.0) -> list[Pending]:
     """
     seq = lake.ledger.exported_upto(lake.id)
     oids, datasets = ChangeFiles(lake.ledger, lake.id).changed(lake.ledger.folded_upto(lake.id), seq)
-    waited = waiting.waiting(lake)
+    waited = waiting.read_waiting(lake)
     due = {root: each for root, each in waited.items() if each.seconds >= latest_age}
     oids = oids.union(*(each.oids for each in due.values()))
     divisible = _divisible(lake)
@@ -114,33 +114,32 @@ def outdated(lake: Lake, latest_age: float = 0.0) -> list[Pending]:
     pending = [
         each
         for table in tables.shown()
-        if _is_to_be_looked_at(tables, table, oids, datasets, divisible)
-        and (each := _pending(lake, tables, table, seq))
+        if _needs_check(tables, table, oids, datasets, divisible) and (each := _plan_pending(lake, tables, table, seq))
     ]
     later = {each.waits for each in pending if each.waits and latest_age and each.root not in due}
     found = [each for each in pending if each.waits not in later]
     over = due.keys() - {each.root for each in found}
-    waiting.store(lake, later, (due[root].id for root in over))
+    waiting.store_waiting(lake, later, (due[root].id for root in over))
     if not found:
-        lake.ledger.folded(lake.id, seq)
+        lake.ledger.store_folded_upto(lake.id, seq)
     return sorted(found, key=lambda pending: (pending.folded_upto, pending.dataset))
 
 
 def _divisible(lake: Lake) -> dict[int, bool]:
     """Oids of all tables that have or had a state, where there are several events tables; whether each is shown."""
-    return StateLedger(lake.ledger, lake.id).oids() if divided.others(lake) else {}
+    return StateLedger(lake.ledger, lake.id).oids() if divided.other_events_tables(lake) else {}
 
 
-def _is_to_be_looked_at(
-    tables: LakeTables, table: SourceTable, oids: Collection[int], datasets: Collection[str], divisible: dict[int, bool]
+def _needs_check(
+    tables: LakeTables, table: LinkedTable, oids: Collection[int], datasets: Collection[str], divisible: dict[int, bool]
 ) -> bool:
     """Whether it has changed, or may have begun or ceased to be divided."""
     if not {*table.oids.values()}.isdisjoint(oids) or not {*table.datasets}.isdisjoint(datasets):
         return True
-    return tables.divided(table) is not None or not all(divisible.get(oid, True) for oid in table.oids.values())
+    return tables.division_reason(table) is not None or not all(divisible.get(oid, True) for oid in table.oids.values())
 
 
-def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pending | None:
+def _plan_pending(lake: Lake, tables: LakeTables, table: LinkedTable, seq: int) -> PendingState | None:
     ledger = StateLedger(lake.ledger, lake.id)
     known = ledger.table(table.root)
     versions = ledger.versions(known.id) if known else []
@@ -148,13 +147,13 @@ def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pe
     history = tables.history(table)
     form = table.form_at(history.place)
     dataset = form.dataset if form else ""
-    if form and (why := tables.divided(table)):
-        ledger.refuse(ledger.add_table(table.root).id, Refused(dataset, seq, form, why))
+    if form and (why := tables.division_reason(table)):
+        ledger.refuse(ledger.add_table(table.root).id, RefusedState(dataset, seq, form, why))
         return None
     try:
         foldings = plan(history, lambda after: tables.files(table, after), versions, seq)
     except ExportError as error:
-        return Pending(dataset, table.root, upto, [], error)
+        return PendingState(dataset, table.root, upto, [], error)
     if not foldings:
         if known and known.dataset:
             ledger.hide(known.id)
@@ -168,11 +167,11 @@ def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pe
         and waiting.may_wait(foldings, versions[-1] if versions else None)
         and not waiting.empties_table(lake, tables.files(table, max(upto, lake.ledger.folded_upto(lake.id))))
     )
-    return Pending(dataset, table.root, upto, foldings, waits=known.id if known and may_wait else None)
+    return PendingState(dataset, table.root, upto, foldings, waits=known.id if known and may_wait else None)
 
 
 def fold_all(
-    spark: SparkSession | None, lake: Lake, pending: Sequence[Pending], report: Callable[[Published], None]
+    spark: SparkSession | None, lake: Lake, pending: Sequence[PendingState], report: Callable[[PublishedState], None]
 ) -> None:
     """Bring every state up to what is exported. If some fail, the others are made, then the first error is raised.
 
@@ -180,65 +179,65 @@ def fold_all(
     """
     failed: list[ExportError] = []
     seq = lake.ledger.exported_upto(lake.id)
-    for each, made in _advanced(spark, lake, pending):
+    for each, made in _fold_pending(spark, lake, pending):
         if isinstance(made, ExportError):
             failed.append(type(made)(f"the state of {each.dataset}: {made}"))
         else:
             report(made)
     replaced.remove_names(lake)
     if not failed:
-        lake.ledger.folded(lake.id, seq)
-    Manifest(lake).write_head()
+        lake.ledger.store_folded_upto(lake.id, seq)
+    LakeManifest(lake).write_head()
     if failed:
         raise failed[0]
 
 
-def publish(lake: Lake, table: int, version: int, folding: Folding, folded: Folded) -> Published:
+def publish(lake: Lake, table: int, version: int, folding: PlannedFold, folded: FoldResult) -> PublishedState:
     """Make what a fold wrote the newest state of its table, under the name that the table has by now."""
     ledger = StateLedger(lake.ledger, lake.id)
     if not isinstance(lake.root, Path):
         files = in_bucket.files(lake, folded)
         in_bucket.write_part(lake, version, folding, files)
         ledger.commit(version, folded, files)
-        ledger.shown(table, folding.seq)
-        return published(folding, folded, files)
-    states = States(lake.root, folding.dataset)
+        ledger.record_shown(table, folding.seq)
+        return describe_state(folding, folded, files)
+    states = StateFolders(lake.root, folding.dataset)
     staged = lake.root / _staging(version) / "version"
     base = _base_folder(lake.root, folding)
     files = states.assemble(staged, folding.seq, folded, base)
     states.put_in_place(staged, folding.seq)
     ledger.commit(version, folded, files)
     _show(lake, table, folding.dataset, folding.seq)
-    return published(folding, folded, files)
+    return describe_state(folding, folded, files)
 
 
 def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
     """If the file system refuses that, the next run tries again."""
     if not isinstance(lake.root, Path) or ShownFolders(lake).set_latest(dataset, seq):
-        StateLedger(lake.ledger, lake.id).shown(table, seq)
+        StateLedger(lake.ledger, lake.id).record_shown(table, seq)
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _BegunVersion:
     """A version that is being written, of a table that the ledger knows by that id."""
 
-    pending: Pending
+    pending: PendingState
     table: int
     version: int
 
-    task: Task
+    task: FoldTask
 
 
-_Folded = list[tuple[_Begun, engines.Outcome | None]]
+_FoldOutcomes = list[tuple[_BegunVersion, engines.Outcome | None]]
 """None: it is too large for the engine that tried."""
 
 
-def _advanced(
-    spark: SparkSession | None, lake: Lake, pending: Sequence[Pending]
-) -> Iterator[tuple[Pending, Published | ExportError]]:
+def _fold_pending(
+    spark: SparkSession | None, lake: Lake, pending: Sequence[PendingState]
+) -> Iterator[tuple[PendingState, PublishedState | ExportError]]:
     """Each table with what has come of it, as it ends: small ones many in one Spark job, the others beside them."""
-    small: list[Pending] = []
-    large: list[Pending] = []
+    small: list[PendingState] = []
+    large: list[PendingState] = []
     for each in pending:
         if each.error or spark is None:
             yield each, each.error or ExportError("Spark is not there")
@@ -247,44 +246,46 @@ def _advanced(
     if spark is None:
         return
     at_once = engines.TABLES_AT_ONCE
-    waiting: deque[Begun[_Folded]] = deque(
+    waiting: deque[JobStarter[_FoldOutcomes]] = deque(
         partial(_begin_small, lake, small[start : start + at_once]) for start in range(0, len(small), at_once)
     )
     waiting.extend(partial(_begin_large, lake, each) for each in large)
     for folded in side_by_side(spark, waiting):
         for one, outcome in folded:
             if outcome is None:
-                waiting.append(partial(_large, one))
+                waiting.append(partial(_large_job, one))
             else:
                 yield one.pending, _finish(lake, one, outcome)
 
 
-def _begin_small(lake: Lake, pending: Sequence[Pending]) -> Job[_Folded]:
+def _begin_small(lake: Lake, pending: Sequence[PendingState]) -> FoldJob[_FoldOutcomes]:
     begun = [_begin(lake, each) for each in pending]
 
-    def fold(spark: SparkSession) -> _Folded:
+    def fold(spark: SparkSession) -> _FoldOutcomes:
         return list(zip(begun, engines.fold_small(spark, [one.task for one in begun]), strict=True))
 
     return fold
 
 
-def _begin_large(lake: Lake, pending: Pending) -> Job[_Folded]:
-    return _large(_begin(lake, pending))
+def _begin_large(lake: Lake, pending: PendingState) -> FoldJob[_FoldOutcomes]:
+    return _large_job(_begin(lake, pending))
 
 
-def _large(one: _Begun) -> Job[_Folded]:
+def _large_job(one: _BegunVersion) -> FoldJob[_FoldOutcomes]:
     return lambda spark: [(one, engines.fold_large(spark, one.task))]
 
 
-def _begin(lake: Lake, pending: Pending) -> _Begun:
+def _begin(lake: Lake, pending: PendingState) -> _BegunVersion:
     ledger = StateLedger(lake.ledger, lake.id)
     table = ledger.add_table(pending.root).id
     version = ledger.begin(table, pending.foldings[-1])
     base = base_folder(lake, pending.foldings[0])
-    return _Begun(pending, table, version, Task(lake.root, base, pending.foldings, _target(lake, version, pending)))
+    return _BegunVersion(
+        pending, table, version, FoldTask(lake.root, base, pending.foldings, _target(lake, version, pending))
+    )
 
 
-def _finish(lake: Lake, one: _Begun, outcome: engines.Outcome) -> Published | ExportError:
+def _finish(lake: Lake, one: _BegunVersion, outcome: engines.Outcome) -> PublishedState | ExportError:
     """Publish what has come of a fold, or give the version up."""
     try:
         if isinstance(outcome, ExportError):
@@ -300,7 +301,7 @@ def _finish(lake: Lake, one: _Begun, outcome: engines.Outcome) -> Published | Ex
             shutil.rmtree(one.task.target.folder, ignore_errors=True)
 
 
-def _target(lake: Lake, version: int, pending: Pending) -> Target:
+def _target(lake: Lake, version: int, pending: PendingState) -> FileTarget:
     if isinstance(lake.root, Path):
         return lake.target(_staging(version), state=version)
     return in_bucket.target(lake, version, pending.foldings[-1])
@@ -310,12 +311,12 @@ def _staging(version: int) -> str:
     return f"{layout.STAGING}/state-{version}"
 
 
-def base_folder(lake: Lake, folding: Folding) -> Where:
+def base_folder(lake: Lake, folding: PlannedFold) -> LakePath:
     """The folder of the version that a fold begins with; one that is not used where it begins with none."""
     return _base_folder(lake.root, folding) if isinstance(lake.root, Path) else lake.root / layout.CURRENT
 
 
-def _base_folder(root: Path, folding: Folding) -> Path:
+def _base_folder(root: Path, folding: PlannedFold) -> Path:
     if folding.base is None:
         return root / layout.STAGING
-    return States(root, folding.base.dataset).version(folding.base.seq)
+    return StateFolders(root, folding.base.dataset).version(folding.base.seq)

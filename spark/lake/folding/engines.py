@@ -11,31 +11,31 @@ from lake.errors import ExportError
 from lake.folding.small import fold as small
 from lake.running import cluster
 from lake.states.fold import fold as fold_by_frames
-from lake.states.folded import Folded, Task
-from lake.states.plan import Folding
+from lake.states.folded import FoldResult, FoldTask
+from lake.states.plan import PlannedFold
 
 TABLES_AT_ONCE = 100
 """Small tables that one Spark job folds: while others are folded, these are published."""
-Outcome = Folded | ExportError
+Outcome = FoldResult | ExportError
 
 
-def is_small(foldings: Sequence[Folding]) -> bool:
+def is_small(foldings: Sequence[PlannedFold]) -> bool:
     """Whether a table is folded beside others, if it turns out to be as small as its files."""
     return small.fits(foldings)
 
 
-def fold_small(spark: SparkSession, tasks: Sequence[Task]) -> Sequence[Outcome | None]:
+def fold_small(spark: SparkSession, tasks: Sequence[FoldTask]) -> Sequence[Outcome | None]:
     """What has come of each, folded in one job; None: it is too large for that."""
     # One such job after the other, so that the first can be published while the next are folded.
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "small")
     try:
-        return cluster.each(spark, small.fold, tasks, lambda _: None, description="fold")
+        return cluster.run_tasks(spark, small.fold, tasks, lambda _: None, description="fold")
     except ExportError as error:  # which table broke the job is not known
         print(f"small tables are folded one by one, since their job ended: {error}", file=sys.stderr, flush=True)
         return [None] * len(tasks)
 
 
-def fold_large(spark: SparkSession, task: Task) -> Outcome:
+def fold_large(spark: SparkSession, task: FoldTask) -> Outcome:
     """What has come of it."""
     spark.sparkContext.setLocalProperty("spark.job.description", f"fold {task.foldings[-1].dataset}")
     try:
@@ -44,7 +44,7 @@ def fold_large(spark: SparkSession, task: Task) -> Outcome:
         return error
 
 
-def fold_one(spark: SparkSession, task: Task) -> Folded:
+def fold_one(spark: SparkSession, task: FoldTask) -> FoldResult:
     """Fold it by the engine that is right for it. Raises ExportError."""
     outcome = fold_small(spark, [task])[0] if is_small(task.foldings) else None
     outcome = outcome or fold_large(spark, task)

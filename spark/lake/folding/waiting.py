@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from lake.changes.files import ChangeFile
 from lake.ledger import bigints
-from lake.states.ledger import Root
-from lake.states.plan import Folding, StateVersion
+from lake.states.ledger import TableRoot
+from lake.states.plan import PlannedFold, StateVersion
 from lake.storage import reading
 from lake.storage.identity import Lake
 
@@ -38,16 +38,16 @@ _WAIT_NO_MORE = "update pipeline.export_tables set waits_since = null where id =
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingState:
     """A table whose state lacks changes, for so many seconds; `oids`: those by which its changes are found."""
 
     id: int
-    root: Root
+    root: TableRoot
     oids: Collection[int]
     seconds: float
 
 
-def may_wait(foldings: Sequence[Folding], newest: StateVersion | None) -> bool:
+def may_wait(foldings: Sequence[PlannedFold], newest: StateVersion | None) -> bool:
     """Whether the newest version may stay: it is large, and nothing but a few of its rows has changed."""
     if newest is None or len(foldings) != 1:
         return False
@@ -71,17 +71,17 @@ def empties_table(lake: Lake, files: Iterable[ChangeFile]) -> bool:
     return False
 
 
-def waiting(lake: Lake) -> dict[Root, Waiting]:
+def read_waiting(lake: Lake) -> dict[TableRoot, WaitingState]:
     """The tables that wait, by their roots."""
     found = {}
     for row in lake.ledger.rows(_WAITING, (str(lake.id),)):
         root = row["source_id"], row["source_epoch"], row["table_oid"]
         oids = {row["table_oid"], row["newest_oid"] or row["table_oid"]}
-        found[root] = Waiting(row["id"], root, oids, row["seconds"])
+        found[root] = WaitingState(row["id"], root, oids, row["seconds"])
     return found
 
 
-def store(lake: Lake, wait: Iterable[int], no_more: Iterable[int]) -> None:
+def store_waiting(lake: Lake, wait: Iterable[int], no_more: Iterable[int]) -> None:
     """These tables wait from now on, if they did not before; those wait no more."""
     for statement, tables in ((_WAIT, list(wait)), (_WAIT_NO_MORE, list(no_more))):
         if tables:

@@ -16,10 +16,10 @@ from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotsUpdate, SetCu
 
 from lake.errors import ExportError
 from lake.iceberg import schema
-from lake.iceberg.failures import FAILURES, told
+from lake.iceberg.failures import FAILURES, first_line
 from lake.iceberg.names import Identifier
-from lake.iceberg.replacing import Replacing
-from lake.iceberg.schema import Fields
+from lake.iceberg.replacing import ReplacingSnapshot
+from lake.iceberg.schema import SchemaFields
 
 NAME_MAPPING = "schema.name-mapping.default"
 COMMIT = "pipeline.commit"
@@ -41,7 +41,7 @@ _PROPERTIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Stamp:
+class CommitStamp:
     """Of a commit: its number, and up to which seq the tables are; what they had before; the oldest that is kept."""
 
     number: int
@@ -51,7 +51,7 @@ class Stamp:
 
 
 @dataclass(frozen=True)
-class Change:
+class TableChange:
     """What becomes of a table, which `was` called so; None: it is new. `columns`: name → type, None: as they are.
 
     `same`: which of its columns each is of those that were there before; None: that of its name. `added`: locations of
@@ -70,14 +70,14 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Changed:
+class TableChangeResult:
     """`oldest`: of which commit its oldest snapshot is. `unused`: files of which its metadata makes no use any more."""
 
     oldest: int
     unused: Sequence[str]
 
 
-class Catalog(Protocol):
+class TableCatalog(Protocol):
     """Where tables are found and changed.
 
     `written`: metadata files that are still to be written. `moved`: where metadata will be by the ledger's commit.
@@ -96,37 +96,37 @@ class Catalog(Protocol):
     def drop(self, identifier: Identifier) -> None: ...
 
 
-def make(catalog: Catalog, change: Change, stamp: Stamp) -> Changed:
+def change_table(catalog: TableCatalog, change: TableChange, stamp: CommitStamp) -> TableChangeResult:
     """Change one table, in one commit to the catalog. Raises ExportError, which names it."""
     try:
-        return _make(catalog, change, stamp)
+        return _change_table(catalog, change, stamp)
     except FAILURES as error:
-        raise ExportError(f"the Iceberg table {'.'.join(change.identifier)}: {told(error)}") from error
+        raise ExportError(f"the Iceberg table {'.'.join(change.identifier)}: {first_line(error)}") from error
 
 
-def _make(catalog: Catalog, change: Change, stamp: Stamp) -> Changed:
+def _change_table(catalog: TableCatalog, change: TableChange, stamp: CommitStamp) -> TableChangeResult:
     if change.was is None:
         given = schema.fields(change.columns or {}).schema
         transaction = catalog.create(change.identifier, given, change.location, _PROPERTIES)
-        fields = schema.of(transaction.table_metadata.schema())
+        fields = schema.fields_of(transaction.table_metadata.schema())
         before: list[str] = []
     else:
         table = catalog.load(change.was, change.identifier)
         before = [table.metadata_location]
         transaction = Transaction(table)
-        fields = _altered(transaction, change)
+        fields = _alter_columns(transaction, change)
     io = transaction._table.io
     transaction.set_properties({NAME_MAPPING: fields.name_mapping, **change.properties})
     if change.added or change.is_whole:
         _add_snapshot(transaction, io, change, stamp)
-    oldest, unused = _expire(transaction, io, stamp.kept, everything=fields.breaks)
+    oldest, unused = _expire_snapshots(transaction, io, stamp.kept, everything=fields.breaks)
     transaction.commit_transaction()
-    return Changed(oldest, [*before, *unused])
+    return TableChangeResult(oldest, [*before, *unused])
 
 
-def _altered(transaction: Transaction, change: Change) -> Fields:
+def _alter_columns(transaction: Transaction, change: TableChange) -> SchemaFields:
     metadata = transaction.table_metadata
-    before = schema.known(metadata.schema(), metadata.properties[NAME_MAPPING])
+    before = schema.existing_fields(metadata.schema(), metadata.properties[NAME_MAPPING])
     if change.columns is None:
         return before
     fields = schema.fields(change.columns, before, change.same, metadata.last_column_id)
@@ -137,7 +137,7 @@ def _altered(transaction: Transaction, change: Change) -> Fields:
     return fields
 
 
-def _add_snapshot(transaction: Transaction, io: FileIO, change: Change, stamp: Stamp) -> None:
+def _add_snapshot(transaction: Transaction, io: FileIO, change: TableChange, stamp: CommitStamp) -> None:
     summary = {
         COMMIT: str(stamp.number),
         AFTER_SEQ: str(stamp.after_seq),
@@ -149,22 +149,22 @@ def _add_snapshot(transaction: Transaction, io: FileIO, change: Change, stamp: S
 
 
 def _snapshot(
-    transaction: Transaction, io: FileIO, change: Change, summary: dict[str, str]
+    transaction: Transaction, io: FileIO, change: TableChange, summary: dict[str, str]
 ) -> AbstractContextManager[Any]:
     if change.is_whole:
-        return Replacing.all_files(transaction, io, summary)
+        return ReplacingSnapshot.all_files(transaction, io, summary)
     if change.removed:
-        return Replacing.files(transaction, io, summary, change.removed)
+        return ReplacingSnapshot.files(transaction, io, summary, change.removed)
     return transaction.update_snapshot(snapshot_properties=summary).merge_append()
 
 
-def _expire(transaction: Transaction, io: FileIO, kept: int, *, everything: bool) -> tuple[int, list[str]]:
+def _expire_snapshots(transaction: Transaction, io: FileIO, kept: int, *, everything: bool) -> tuple[int, list[str]]:
     """Take out snapshots that were replaced by commits up to `kept`, or all but the newest."""
     snapshots = sorted(transaction.table_metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     if not snapshots:
         return 0, []
     first = len(snapshots) - 1
-    while not everything and first and _number(snapshots[first]) > kept:
+    while not everything and first and _commit_number(snapshots[first]) > kept:
         first -= 1
     gone = snapshots[:first]
     unused: list[str] = []
@@ -174,13 +174,13 @@ def _expire(transaction: Transaction, io: FileIO, kept: int, *, everything: bool
         used = _manifests(snapshots[first], io)
         unused = [snapshot.manifest_list for snapshot in gone]
         unused += sorted({path for snapshot in gone for path in _manifests(snapshot, io)} - used)
-    return _number(snapshots[first]), unused
+    return _commit_number(snapshots[first]), unused
 
 
 def _manifests(snapshot: Snapshot, io: FileIO) -> set[str]:
     return {manifest.manifest_path for manifest in snapshot.manifests(io)}
 
 
-def _number(snapshot: Snapshot) -> int:
+def _commit_number(snapshot: Snapshot) -> int:
     """Of which commit it is; 0: of none of ours."""
     return int(snapshot.summary.additional_properties.get(COMMIT, 0)) if snapshot.summary else 0

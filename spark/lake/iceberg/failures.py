@@ -24,6 +24,6 @@ FAILURES = (
 """What a catalog, a file or PyIceberg raises."""
 
 
-def told(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Its first line, or its name where it says nothing."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lake.errors import Fenced, TargetUnfit
+from lake.errors import ExporterFencedError, UnfitTargetError
 from lake.iceberg.names import Identifier
 from lake.storage.identity import Lake
 
@@ -159,7 +159,7 @@ _FORGET = """
 
 
 @dataclass(frozen=True)
-class Settings:
+class CatalogSettings:
     """`catalog`: its name; `uri`: where it is, empty: in the pipeline database."""
 
     catalog: str
@@ -167,7 +167,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Head:
+class CommitHead:
     """The last commit of all tables: its number, 0 before the first, and up to which seq they are."""
 
     number: int
@@ -189,7 +189,7 @@ class IcebergTable:
 
 
 @dataclass(frozen=True)
-class Row:
+class CommitRow:
     """What a commit says of a table. `dataset` None: it is one no more.
 
     With `is_moved` its metadata goes from `had` to `location` (None: there is none) in the pipeline database.
@@ -215,22 +215,22 @@ class IcebergLedger:
         self._ledger = lake.ledger
         self._lake = str(lake.id)
 
-    def found(self) -> Mapping[str, Any] | None:
+    def read_catalog(self) -> Mapping[str, Any] | None:
         """Which catalog the tables of the lake are in; None: in none."""
         rows = self._ledger.rows(
             "select catalog, uri, location from pipeline.export_iceberg where lake_id = $1::text::uuid", (self._lake,)
         )
         return rows[0] if rows else None
 
-    def begin(self, settings: Settings, location: str) -> Head:
-        """The lake's tables are in that catalog. Raises TargetUnfit when those of another lake are."""
+    def begin(self, settings: CatalogSettings, location: str) -> CommitHead:
+        """The lake's tables are in that catalog. Raises UnfitTargetError when those of another lake are."""
         others = self._ledger.rows(
             "select l.directory from pipeline.export_iceberg i join pipeline.lakes l on l.id = i.lake_id"
             " where i.catalog = $1 and i.uri = $2 and i.lake_id <> $3::text::uuid",
             (settings.catalog, settings.uri, self._lake),
         )
         if others:
-            raise TargetUnfit(
+            raise UnfitTargetError(
                 f"the Iceberg catalog {settings.catalog} has the tables of the lake {others[0]['directory']}; "
                 "name another PIPELINE_EXPORT_ICEBERG_CATALOG"
             )
@@ -238,7 +238,7 @@ class IcebergLedger:
         rows = self._ledger.rows(
             "select number, upto_seq from pipeline.export_iceberg where lake_id = $1::text::uuid", (self._lake,)
         )
-        return Head(**rows[0])
+        return CommitHead(**rows[0])
 
     def forget(self, withdrawn: Sequence[str] | None = None) -> None:
         """The lake has no Iceberg tables any more; in the pipeline database, readers find none.
@@ -247,10 +247,10 @@ class IcebergLedger:
         """
         self._ledger.execute(_FORGET, (self._lake, "" if withdrawn is None else json.dumps(list(withdrawn))))
 
-    def kept(self, seconds: float) -> Head | None:
+    def oldest_kept(self, seconds: float) -> CommitHead | None:
         """The oldest commit that readers may still read; None: there was none yet."""
         rows = self._ledger.rows(_KEPT, (self._lake, seconds))
-        return Head(**rows[0]) if rows else None
+        return CommitHead(**rows[0]) if rows else None
 
     def tables(self) -> list[IcebergTable]:
         """All tables."""
@@ -276,33 +276,36 @@ class IcebergLedger:
         """Tables that readers find under no name any more."""
         return {row["table_id"] for row in self._ledger.rows(_HIDDEN, (self._lake,))}
 
-    def written(self, paths: Iterable[str]) -> None:
+    def record_written(self, paths: Iterable[str]) -> None:
         """These files are about to be written: they are removed unless the commit comes."""
         self._ledger.execute(_WRITTEN, (self._lake, json.dumps(sorted(paths))))
 
-    def left_over(self) -> list[str]:
+    def unfinished_files(self) -> list[str]:
         """Files of a commit that never came."""
         rows = self._ledger.rows(
             "select path from pipeline.export_iceberg_written where lake_id = $1::text::uuid", (self._lake,)
         )
         return [row["path"] for row in rows]
 
-    def replaced(self, paths: Sequence[str]) -> None:
+    def remove_later(self, paths: Sequence[str]) -> None:
         """Those files go when what is replaced now does."""
         self._ledger.execute(_REPLACED, (self._lake, json.dumps(list(paths))))
 
-    def removed(self) -> None:
+    def forget_written(self) -> None:
         """Those files are gone."""
         self._ledger.execute(
             "delete from pipeline.export_iceberg_written where lake_id = $1::text::uuid", (self._lake,)
         )
 
-    def commit(self, head: Head, kept: Head, rows: Sequence[Row], unused: Sequence[str]) -> None:
-        """Set all tables, and the lake's own row, in one statement. Raises Fenced when any was set by somebody else."""
+    def commit(self, head: CommitHead, kept: CommitHead, rows: Sequence[CommitRow], unused: Sequence[str]) -> None:
+        """Set all tables, and the lake's own row, in one statement.
+
+        Raises ExporterFencedError if another session has changed any of them.
+        """
         numbers = head.number, head.upto_seq, kept.number, kept.upto_seq
         given = json.dumps([asdict(row) for row in rows]), json.dumps(list(unused))
         if not self._ledger.rows(_COMMIT, (self._lake, *numbers, *given)):
-            raise Fenced(
+            raise ExporterFencedError(
                 "somebody else has written to the lake's Iceberg tables; nothing was committed, run `pipeline export"
                 " run` again"
             )

@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from lake.iceberg import names
-from lake.iceberg.changed_table import FORM, STATE, UPTO_SEQ, Change
-from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable
+from lake.iceberg.changed_table import FORM, STATE, UPTO_SEQ, TableChange
+from lake.iceberg.ledger import CommitHead, IcebergLedger, IcebergTable
 from lake.iceberg.names import Identifier
-from lake.states.folders import States
+from lake.states.folders import StateFolders
 from lake.states.plan import STATE as STATE_COLUMNS
 from lake.states.plan import columns_of
 from lake.storage import layout
 from lake.storage.identity import Lake
 from lake.tables import forms
-from lake.tables.columns import Numbered, number
-from lake.tables.source_tables import link
+from lake.tables.columns import NumberedForm, number_columns
+from lake.tables.source_tables import link_tables
 
 Root = tuple[str, int, int]
-Property = Callable[[Identifier, str], str | None]
+PropertyLookup = Callable[[Identifier, str], str | None]
 """A property that an Iceberg table has; None where it has none of that name."""
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedChange:
     """A change, and whose: of `version` of a dataset, or of `table_id`, whose state's version is `state_id`."""
 
-    change: Change
+    change: TableChange
     dataset: str
     version: int | None = None
     table_id: int | None = None
@@ -39,15 +39,15 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CommitPlan:
     """All that a commit does; `gone`: tables that are to go."""
 
-    planned: Sequence[Planned] = ()
+    planned: Sequence[PlannedChange] = ()
     gone: Sequence[Identifier] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Planner:
+class CommitPlanner:
     """`base`: the lake's location; `had`: a property that an Iceberg table has had so far.
 
     Without `has_renames` a table that is called otherwise by now becomes a new one.
@@ -56,12 +56,12 @@ class Planner:
     lake: Lake
     book: IcebergLedger
     base: str
-    head: Head
+    head: CommitHead
     number: int
-    had: Property
+    had: PropertyLookup
     has_renames: bool = True
 
-    def plan(self, behind: Collection[Root], kept: Head) -> Plan:
+    def plan(self, behind: Collection[Root], kept: CommitHead) -> CommitPlan:
         """`behind`: tables whose state lacks changes, so that they cannot be as of the same seq. `kept`: the oldest
         commit that readers may still read."""
         known = self.book.tables()
@@ -78,13 +78,13 @@ class Planner:
         gone = sorted(left - taken)
         taken |= {each.change.was for each in planned if each.change.was} | {*gone}
         planned += [
-            _expiring(table)
+            _expiry(table)
             for table in known
             if table.oldest < table.newest <= kept.number and table.identifier not in taken
         ]
-        return Plan(planned, gone)
+        return CommitPlan(planned, gone)
 
-    def _changes(self, known: Sequence[IcebergTable]) -> Iterator[Planned]:
+    def _changes(self, known: Sequence[IcebergTable]) -> Iterator[PlannedChange]:
         there = {(table.dataset, table.version): table.identifier for table in known if table.version is not None}
         files: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for file in self.book.files(self.head.upto_seq):
@@ -96,7 +96,7 @@ class Planner:
             was = there.get((dataset, version))
             after = int(self.had(was, UPTO_SEQ) or 0) if was else 0
             added = [f"{self.base}/{file['path']}" for file in new if file["upto_seq"] > after and file["rows"]]
-            change = Change(
+            change = TableChange(
                 identifier,
                 was,
                 self._location(identifier),
@@ -104,11 +104,11 @@ class Planner:
                 added=added,
                 properties={UPTO_SEQ: str(upto)},
             )
-            yield Planned(change, dataset, version=version)
+            yield PlannedChange(change, dataset, version=version)
 
     def _states(
         self, known: Mapping[int | None, IcebergTable], behind: Collection[Root]
-    ) -> Iterator[tuple[Planned, Root]]:
+    ) -> Iterator[tuple[PlannedChange, Root]]:
         for row in self.book.states():
             root = row["source_id"], row["source_epoch"], row["table_oid"]
             if root in behind:
@@ -118,7 +118,7 @@ class Planner:
             was = was if self.has_renames or was == identifier else None
             form = int(self.had(was, FORM) or 0) if was else 0
             folder = f"{self.base}/{self._folder(row)}"
-            change = Change(
+            change = TableChange(
                 identifier,
                 was,
                 self._location(identifier),
@@ -128,13 +128,13 @@ class Planner:
                 is_whole=True,
                 properties={STATE: str(row["state_id"]), FORM: str(row["form_id"])},
             )
-            yield Planned(change, row["dataset"], table_id=row["table_id"], state_id=row["state_id"]), root
+            yield PlannedChange(change, row["dataset"], table_id=row["table_id"], state_id=row["state_id"]), root
 
     def _folder(self, row: Mapping[str, Any]) -> str:
         """What the names of a version's files are relative to."""
         if not isinstance(self.lake.root, Path):
             return layout.CURRENT
-        return str(States(self.lake.root, row["folder"]).version(row["seq"]).relative_to(self.lake.root))
+        return str(StateFolders(self.lake.root, row["folder"]).version(row["seq"]).relative_to(self.lake.root))
 
     def _behind(self, behind: Collection[Root]) -> set[int]:
         if not behind:
@@ -150,9 +150,9 @@ class Planner:
         return f"{self.base}/{names.location(identifier, f'{self.number}-{uuid.uuid4().hex[:8]}')}"
 
 
-def _expiring(table: IcebergTable) -> Planned:
-    change = Change(table.identifier, table.identifier, "")
-    return Planned(change, table.dataset, table.version, table.table_id, table.state_id)
+def _expiry(table: IcebergTable) -> PlannedChange:
+    change = TableChange(table.identifier, table.identifier, "")
+    return PlannedChange(change, table.dataset, table.version, table.table_id, table.state_id)
 
 
 def same_columns(lake: Lake, root: tuple[str, int, int], before: int, now: int) -> Mapping[str, str] | None:
@@ -162,16 +162,16 @@ def same_columns(lake: Lake, root: tuple[str, int, int], before: int, now: int) 
     """
     if before == now:
         return None
-    found = forms.read(lake.ledger, [root[2]], [])
-    for table in link(found, forms.servers(lake.ledger)):
+    found = forms.read_forms(lake.ledger, [root[2]], [])
+    for table in link_tables(found, forms.servers(lake.ledger)):
         if table.root == root:
-            numbered = {form.form.id: form for form in number(table.forms)}
+            numbered = {form.form.id: form for form in number_columns(table.forms)}
             if before in numbered and now in numbered:
                 return _same(numbered[before], numbered[now])
     return None
 
 
-def _same(before: Numbered, now: Numbered) -> dict[str, str]:
+def _same(before: NumberedForm, now: NumberedForm) -> dict[str, str]:
     had = {column.number: column.name for column in columns_of(before)}
     own = {column.name: had[column.number] for column in columns_of(now) if column.number in had}
     return {**{name: name for name in STATE_COLUMNS}, **own}

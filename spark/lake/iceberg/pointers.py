@@ -26,7 +26,7 @@ from lake.storage.object_store import file_system
 from lake.storage.where import SCHEME, ObjectPath, parse
 
 
-class Pointers:
+class PointerCatalog:
     """`locations`: where the metadata of each table is. `moved`: where it is to be; None where the table is to go."""
 
     has_renames = True
@@ -49,24 +49,24 @@ class Pointers:
             self._read[identifier] = FromInputFile.table_metadata(self.io.new_input(location))
         if called != identifier:
             self.moved.setdefault(identifier, None)
-        return Table(called, self._read[identifier], location, self.io, _Collected(self))
+        return Table(called, self._read[identifier], location, self.io, _CollectingCatalog(self))
 
     def create(self, identifier: Identifier, schema: Schema, location: str, properties: Mapping[str, str]) -> Creation:
         """Begin a new table."""
         metadata = new_table_metadata(
             schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location, dict(properties)
         )
-        return Creation(StagedTable(identifier, metadata, "", self.io, _Collected(self)))
+        return Creation(StagedTable(identifier, metadata, "", self.io, _CollectingCatalog(self)))
 
     def drop(self, identifier: Identifier) -> None:
         """The table is to go."""
         self.moved.setdefault(identifier, None)
 
 
-class _Collected(NoopCatalog):
+class _CollectingCatalog(NoopCatalog):
     """What PyIceberg commits to."""
 
-    def __init__(self, pointers: Pointers) -> None:
+    def __init__(self, pointers: PointerCatalog) -> None:
         super().__init__("collected")
         self._pointers = pointers
 
@@ -97,22 +97,22 @@ class StagedIO(FileIO):
     def __init__(self) -> None:
         super().__init__()
         self.written: dict[str, bytes] = {}
-        self._there = _There()
+        self._there = _StoreIO()
 
     def new_input(self, location: str) -> InputFile:
         """A file to read."""
-        return _Staged(self, location) if location in self.written else self._there.new_input(location)
+        return _StagedFile(self, location) if location in self.written else self._there.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
         """A file to write, in memory."""
-        return _Staged(self, location)
+        return _StagedFile(self, location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Forget a file that was to be written; what is there already stays."""
         self.written.pop(location if isinstance(location, str) else location.location, None)
 
 
-class _There(PyArrowFileIO):
+class _StoreIO(PyArrowFileIO):
     """Asks a store as all else here does: by the same credentials, with the same patience."""
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
@@ -121,7 +121,7 @@ class _There(PyArrowFileIO):
         return super()._initialize_fs(scheme, netloc)
 
 
-class _Staged(InputFile, OutputFile):
+class _StagedFile(InputFile, OutputFile):
     def __init__(self, staged: StagedIO, location: str) -> None:
         super().__init__(location)
         self._io = staged
@@ -141,10 +141,10 @@ class _Staged(InputFile, OutputFile):
     def create(self, overwrite: bool = False) -> OutputStream:
         if self.exists() and not overwrite:
             raise FileExistsError(self.location)
-        return _Output(lambda content: self._io.written.update({self.location: content}))
+        return _StagedOutput(lambda content: self._io.written.update({self.location: content}))
 
 
-class _Output(io.BytesIO):
+class _StagedOutput(io.BytesIO):
     """What is written becomes a file when it is closed."""
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:

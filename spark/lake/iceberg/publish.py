@@ -13,93 +13,97 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from lake.errors import TargetUnfit
+from lake.errors import UnfitTargetError
 from lake.iceberg import changed_table, names, rest
-from lake.iceberg.changed_table import Catalog, Changed, Stamp
-from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable, Row, Settings
+from lake.iceberg.changed_table import CommitStamp, TableCatalog, TableChangeResult
+from lake.iceberg.ledger import CatalogSettings, CommitHead, CommitRow, IcebergLedger, IcebergTable
 from lake.iceberg.names import Identifier
-from lake.iceberg.plan import Plan, Planned, Planner, Root
-from lake.iceberg.pointers import Pointers
+from lake.iceberg.plan import CommitPlan, CommitPlanner, PlannedChange, Root
+from lake.iceberg.pointers import PointerCatalog
 from lake.iceberg.table_files import files_of
 from lake.iceberg.withdrawn import sweep, withdraw
 from lake.storage.identity import Lake
 
 
-def publish(lake: Lake, settings: Settings, keep: float, behind: Iterable[Root] = ()) -> int | None:
+def publish(lake: Lake, settings: CatalogSettings, keep: float, behind: Iterable[Root] = ()) -> int | None:
     """Bring all Iceberg tables to what is exported; returns up to which seq they are, None when they were already.
 
     The lake's lock must be held. `behind`: tables whose current state is older, which leave the catalog meanwhile.
     Snapshots that were replaced `keep` seconds ago are taken out.
     """
     book, base = IcebergLedger(lake), base_of(lake)
-    found = book.found()
+    found = book.read_catalog()
     if found and (found["catalog"], found["uri"], found["location"]) != (settings.catalog, settings.uri, base):
         withdraw(lake)
     head = book.begin(settings, base)
     sweep(lake, book)
     upto, number = lake.ledger.exported_upto(lake.id), head.number + 1
-    kept = book.kept(keep) or Head(number, upto)
+    kept = book.oldest_kept(keep) or CommitHead(number, upto)
     known = book.tables()
     catalog = catalog_of(settings, known)
-    planner = Planner(
+    planner = CommitPlanner(
         lake, book, base, head, number, lambda table, name: _property(catalog, table, name), catalog.has_renames
     )
     plan = planner.plan(set(behind), kept)
     if not plan.planned and not plan.gone and upto == head.upto_seq:
         return None
-    staged(lake, book, catalog, plan, Stamp(number, head.upto_seq, upto, kept.number), kept)()
+    stage_commit(lake, book, catalog, plan, CommitStamp(number, head.upto_seq, upto, kept.number), kept)()
     return upto
 
 
-def staged(
-    lake: Lake, book: IcebergLedger, catalog: Catalog, plan: Plan, stamp: Stamp, kept: Head
+def stage_commit(
+    lake: Lake, book: IcebergLedger, catalog: TableCatalog, plan: CommitPlan, stamp: CommitStamp, kept: CommitHead
 ) -> Callable[[], None]:
     """Make and write what a commit needs; what is returned sets all tables, in one statement."""
     base, known = base_of(lake), book.tables()
-    made = {each.change.identifier: changed_table.make(catalog, each.change, stamp) for each in plan.planned}
-    gone = _gone(lake, known, plan, catalog)
+    made = {each.change.identifier: changed_table.change_table(catalog, each.change, stamp) for each in plan.planned}
+    gone = _dropped_locations(lake, known, plan, catalog)
     for identifier in plan.gone:
         catalog.drop(identifier)
-    _write(lake, book, base, catalog.written)
+    _write_metadata(lake, book, base, catalog.written)
     rows = _rows(known, plan, catalog, made, stamp.number)
-    return partial(book.commit, Head(stamp.number, stamp.upto_seq), kept, rows, _unused(base, gone, made))
+    return partial(book.commit, CommitHead(stamp.number, stamp.upto_seq), kept, rows, _unused_paths(base, gone, made))
 
 
-def catalog_of(settings: Settings, known: Sequence[IcebergTable]) -> Catalog:
+def catalog_of(settings: CatalogSettings, known: Sequence[IcebergTable]) -> TableCatalog:
     """Where these tables are."""
     if settings.uri:
-        return rest.opened(settings.catalog, settings.uri)
-    return Pointers({table.identifier: table.location for table in known if table.location})
+        return rest.open_catalog(settings.catalog, settings.uri)
+    return PointerCatalog({table.identifier: table.location for table in known if table.location})
 
 
 def base_of(lake: Lake) -> str:
-    """The lake's location. Raises TargetUnfit."""
+    """The lake's location. Raises UnfitTargetError."""
     path = str(lake.root)
     if not isinstance(lake.root, Path):
         return path
     if "#" in path or "?" in path:
-        raise TargetUnfit(f"{path} has a # or ? in it, which Iceberg's locations cannot have; move the lake")
+        raise UnfitTargetError(f"{path} has a # or ? in it, which Iceberg's locations cannot have; move the lake")
     return f"file://{path}"
 
 
-def _property(catalog: Catalog, table: Identifier, name: str) -> str | None:
+def _property(catalog: TableCatalog, table: Identifier, name: str) -> str | None:
     found = catalog.load(table, table).properties.get(name)
     return None if found is None else str(found)
 
 
-def _write(lake: Lake, book: IcebergLedger, base: str, written: Mapping[str, bytes]) -> None:
-    paths = {_path(base, location): content for location, content in written.items()}
-    book.written(paths)
+def _write_metadata(lake: Lake, book: IcebergLedger, base: str, written: Mapping[str, bytes]) -> None:
+    paths = {_path_in_lake(base, location): content for location, content in written.items()}
+    book.record_written(paths)
     lake.folder.write_all(paths)
 
 
-def _path(base: str, location: str) -> str:
+def _path_in_lake(base: str, location: str) -> str:
     return location.removeprefix(f"{base}/")
 
 
 def _rows(
-    known: Sequence[IcebergTable], plan: Plan, catalog: Catalog, made: Mapping[Identifier, Changed], number: int
-) -> list[Row]:
+    known: Sequence[IcebergTable],
+    plan: CommitPlan,
+    catalog: TableCatalog,
+    made: Mapping[Identifier, TableChangeResult],
+    number: int,
+) -> list[CommitRow]:
     had = {table.identifier: table for table in known}
     rows = {identifier: _row(identifier, None, had, catalog) for identifier in (*plan.gone, *catalog.moved)}
     for each in plan.planned:
@@ -110,14 +114,14 @@ def _rows(
 
 def _row(
     identifier: Identifier,
-    planned: Planned | None,
+    planned: PlannedChange | None,
     had: Mapping[Identifier, IcebergTable],
-    catalog: Catalog,
+    catalog: TableCatalog,
     oldest: int = 0,
     number: int = 0,
-) -> Row:
+) -> CommitRow:
     before = had.get(identifier)
-    pointer = Row(
+    pointer = CommitRow(
         names.namespace(identifier),
         identifier[-1],
         had=before.location if before else None,
@@ -138,7 +142,7 @@ def _row(
     )
 
 
-def _gone(lake: Lake, known: Sequence[IcebergTable], plan: Plan, catalog: Catalog) -> list[str]:
+def _dropped_locations(lake: Lake, known: Sequence[IcebergTable], plan: CommitPlan, catalog: TableCatalog) -> list[str]:
     """Locations of all that is left of tables that go: of their folders, or where there are none, of their files."""
     gone = [table for table in known if table.identifier in plan.gone and table.location]
     if isinstance(lake.root, Path):
@@ -146,9 +150,9 @@ def _gone(lake: Lake, known: Sequence[IcebergTable], plan: Plan, catalog: Catalo
     return [path for table in gone for path in files_of(catalog.load(table.identifier, table.identifier))]
 
 
-def _unused(base: str, gone: Sequence[str], made: Mapping[Identifier, Changed]) -> list[str]:
+def _unused_paths(base: str, gone: Sequence[str], made: Mapping[Identifier, TableChangeResult]) -> list[str]:
     """Files that no table makes use of after the commit, and what is left of those that are gone, as paths in the
     lake.
     """
     locations = chain(gone, chain.from_iterable(changed.unused for changed in made.values()))
-    return [_path(base, location) for location in locations if location.startswith(f"{base}/{names.FOLDER}/")]
+    return [_path_in_lake(base, location) for location in locations if location.startswith(f"{base}/{names.FOLDER}/")]

@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 
-class Replacing(_SnapshotProducer["Replacing"]):
+class ReplacingSnapshot(_SnapshotProducer["ReplacingSnapshot"]):
     """Lists what it deletes, for readers of single snapshots, and nothing that is older."""
 
     _paths: frozenset[str] | None = None
@@ -23,14 +23,14 @@ class Replacing(_SnapshotProducer["Replacing"]):
     """What was read of each manifest."""
 
     @classmethod
-    def all_files(cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str]) -> Replacing:
+    def all_files(cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str]) -> ReplacingSnapshot:
         """Begin a snapshot that deletes all files of the one before."""
         return cls._begin(transaction, io, summary, None)
 
     @classmethod
     def files(
         cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str], locations: Collection[str]
-    ) -> Replacing:
+    ) -> ReplacingSnapshot:
         """Begin a snapshot that deletes these. Raises ValueError when the one before has not all of them."""
         made = cls._begin(transaction, io, summary, frozenset(locations))
         if lacking := len(locations) - len(made._deleted_data_files):
@@ -40,7 +40,7 @@ class Replacing(_SnapshotProducer["Replacing"]):
     @classmethod
     def _begin(
         cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str], paths: frozenset[str] | None
-    ) -> Replacing:
+    ) -> ReplacingSnapshot:
         made = cls(Operation.OVERWRITE, transaction, io, snapshot_properties=dict(summary))
         made._paths, made._known = paths, {}
         for entry in made._gone():

@@ -14,27 +14,27 @@ from pyiceberg.table import CreateTableTransaction as Creation
 from pyiceberg.table import Table
 
 from lake.errors import ExportError
-from lake.iceberg.failures import FAILURES, told
+from lake.iceberg.failures import FAILURES, first_line
 from lake.iceberg.names import Identifier
 from lake.storage.where import SCHEME, ObjectPath, parse
 
 
-def opened(name: str, uri: str) -> Rest:
+def open_catalog(name: str, uri: str) -> RestCatalog:
     """The catalog. Raises ExportError."""
     try:
-        return Rest(name, uri)
+        return RestCatalog(name, uri)
     except FAILURES as error:
-        raise ExportError(f"the Iceberg catalog at {uri}: {told(error)}") from error
+        raise ExportError(f"the Iceberg catalog at {uri}: {first_line(error)}") from error
 
 
-class Rest:
+class RestCatalog:
     """Credentials and the rest come from PyIceberg's own settings of that catalog: `PYICEBERG_CATALOG__<NAME>__…`."""
 
     has_renames = False
     """Names may be exchanged between tables, which a catalog of this kind cannot do at once."""
 
     def __init__(self, name: str, uri: str) -> None:
-        self._catalog: Catalog = load_catalog(name, type="rest", uri=uri, **_store())
+        self._catalog: Catalog = load_catalog(name, type="rest", uri=uri, **_store_settings())
         self._made: set[Identifier] = set()
         self.written: Mapping[str, bytes] = {}
         self.moved: Mapping[Identifier, str | None] = {}
@@ -67,7 +67,7 @@ class Rest:
             self._made.add(namespace)
 
 
-def _store() -> dict[str, str]:
+def _store_settings() -> dict[str, str]:
     """Where PyIceberg finds a bucket, as all else here does; that catalog's own settings come first."""
     at = parse(f"{SCHEME}://any")
     assert isinstance(at, ObjectPath)  # noqa: S101  a URL

@@ -48,7 +48,7 @@ _WIDER = {(IntegerType, LongType), (FloatType, DoubleType)}
 
 
 @dataclass(frozen=True)
-class Named:
+class ColumnField:
     """The field that a column of files is: its id, and that of the elements of a list."""
 
     field: int
@@ -56,28 +56,28 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Fields:
+class SchemaFields:
     """A schema, and what columns of files are called, now and in files of before.
 
     `breaks`: a name means another field by now, so snapshots of before would be read wrongly.
     """
 
     schema: Schema
-    names: Mapping[str, Named]
+    names: Mapping[str, ColumnField]
     breaks: bool = False
 
     @property
     def name_mapping(self) -> str:
         """As in Iceberg's `schema.name-mapping.default`."""
-        called: dict[Named, list[str]] = {}
+        called: dict[ColumnField, list[str]] = {}
         for name, named in self.names.items():
             called.setdefault(named, []).append(name)
-        return json.dumps([_mapped(named, names) for named, names in called.items()])
+        return json.dumps([_mapping_entry(named, names) for named, names in called.items()])
 
 
 def fields(
-    columns: Mapping[str, str], before: Fields | None = None, same: Mapping[str, str] | None = None, last: int = 0
-) -> Fields:
+    columns: Mapping[str, str], before: SchemaFields | None = None, same: Mapping[str, str] | None = None, last: int = 0
+) -> SchemaFields:
     """Fields of these columns (name → type, as in Spark's DDL).
 
     `same`: name → what the column was called `before`; by default as now. `last`: the greatest field id ever used.
@@ -88,27 +88,27 @@ def fields(
     for name, spark in columns.items():
         old = had.get(name if same is None else same.get(name, ""))
         made.append(_field(name, spark, old, numbers))
-    found = of(Schema(*made))
+    found = fields_of(Schema(*made))
     if before is None:
         return found
     if any(found.names.get(name, named) != named for name, named in before.names.items()):
-        return Fields(found.schema, found.names, breaks=True)
-    return Fields(found.schema, {**before.names, **found.names})
+        return SchemaFields(found.schema, found.names, breaks=True)
+    return SchemaFields(found.schema, {**before.names, **found.names})
 
 
-def of(schema: Schema) -> Fields:
+def fields_of(schema: Schema) -> SchemaFields:
     """The fields of a new schema."""
-    return Fields(schema, {field.name: Named(field.field_id, _element(field)) for field in schema.fields})
+    return SchemaFields(schema, {field.name: ColumnField(field.field_id, _element(field)) for field in schema.fields})
 
 
-def known(schema: Schema, mapping: str) -> Fields:
+def existing_fields(schema: Schema, mapping: str) -> SchemaFields:
     """The fields of a table that is there already."""
-    names: dict[str, Named] = {}
+    names: dict[str, ColumnField] = {}
     for each in json.loads(mapping):
         inner = each.get("fields")
-        named = Named(each["field-id"], inner[0]["field-id"] if inner else None)
+        named = ColumnField(each["field-id"], inner[0]["field-id"] if inner else None)
         names |= dict.fromkeys(each["names"], named)
-    return Fields(schema, names)
+    return SchemaFields(schema, names)
 
 
 def is_same(one: Schema, other: Schema) -> bool:
@@ -149,7 +149,7 @@ def _element(field: NestedField) -> int | None:
     return field.field_type.element_id if isinstance(field.field_type, ListType) else None
 
 
-def _mapped(named: Named, names: list[str]) -> dict[str, Any]:
+def _mapping_entry(named: ColumnField, names: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"field-id": named.field, "names": names}
     if named.element is not None:
         found["fields"] = [{"field-id": named.element, "names": ["element"]}]

@@ -10,7 +10,7 @@ from typing import Any
 
 from lake.changes.files import ChangeFiles
 from lake.ledger import bigints
-from lake.states.folders import States
+from lake.states.folders import StateFolders
 from lake.storage import layout
 from lake.storage.identity import Lake
 
@@ -67,7 +67,7 @@ class StateFiles:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFiles:
     """`listed`: files of changes; `others`: what it removes itself, or what is being made. `schemas`: their files."""
 
     listed: frozenset[str]
@@ -87,12 +87,12 @@ class Known:
         return {(each.dataset, each.seq) for each in self.states}
 
 
-def read(lake: Lake) -> Known:
+def read_known_files(lake: Lake) -> KnownFiles:
     """What the ledger of the lake knows, whose lock is held."""
     mine = (str(lake.id),)
     rows = lake.ledger.rows
     schemas = ChangeFiles(lake.ledger, lake.id).newest_schemas()
-    return Known(
+    return KnownFiles(
         frozenset(row["path"] for row in rows(_FILES, mine)),
         frozenset(row["path"] for row in (*rows(_REPLACED, mine), *rows(_MERGING, mine))),
         frozenset(layout.schema_file(name, version) for name, versions in schemas.items() for version in versions),
@@ -103,12 +103,12 @@ def read(lake: Lake) -> Known:
 def _state(lake: Lake, row: Mapping[str, Any]) -> StateFiles:
     base = layout.CURRENT
     if isinstance(lake.root, Path):
-        base = str(States(lake.root, row["dataset"]).version(row["seq"]).relative_to(lake.root))
+        base = str(StateFolders(lake.root, row["dataset"]).version(row["seq"]).relative_to(lake.root))
     files = [f"{base}/{file['name']}" for file in json.loads(row["files"])]
     return StateFiles(row["id"], row["dataset"], row["seq"], row["state"] == "committed", files)
 
 
-def forget(lake: Lake, versions: Iterable[StateFiles]) -> None:
+def forget_versions(lake: Lake, versions: Iterable[StateFiles]) -> None:
     """These versions are not there: the tables are folded again, from the version before or from their first change."""
     with lake.ledger.transaction():
         lake.ledger.execute(_FORGET, (bigints(each.id for each in versions),))
@@ -116,6 +116,6 @@ def forget(lake: Lake, versions: Iterable[StateFiles]) -> None:
             lake.ledger.execute(statement, (str(lake.id),))
 
 
-def latest(lake: Lake) -> dict[str, int]:
+def newest_versions(lake: Lake) -> dict[str, int]:
     """The newest version of each table, by the name under which readers find it."""
     return {row["dataset"]: row["seq"] for row in lake.ledger.rows(_LATEST, (str(lake.id),))}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lake.iceberg import names
-from lake.lost.known import Known
+from lake.lost.known import KnownFiles
 from lake.shown import ShownFolders
 from lake.states.folders import VERSION
 from lake.storage import days, layout
@@ -20,12 +20,12 @@ _FILES = tuple(f"{layout.FILES}/{top}" for top in _SHOWN)
 _VERSIONS = layout.CURRENT, f"{layout.FILES}/{layout.CURRENT}"
 
 
-def unlisted(root: Path, known: Known) -> list[str]:
+def find_unlisted(root: Path, known: KnownFiles) -> list[str]:
     """Files of changes, of columns, and versions of states that the ledger does not know."""
     return [*_changes(root, known), *_versions(root, known)]
 
 
-def _changes(root: Path, known: Known) -> Iterator[str]:
+def _changes(root: Path, known: KnownFiles) -> Iterator[str]:
     fixed = _fixed(known)
     for top in (*_FILES, *_SHOWN):
         for folder, _, files in os.walk(root / top):
@@ -42,12 +42,12 @@ def _changes(root: Path, known: Known) -> Iterator[str]:
                     yield path
 
 
-def _fixed(known: Known) -> set[str]:
+def _fixed(known: KnownFiles) -> set[str]:
     """Folders of days that have files whose only path is there."""
     return {path.rpartition("/")[0] for path in known.listed if layout.day(path) is None}
 
 
-def _versions(root: Path, known: Known) -> Iterator[str]:
+def _versions(root: Path, known: KnownFiles) -> Iterator[str]:
     versions = known.versions
     for top in _VERSIONS:
         for dataset in sorted((root / top).glob("*")):
@@ -57,7 +57,7 @@ def _versions(root: Path, known: Known) -> Iterator[str]:
                     yield os.path.relpath(found, root)
 
 
-def lead_readers(lake: Lake, root: Path, known: Known, latest: dict[str, int], number: int) -> None:
+def lead_readers(lake: Lake, root: Path, known: KnownFiles, latest: dict[str, int], number: int) -> None:
     """Let each day and each `latest` have what the ledger lists. `number`: of the folders that are made for that.
 
     A day takes two renames if the file system cannot exchange folders: it is not there between the two.
@@ -74,7 +74,7 @@ def lead_readers(lake: Lake, root: Path, known: Known, latest: dict[str, int], n
             listed.setdefault(folder, []).append(path)
     for folder in sorted({*_days(root), *listed} - _fixed(known)):
         if folder in listed:
-            shown.put(folder, number, listed[folder], by_renames=True)
+            shown.show_files(folder, number, listed[folder], by_renames=True)
         else:
             lake.folder.remove_all([folder])
 
@@ -85,10 +85,10 @@ def _days(root: Path) -> Iterator[str]:
             yield from (os.path.relpath(Path(folder) / name, root) for name in folders if name.startswith("date="))
 
 
-def left_over(root: Path, known: Known, parts: Iterable[str], *, iceberg: bool) -> list[str]:
+def find_left_over(root: Path, known: KnownFiles, parts: Iterable[str], *, iceberg: bool) -> list[str]:
     """What readers were led to before: folders of days, parts of the manifest, with `iceberg` all its metadata."""
     real = os.path.realpath(root)
-    shown = {os.path.relpath(os.path.realpath(root / folder), real) for folder in days.links(root)}
+    shown = {os.path.relpath(os.path.realpath(root / folder), real) for folder in days.find_links(root)}
     found = [
         path
         for folder, folders, _ in os.walk(root / layout.DAYS)
@@ -108,7 +108,7 @@ def left_over(root: Path, known: Known, parts: Iterable[str], *, iceberg: bool) 
 
 
 def move(root: Path, paths: Iterable[str], folder: str) -> None:
-    """Move files and folders into `folder`, under the names that they have in the lake. Raises TargetUnfit."""
+    """Move files and folders into `folder`, under the names that they have in the lake. Raises UnfitTargetError."""
     for path in paths:
         place, target = root / path, root / folder / path
         with unfit(place):

@@ -13,7 +13,7 @@ LIMIT = 120.0
 """Seconds that a JVM may take to write it; without it the next one starts more slowly, and that is all."""
 
 
-def leave_behind() -> None:
+def write_archive() -> None:
     """Let the JVM of this process end, and keep the archive that it then writes, if LAKE_CLASS_ARCHIVE names one.
 
     Archives of another Java or Spark are removed.

@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 
 from lake.errors import ExportError
 from lake.running import settings
-from lake.running.cores import Starved, await_executor, is_local, most_cores
+from lake.running.cores import ExecutorWait, await_executor, is_local, most_cores
 from lake.running.failures import plain_errors
-from lake.running.task import Guarded
+from lake.running.task import GuardedTask
 
-__all__ = ["each", "our_modules", "plain_errors", "require_answer", "session"]
+__all__ = ["plain_errors", "require_answer", "run_tasks", "session", "zip_modules"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -74,9 +74,9 @@ def session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with _folder() as folder:
         with plain_errors():
-            spark = _made(master, name, folder, {**(settings.LOOPBACK if local else {})}, password)
+            spark = _create_session(master, name, folder, {**(settings.LOOPBACK if local else {})}, password)
         try:
-            spark.sparkContext.addPyFile(our_modules(folder))
+            spark.sparkContext.addPyFile(zip_modules(folder))
             if not local:
                 await_executor(spark, waits)
             yield spark
@@ -84,19 +84,19 @@ def session(
             spark.stop()
 
 
-def _made(
+def _create_session(
     master: str | None, name: str, folder: Path, defaults: Mapping[str, str], password: str | None
 ) -> SparkSession:
-    given = settings.given()
+    given = settings.read_settings()
     if master:
         given["spark.master"] = master
     if python := given.get("spark.pyspark.python"):  # which PySpark looks for in the environment alone
         os.environ["PYSPARK_PYTHON"] = python
-    with _writing_to(folder):
+    with _jvm_writes_to(folder):
         SparkContext._ensure_initialized(conf=_arguments(given))
-    _tell_of_executors()
+    _log_executor_changes()
     known = dict(SparkConf().getAll())  # with what spark-submit and spark-defaults.conf say
-    preferred = {"spark.app.name": name, **settings.DEFAULTS, **settings.permissions(), **defaults}
+    preferred = {"spark.app.name": name, **settings.DEFAULTS, **settings.umask_setting(), **defaults}
     wanted = {setting: value for setting, value in preferred.items() if setting not in known} | given
     if password and settings.encrypts({**known, **given}):
         wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts it by its name
@@ -118,7 +118,7 @@ def _arguments(given: Mapping[str, str]) -> SparkConf:
 
 
 @contextmanager
-def _writing_to(folder: Path) -> Iterator[None]:
+def _jvm_writes_to(folder: Path) -> Iterator[None]:
     """A JVM that is started meanwhile has all that it writes for a while there."""
     before = os.environ.get(_JVM_OPTIONS)
     os.environ[_JVM_OPTIONS] = f"{before or ''} -Djava.io.tmpdir={shlex.quote(str(folder))}".strip()
@@ -131,13 +131,13 @@ def _writing_to(folder: Path) -> Iterator[None]:
             os.environ[_JVM_OPTIONS] = before
 
 
-def _tell_of_executors() -> None:
-    """Let Spark log what becomes of executors, whatever else it may: `Starved` looks for it."""
+def _log_executor_changes() -> None:
+    """Let Spark log what becomes of executors, whatever else it may: `ExecutorWait` looks for it."""
     log4j = SparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     log4j.core.config.Configurator.setLevel(_CLIENT, log4j.Level.INFO)
 
 
-def each(
+def run_tasks(
     spark: SparkSession,
     act: Callable[[Task], Result],
     tasks: Sequence[Task],
@@ -159,8 +159,8 @@ def each(
     group = f"pipeline-{id(tasks)}"
     with _watched(spark, group, lambda ended: done(ended * len(tasks) // max(1, groups))):
         context.setJobGroup(group, description)
-        guarded = Guarded(_packed(act), named=not is_local(spark))
-        packed = [[_packed(task) for task in tasks[number::groups]] for number in range(groups)]
+        guarded = GuardedTask(_pickled(act), named=not is_local(spark))
+        packed = [[_pickled(task) for task in tasks[number::groups]] for number in range(groups)]
         with plain_errors():
             made = context.parallelize(packed, groups).map(guarded).collect()
         return [made[number % groups][number // groups] for number in range(len(tasks))]
@@ -170,12 +170,12 @@ def each(
 def _watched(spark: SparkSession, group: str, done: Callable[[int], None]) -> Iterator[None]:
     """Tell `done` how many tasks of a job group have ended, while the block runs it; cancel it if it starves."""
     ended = threading.Event()
-    starved = Starved(spark)
+    executor_wait = ExecutorWait(spark)
 
     def watch() -> None:
         while not ended.wait(_POLL):
             done(_ended_tasks(spark, group))
-            if starved.for_too_long():
+            if executor_wait.has_lasted_too_long():
                 spark.sparkContext.cancelJobGroup(group)
                 return
 
@@ -184,15 +184,15 @@ def _watched(spark: SparkSession, group: str, done: Callable[[int], None]) -> It
     try:
         yield
     except ExportError:
-        if starved.reason:
-            raise ExportError(starved.reason) from None
+        if executor_wait.reason:
+            raise ExportError(executor_wait.reason) from None
         raise
     finally:
         ended.set()
         watcher.join()
 
 
-def _packed(value: object) -> bytes:
+def _pickled(value: object) -> bytes:
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
 
 
@@ -220,7 +220,7 @@ def _folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def our_modules(folder: Path) -> str:
+def zip_modules(folder: Path) -> str:
     """Make a zip in `folder` of the modules that tasks import; it is sent to executors."""
     root = Path(__file__).parents[2]
     for package in ("lake", "pyspark_sequin_events"):

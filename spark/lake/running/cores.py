@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lake.errors import ExportError
 from lake.running import settings
-from lake.running.failures import plain_errors, told, told_so_far
+from lake.running.failures import logged_length, logged_since, plain_errors
 
 _POLL = 0.5
 _WAITS_SECONDS = 10.0
@@ -45,7 +45,7 @@ def most_cores(spark: SparkSession) -> int:
     return int(most) if most else _UNKNOWN
 
 
-class Starved:
+class ExecutorWait:
     """Whether a cluster has given no executor for longer than it may; `reason`: that it has not."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -53,7 +53,7 @@ class Starved:
         self._local = is_local(spark)
         self.limit = float(spark.sparkContext.getConf().get(settings.WAIT, str(settings.WAIT_SECONDS)).rstrip("s"))
         self._since: float | None = None
-        self._told = told_so_far()
+        self._told = logged_length()
         self.reason: str | None = None
 
     def seconds(self) -> float:
@@ -64,12 +64,12 @@ class Starved:
         self._since = self._since or time.monotonic()
         return time.monotonic() - self._since
 
-    def for_too_long(self) -> bool:
+    def has_lasted_too_long(self) -> bool:
         """Looks now."""
         seconds = self.seconds()
         if seconds <= 0.0:
             return False
-        ended = _ENDED.findall(told(self._told))
+        ended = _ENDED.findall(logged_since(self._told))
         if len(ended) >= _MOST_ENDED or (ended and seconds > self.limit):
             self.reason = (
                 f"executors end as soon as they start: {ended[-1] or 'no reason given'}; see their standard error, in "
@@ -78,10 +78,10 @@ class Starved:
             return True
         if seconds <= self.limit:
             return False
-        self.reason = f"{self.waiting()} for {self.limit:g} s; {_REMEDY}"
+        self.reason = f"{self.message()} for {self.limit:g} s; {_REMEDY}"
         return True
 
-    def waiting(self) -> str:
+    def message(self) -> str:
         """What is waited for, for whoever looks on."""
         return f"the export waits for cores: the Spark master {self._spark.sparkContext.master} has given it none"
 
@@ -94,15 +94,15 @@ _REMEDY = (
 
 def await_executor(spark: SparkSession, waits: Callable[[str], None]) -> None:
     """Until the cluster has given one. Raises ExportError."""
-    starved = Starved(spark)
+    executor_wait = ExecutorWait(spark)
     told = False
-    while starved.seconds() > 0.0:
+    while executor_wait.seconds() > 0.0:
         with plain_errors():
             if spark.sparkContext._jsc.sc().isStopped():
                 raise OSError
-        if starved.for_too_long():
-            raise ExportError(str(starved.reason))
-        if not told and starved.seconds() > min(_WAITS_SECONDS, starved.limit):
-            waits(starved.waiting())
+        if executor_wait.has_lasted_too_long():
+            raise ExportError(str(executor_wait.reason))
+        if not told and executor_wait.seconds() > min(_WAITS_SECONDS, executor_wait.limit):
+            waits(executor_wait.message())
             told = True
         time.sleep(_POLL)

@@ -19,7 +19,7 @@ from lake.running.task import TASK
 _CAUSE = re.compile(r"(?m)^(?:Caused by: |: )?[\w.$]*?(\w+(?:Error|Exception))(?:: (.+))?$")
 _LOST = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _OUTER = ("Job aborted", "Traceback", "An exc", "An error occurred while calling")
-_TOLD = re.compile(r"(?m)^(?:\S+ )*ERROR (?:\w+): (.+)$")
+_LOGGED_ERROR = re.compile(r"(?m)^(?:\S+ )*ERROR (?:\w+): (.+)$")
 _SAYS_NOTHING = re.compile(
     r"^(IllegalStateException|NullPointerException|Py4J\w+|SparkException)?:? ?(Cannot call methods on a stopped|$)"
 )
@@ -42,19 +42,19 @@ _REMEDIES = (
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """Turn what Spark raises into an ExportError: one line with the cause. Its trace goes to standard error."""
-    before = told_so_far()
+    before = logged_length()
     try:
         yield
     except (Py4JError, PySparkException, OSError) as error:
         traceback.print_exception(error)
-        raise ExportError(f"Spark failed: {reason(error, told(before))}") from error
+        raise ExportError(f"Spark failed: {find_reason(error, logged_since(before))}") from error
 
 
-def reason(error: BaseException, logged_meanwhile: str = "") -> str:
+def find_reason(error: BaseException, logged_meanwhile: str = "") -> str:
     """The innermost cause in nested stack traces, in one line; what Spark has logged, where they say nothing."""
     text = str(error)
-    found = _of_task(text) or _innermost(text)
-    logged = _TOLD.findall(logged_meanwhile)
+    found = _task_error(text) or _innermost(text)
+    logged = _LOGGED_ERROR.findall(logged_meanwhile)
     if logged and (not found or _SAYS_NOTHING.match(found)):
         found = next((line for line in reversed(logged) if "Error initializing SparkContext" not in line), logged[-1])
     if not found:
@@ -63,7 +63,7 @@ def reason(error: BaseException, logged_meanwhile: str = "") -> str:
     return found.strip() + (f"; {remedy}" if remedy else "")
 
 
-def _of_task(text: str) -> str | None:
+def _task_error(text: str) -> str | None:
     """What our code said in a task, with host and interpreter."""
     found = re.findall(rf"(?m)\b{TASK}: (.+)$", text)
     return str(found[-1]) if found else None
@@ -78,14 +78,14 @@ def _innermost(text: str) -> str:
     return f"on {', '.join(sorted(hosts))}: {found}" if hosts and found else found
 
 
-def told_so_far() -> int:
+def logged_length() -> int:
     """Where standard error ends now, for `told`."""
     with suppress(OSError):
         return os.fstat(sys.__stderr__.fileno()).st_size if sys.__stderr__ else 0
     return 0
 
 
-def told(since: int) -> str:
+def logged_since(since: int) -> str:
     """What has come to standard error since, where that is a file, as it is when the server starts a script."""
     with suppress(OSError, ValueError), Path("/proc/self/fd/2").open("rb") as log:
         if Path("/proc/self/fd/2").is_file():

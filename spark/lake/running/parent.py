@@ -17,13 +17,13 @@ FLAG = "PIPELINE_ENDS_WITH_STDIN"
 _requests: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
 
 
-def end_with() -> None:
+def end_with_parent() -> None:
     """From here on the end of standard input ends this process, its JVM and all else in its process group.
 
     Does nothing where a script was started by hand.
     """
     if os.environ.pop(FLAG, None):
-        threading.Thread(target=_wait, name="parent", daemon=True).start()
+        threading.Thread(target=_read_until_end, name="parent", daemon=True).start()
 
 
 def next_run(seconds: float) -> list[str] | None:
@@ -34,7 +34,7 @@ def next_run(seconds: float) -> list[str] | None:
         return None
 
 
-def _wait() -> None:
+def _read_until_end() -> None:
     waiting = b""
     while read := os.read(sys.stdin.fileno(), 65_536):  # not by the buffer, whose lock would be held at the end
         *lines, waiting = (waiting + read).split(b"\n")

@@ -30,8 +30,10 @@ def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
 def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     """A Spark session; its application id is printed."""
     secret = password(os.environ.get(VARIABLE, "")) or os.environ.get("PGPASSWORD")
-    with session(arguments.master, name, password=secret, waits=lambda reason: say("cores", reason=reason)) as made:
-        say("spark", application=made.sparkContext.applicationId)
+    with session(
+        arguments.master, name, password=secret, waits=lambda reason: print_event("cores", reason=reason)
+    ) as made:
+        print_event("spark", application=made.sparkContext.applicationId)
         yield made
 
 
@@ -40,18 +42,18 @@ def run(act: Callable[[str, argparse.Namespace], None], arguments: argparse.Name
 
     The DSN has no password, since tasks are sent with it: `catalog.connect` takes that from this process's environment.
     """
-    parent.end_with()
+    parent.end_with_parent()
     dsn = without_password(os.environ.get(VARIABLE, ""))
     try:
         if not dsn:
             raise ExportError(f"{VARIABLE} is not set; it names the pipeline database")
         act(dsn, arguments)
     except ExportError as error:
-        say("failed", reason=str(error))
+        print_event("failed", reason=str(error))
         return 1
     return 0
 
 
-def say(event: str, **values: Any) -> None:
+def print_event(event: str, **values: Any) -> None:
     """Print an event as one line of JSON."""
     print(json.dumps({"event": event, **values}), flush=True)

@@ -35,7 +35,7 @@ _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 
 
-def given() -> dict[str, str]:
+def read_settings() -> dict[str, str]:
     """The section [spark] of pipeline.toml, as the server passes it on. Raises ExportError."""
     text = os.environ.get(VARIABLE) or "{}"
     try:
@@ -47,7 +47,7 @@ def given() -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()}
 
 
-def permissions() -> dict[str, str]:
+def umask_setting() -> dict[str, str]:
     """Files that Spark itself writes are for whom this process's umask leaves them, not for their owner alone."""
     mask = os.umask(0o077)
     os.umask(mask)

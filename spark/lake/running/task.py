@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-TASK = "TaskFailed"
+TASK = "TaskFailedError"
 
 
-class TaskFailed(Exception):
+class TaskFailedError(Exception):
     """A task failed; the text says on which host, under which interpreter, and why."""
 
 
-class Guarded:
+class GuardedTask:
     """Calls a function that arrives as bytes with arguments that do, one after the other.
 
     What cannot even be imported is named too.
@@ -37,13 +37,13 @@ class Guarded:
         except Exception as error:
             said = " ".join(str(error).split())
             where = f"on {platform.node()}, with {sys.executable}: " if self._named else ""
-            raise TaskFailed(f"{where}{type(error).__name__}: {said}") from error
+            raise TaskFailedError(f"{where}{type(error).__name__}: {said}") from error
         finally:
-            give_memory_back()
-            leave_imports_to_themselves()
+            release_memory()
+            freeze_imports()
 
 
-def give_memory_back() -> None:
+def release_memory() -> None:
     """What is not used any more: a worker stays for tasks to come, while others need its memory."""
     if arrow := sys.modules.get("pyarrow"):
         arrow.default_memory_pool().release_unused()
@@ -52,7 +52,7 @@ def give_memory_back() -> None:
 
 
 @cache
-def leave_imports_to_themselves() -> None:
+def freeze_imports() -> None:
     """Let garbage collections skip what the first task has imported: PySpark runs one after every task, for 50 ms."""
     gc.collect()
     gc.freeze()

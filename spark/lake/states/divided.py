@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lake.states.plan import Reset
+from lake.states.plan import FullBackfill
 from lake.storage.identity import Lake
-from lake.tables.forms import Form
-from lake.tables.source_tables import SourceTable
+from lake.tables.forms import LakeTableForm
+from lake.tables.source_tables import LinkedTable
 from pyspark_sequin_events.query import qualified
 
 CHANGES = ("insert", "update", "delete", "truncate", "read")
@@ -55,30 +55,30 @@ _IN_LAKES = """
 
 
 @dataclass(frozen=True)
-class Division:
+class TableDivision:
     """Why the lake has not all changes of a table; or, in `whole_since`, the backfill from which on it has all."""
 
     reason: str | None = None
-    whole_since: Reset | None = None
+    whole_since: FullBackfill | None = None
 
 
 @dataclass(frozen=True)
-class Asked:
+class DivisionQuery:
     """A table, the form that it has, and its newest backfill that is in the lake."""
 
-    table: SourceTable
-    form: Form
-    reset: Reset | None
+    table: LinkedTable
+    form: LakeTableForm
+    reset: FullBackfill | None
 
 
-def others(lake: Lake) -> dict[str, bool]:
+def other_events_tables(lake: Lake) -> dict[str, bool]:
     """The other events tables that changes have gone to, and whether each is there still."""
     return {row["name"]: row["is_there"] for row in lake.ledger.rows(_OTHERS, (lake.events_table,))}
 
 
-def divisions(lake: Lake, seq: int, asked: Sequence[Asked]) -> dict[tuple[str, int, int], Division]:
+def divisions(lake: Lake, seq: int, asked: Sequence[DivisionQuery]) -> dict[tuple[str, int, int], TableDivision]:
     """Which of these tables are divided as of `seq`, by their roots: as many questions for many as for one."""
-    elsewhere = others(lake) if asked else {}
+    elsewhere = other_events_tables(lake) if asked else {}
     if not elsewhere:
         return {}
     is_head = seq >= lake.ledger.exported_upto(lake.id)
@@ -89,16 +89,16 @@ def divisions(lake: Lake, seq: int, asked: Sequence[Asked]) -> dict[tuple[str, i
     since: dict[int, str] = {}
     for name, is_there in elsewhere.items():
         bound = below.get(name, NEVER)
-        ever |= dict.fromkeys(_has(lake, name, is_there, ((each, 0, bound) for each in asked)), name)
+        ever |= dict.fromkeys(_find_changed(lake, name, is_there, ((each, 0, bound) for each in asked)), name)
         after = ((each, each.reset.others.get(name, 0) if each.reset else 0, bound) for each in asked)
-        since |= dict.fromkeys(_has(lake, name, is_there, after), name)
+        since |= dict.fromkeys(_find_changed(lake, name, is_there, after), name)
     found = {}
     for number, each in enumerate(asked):
         reason = _by_routes(lake.events_table, routes.get(each.form.source_id), each.form)
         if reason is None and number in since:
             reason = _by_changes(lake.events_table, since[number], each.form)
         if reason or number in ever:
-            found[each.table.root] = Division(reason, None if reason else each.reset)
+            found[each.table.root] = TableDivision(reason, None if reason else each.reset)
     return found
 
 
@@ -106,12 +106,12 @@ def destinations(default: str, routes: Iterable[Mapping[str, Any]], schema: str,
     """The events tables that changes of a table go to."""
     found = set()
     for action in CHANGES:
-        taking = (route["events_table"] for route in routes if _takes(route, f"{schema}.{name}", action))
+        taking = (route["events_table"] for route in routes if _matches(route, f"{schema}.{name}", action))
         found.add(next(taking, default))
     return found
 
 
-def _takes(route: Mapping[str, Any], name: str, action: str) -> bool:
+def _matches(route: Mapping[str, Any], name: str, action: str) -> bool:
     if route["actions"] and action not in route["actions"]:
         return False
     return not route["tables"] or any(re.fullmatch(_expression(each), name, re.DOTALL) for each in route["tables"])
@@ -124,7 +124,9 @@ def _expression(pattern: str) -> str:
     return f"{first}{between}.*{rest[-1]}" if rest else first
 
 
-def _by_routes(events_table: str, recorded: tuple[str, Sequence[Mapping[str, Any]]] | None, form: Form) -> str | None:
+def _by_routes(
+    events_table: str, recorded: tuple[str, Sequence[Mapping[str, Any]]] | None, form: LakeTableForm
+) -> str | None:
     if recorded is None:
         return None
     going = destinations(*recorded, form.schema, form.name)
@@ -136,7 +138,7 @@ def _by_routes(events_table: str, recorded: tuple[str, Sequence[Mapping[str, Any
     return f"routes send some of its changes to {elsewhere}; read changes in each lake, or let one have all of them"
 
 
-def _by_changes(events_table: str, other: str, form: Form) -> str:
+def _by_changes(events_table: str, other: str, form: LakeTableForm) -> str:
     return (
         f"{other} has changes of it that {events_table} has not; "
         f"run `pipeline backfill start {form.schema}.{form.name}`, which reads its rows again"
@@ -149,9 +151,11 @@ def _changed_later(lake: Lake, seq: int) -> dict[str, int]:
     return {name: int(first) for name, first in json.loads(rows[0]["first_seqs"]).items()} if rows else {}
 
 
-def _has(lake: Lake, name: str, is_there: bool, asked: Iterable[tuple[Asked, int, int]]) -> Collection[int]:
+def _find_changed(
+    lake: Lake, name: str, is_there: bool, asked: Iterable[tuple[DivisionQuery, int, int]]
+) -> Collection[int]:
     """Numbers of those of which an events table has, or its lakes have, changes between two seqs."""
-    given = json.dumps(list(_pairs(asked)))
+    given = json.dumps(list(_query_rows(asked)))
     found = {row["n"] for row in lake.ledger.rows(_IN_LAKES.format(asked=_ASKED), (given, name))}
     if is_there:
         with lake.ledger.transaction():
@@ -162,7 +166,7 @@ def _has(lake: Lake, name: str, is_there: bool, asked: Iterable[tuple[Asked, int
     return found
 
 
-def _pairs(asked: Iterable[tuple[Asked, int, int]]) -> Iterator[dict[str, object]]:
+def _query_rows(asked: Iterable[tuple[DivisionQuery, int, int]]) -> Iterator[dict[str, object]]:
     for number, (each, after, below) in enumerate(asked):
         for (source, epoch), oid in each.table.oids.items():
             yield {"n": number, "source": source, "epoch": epoch, "oid": oid, "after": after, "below": below}

@@ -14,12 +14,12 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lake.running.cluster import each, plain_errors
+from lake.running.cluster import plain_errors, run_tasks
 from lake.states import object_frames, rekeying, schema_cast, unchanged
-from lake.states.folded import Base, Folded, WrittenBucket, folded
-from lake.states.plan import STATE, BucketFile, Column, Folding, buckets_of
-from lake.storage.new_file import Target, new_file, sha256, sync
-from lake.storage.where import ObjectPath, Where
+from lake.states.folded import FoldBase, FoldResult, WrittenBucket, fold_in_order
+from lake.states.plan import STATE, BucketFile, PlannedFold, StateColumn, buckets_of
+from lake.storage.new_file import FileTarget, new_file, sha256, sync
+from lake.storage.where import LakePath, ObjectPath
 from pyspark_sequin_events.reading import arrow_schema
 
 BYTES_PER_TASK = 16 * 1024 * 1024
@@ -27,18 +27,22 @@ BYTES_PER_TASK = 16 * 1024 * 1024
 MOST_TASKS = 2000
 
 
-def fold(spark: SparkSession, root: Where, base_folder: Where, foldings: Sequence[Folding], target: Target) -> Folded:
+def fold(
+    spark: SparkSession, root: LakePath, base_folder: LakePath, foldings: Sequence[PlannedFold], target: FileTarget
+) -> FoldResult:
     """Write the buckets that changed to `target`. Raises ExportError; the files there are then useless."""
 
-    def one(base: Base | None, folding: Folding, into: Target) -> Folded:
+    def one(base: FoldBase | None, folding: PlannedFold, into: FileTarget) -> FoldResult:
         with plain_errors(), _settings(spark, folding.bytes):
             return _fold(spark, root, base, folding, into)
 
-    return folded(one, base_folder, foldings, target)
+    return fold_in_order(one, base_folder, foldings, target)
 
 
-def _fold(spark: SparkSession, root: Where, base: Base | None, folding: Folding, target: Target) -> Folded:
-    log = schema_cast.changes(spark, root, folding)
+def _fold(
+    spark: SparkSession, root: LakePath, base: FoldBase | None, folding: PlannedFold, target: FileTarget
+) -> FoldResult:
+    log = schema_cast.read_changes(spark, root, folding)
     emptied, omitted = _omissions(log)
     if base is not None and base.seq < emptied:
         base = None
@@ -57,15 +61,15 @@ def _fold(spark: SparkSession, root: Where, base: Base | None, folding: Folding,
         written = write_buckets(spark, rows, folding.columns, buckets, len(touched), rewritten) if touched else []
     if not written and not kept:
         written = [empty_bucket(target, folding.schema)]
-    return Folded(written, kept, buckets)
+    return FoldResult(written, kept, buckets)
 
 
-def _before(spark: SparkSession, base: Base, files: Sequence[BucketFile], folding: Folding) -> DataFrame:
+def _before(spark: SparkSession, base: FoldBase, files: Sequence[BucketFile], folding: PlannedFold) -> DataFrame:
     """The rows of the base, known by the key that they have from now on."""
     if folding.rekeyed is None:
-        return schema_cast.rows(spark, base.folder, files, base.columns, folding.columns)
-    rows = schema_cast.rows(spark, base.folder, files, base.columns, folding.columns_before)
-    return schema_cast.retyped(rekeying.rekeyed(rows, folding.rekeyed), folding.columns_before, folding.columns)
+        return schema_cast.read_rows(spark, base.folder, files, base.columns, folding.columns)
+    rows = schema_cast.read_rows(spark, base.folder, files, base.columns, folding.columns_before)
+    return schema_cast.retype_rows(rekeying.rekey_rows(rows, folding.rekeyed), folding.columns_before, folding.columns)
 
 
 def _omissions(log: DataFrame) -> tuple[int, list[str]]:
@@ -93,13 +97,13 @@ def _rows(
     winners: DataFrame,
     before: DataFrame | None,
     omitted: Sequence[str],
-    columns: Sequence[Column],
+    columns: Sequence[StateColumn],
 ) -> DataFrame:
     """The new rows of the buckets whose old rows are in `before`."""
     rows = entries.join(winners.where("live").select("seq"), "seq")
     known = [name for name in omitted if name in rows.columns]
     if known:
-        rows = unchanged.filled(rows, entries, winners, before, known)
+        rows = unchanged.fill_unchanged(rows, entries, winners, before, known)
     selected = [*STATE, *(schema_cast.column(column.number) for column in columns)]
     rows = rows.select(*selected)
     if before is not None:
@@ -145,7 +149,7 @@ def _settings(spark: SparkSession, size: int) -> Iterator[None]:
 
 
 def write_buckets(
-    spark: SparkSession, rows: DataFrame, columns: Sequence[Column], buckets: int, most: int, target: Target
+    spark: SparkSession, rows: DataFrame, columns: Sequence[StateColumn], buckets: int, most: int, target: FileTarget
 ) -> list[WrittenBucket]:
     """Write the rows of a fold, sorted by key, one file for each bucket with rows: at most `most` of `buckets`."""
     number = "bucket"
@@ -160,7 +164,7 @@ def write_buckets(
     folder = target.folder
     ordered.write.option("maxRecordsPerFile", 0).partitionBy(number).parquet(str(folder))
     files = sorted(folder.glob(f"{number}=*/*.parquet"))
-    return each(spark, seal_bucket, files, lambda _: None) if files else []
+    return run_tasks(spark, seal_bucket, files, lambda _: None) if files else []
 
 
 def bucket(buckets: int) -> SparkColumn:
@@ -176,7 +180,7 @@ def seal_bucket(path: Path) -> WrittenBucket:
     return WrittenBucket(int(found[1]) if found else 0, str(path), rows, path.stat().st_size, sha256(path))
 
 
-def empty_bucket(target: Target, columns: Mapping[str, str]) -> WrittenBucket:
+def empty_bucket(target: FileTarget, columns: Mapping[str, str]) -> WrittenBucket:
     """Write a file without rows, so that readers find the schema."""
     with new_file(target) as made:
         pq.write_table(arrow_schema({**STATE, **columns}).empty_table(), made.path, compression="zstd")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from lake.states import plan
-from lake.states.plan import BucketFile, Column, Folding
-from lake.storage.new_file import Target
-from lake.storage.where import Where, relative
+from lake.states.plan import BucketFile, PlannedFold, StateColumn
+from lake.storage.new_file import FileTarget
+from lake.storage.where import LakePath, relative
 
 MOST_BYTES = 80 * 1024 * 1024
 """Of rows in the memory of one task, which takes four times that at most."""
@@ -26,22 +26,22 @@ class WrittenBucket:
 
 
 @dataclass(frozen=True)
-class Task:
+class FoldTask:
     """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `target`.
 
     `most_bytes`: what the rows of the changes may take in memory, and those of the base, for a table that is small.
     """
 
-    root: Where
-    base_folder: Where
-    foldings: Sequence[Folding]
-    target: Target
+    root: LakePath
+    base_folder: LakePath
+    foldings: Sequence[PlannedFold]
+    target: FileTarget
     rows_per_bucket: int = field(default_factory=lambda: plan.ROWS_PER_BUCKET)
     most_bytes: int = field(default_factory=lambda: MOST_BYTES)
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldResult:
     """The result of a fold: new files, and files of the base that stay unchanged."""
 
     written: Sequence[WrittenBucket]
@@ -50,12 +50,12 @@ class Folded:
 
 
 @dataclass(frozen=True)
-class Base:
+class FoldBase:
     """What changes are folded over: a version, or what the fold before has made."""
 
-    folder: Where
+    folder: LakePath
     files: Sequence[BucketFile]
-    columns: Sequence[Column]
+    columns: Sequence[StateColumn]
     seq: int
     buckets: int
 
@@ -65,15 +65,17 @@ class Base:
         return sum(file.rows for file in self.files)
 
 
-One = Callable[[Base | None, Folding, Target], Folded]
+FoldEngine = Callable[[FoldBase | None, PlannedFold, FileTarget], FoldResult]
 """A fold over a base, which writes there."""
 
 
-def folded(one: One, base_folder: Where, foldings: Sequence[Folding], target: Target) -> Folded:
+def fold_in_order(
+    one: FoldEngine, base_folder: LakePath, foldings: Sequence[PlannedFold], target: FileTarget
+) -> FoldResult:
     """The last of the folds, each over what the one before has made; the first over its version in `base_folder`."""
     first = foldings[0]
     base = (
-        Base(base_folder, first.base.files, first.base_columns, first.base.seq, first.base.buckets)
+        FoldBase(base_folder, first.base.files, first.base_columns, first.base.seq, first.base.buckets)
         if first.base
         else None
     )
@@ -84,5 +86,5 @@ def folded(one: One, base_folder: Where, foldings: Sequence[Folding], target: Ta
             BucketFile(relative(written.path, into.folder), written.bucket, written.rows, written.bytes, "")
             for written in made.written
         ]
-        base = Base(into.folder, files, folding.columns, folding.after, made.buckets)
+        base = FoldBase(into.folder, files, folding.columns, folding.after, made.buckets)
     return made

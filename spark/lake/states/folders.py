@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from lake.states.folded import Folded, WrittenBucket
+from lake.states.folded import FoldResult, WrittenBucket
 from lake.states.plan import BucketFile
 from lake.storage import layout
 from lake.storage.folder import unfit
 from lake.storage.new_file import sync
 from lake.storage.reading import copy
-from lake.storage.where import Where
+from lake.storage.where import LakePath
 
 VERSION = re.compile(r"v(\d{20})")
 
@@ -38,8 +38,8 @@ def bucket_file(written: WrittenBucket, seq: int) -> BucketFile:
     return BucketFile(name, written.bucket, written.rows, written.bytes, written.sha256)
 
 
-class States:
-    """The versions of one dataset's state, in the lake at `root`. Every OSError is raised as TargetUnfit."""
+class StateFolders:
+    """The versions of one dataset's state, in the lake at `root`. Every OSError is raised as UnfitTargetError."""
 
     def __init__(self, root: Path, dataset: str) -> None:
         self.folder = root / layout.FILES / layout.current(dataset)
@@ -51,11 +51,11 @@ class States:
         before = self._folder_before / name
         return before if before.is_dir() and not (self.folder / name).exists() else self.folder / name
 
-    def assemble(self, staged: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
+    def assemble(self, staged: Path, seq: int, folded: FoldResult, base: Path) -> list[BucketFile]:
         """Make `staged` the folder of a version: files just written under their names, and links to the others."""
         with unfit(staged):
             staged.mkdir(parents=True, exist_ok=True)
-            return _gather(staged, seq, folded, base, place_again)
+            return _gather_files(staged, seq, folded, base, link_or_copy)
 
     def put_in_place(self, staged: Path, seq: int) -> None:
         """Rename the whole version to where it stays; readers by glob do not find it yet."""
@@ -87,17 +87,17 @@ class States:
                     folder.rmdir()
 
 
-def hand_over(output: Path, seq: int, folded: Folded, base: Where) -> list[BucketFile]:
+def publish_output(output: Path, seq: int, folded: FoldResult, base: LakePath) -> list[BucketFile]:
     """Put files into a folder outside of the lake; they are copied, so none is linked to a file of the lake."""
     with unfit(output):
         kept = [replace(file, name=PurePosixPath(file.name).name) for file in folded.kept]
         for file, own in zip(folded.kept, kept, strict=True):
             copy(base / file.name, output / own.name)
-        return [*_gather(output, seq, replace(folded, kept=[]), output, place_again), *kept]
+        return [*_gather_files(output, seq, replace(folded, kept=[]), output, link_or_copy), *kept]
 
 
-def _gather(
-    folder: Path, seq: int, folded: Folded, base: Path, take: Callable[[Path, Path], object]
+def _gather_files(
+    folder: Path, seq: int, folded: FoldResult, base: Path, take: Callable[[Path, Path], object]
 ) -> list[BucketFile]:
     files = []
     for bucket in folded.written:
@@ -110,7 +110,7 @@ def _gather(
     return [*files, *folded.kept]
 
 
-def place_again(path: Path, to: Path) -> None:
+def link_or_copy(path: Path, to: Path) -> None:
     """Give a file another name, or copy it if the file system refuses that."""
     try:
         os.link(path, to)

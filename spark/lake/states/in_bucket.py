@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from lake.states.folded import Folded
+from lake.states.folded import FoldResult
 from lake.states.folders import version_name
-from lake.states.plan import STATE, BucketFile, Folding
+from lake.states.plan import STATE, BucketFile, PlannedFold
 from lake.storage import layout
 from lake.storage.identity import Lake
-from lake.storage.new_file import Target
+from lake.storage.new_file import FileTarget
 from lake.storage.where import ObjectPath, relative
-from lake.storage.written import Owner
+from lake.storage.written import ObjectOwner
 
 _DROP = """
     with version as (
@@ -42,13 +42,13 @@ _DROP = """
 """
 
 
-def target(lake: Lake, version: int, folding: Folding) -> Target:
+def target(lake: Lake, version: int, folding: PlannedFold) -> FileTarget:
     """Where tasks put the files of a version."""
     made = lake.target("", state=version)
     return made / f"{layout.current(folding.dataset)}/{version_name(folding.seq)}"
 
 
-def files(lake: Lake, folded: Folded) -> list[BucketFile]:
+def files(lake: Lake, folded: FoldResult) -> list[BucketFile]:
     """All files of a version, called by their paths in `current`."""
     folder = lake.root / layout.CURRENT
     made = [
@@ -58,7 +58,7 @@ def files(lake: Lake, folded: Folded) -> list[BucketFile]:
     return [*made, *folded.kept]
 
 
-def write_part(lake: Lake, version: int, folding: Folding, listed: Sequence[BucketFile]) -> None:
+def write_part(lake: Lake, version: int, folding: PlannedFold, listed: Sequence[BucketFile]) -> None:
     """What the manifest says of a version, before it is committed."""
     part = layout.state_part(folding.dataset, version)
     content = {
@@ -73,7 +73,7 @@ def write_part(lake: Lake, version: int, folding: Folding, listed: Sequence[Buck
         ],
     }
     assert isinstance(lake.root, ObjectPath)  # noqa: S101  whoever calls this has looked
-    Owner(lake.ledger.dsn, str(lake.id), lake.root, state=version).record_on(lake.ledger, lake.root / part)
+    ObjectOwner(lake.ledger.dsn, str(lake.id), lake.root, state=version).record_on(lake.ledger, lake.root / part)
     lake.folder.write_all({part: json.dumps(content, ensure_ascii=False).encode()})
 
 

@@ -15,15 +15,15 @@ from lake.changes.files import ChangeFile, ChangeFiles
 from lake.changes.writer import last_place
 from lake.ledger import bigints
 from lake.states import divided
-from lake.states.divided import Asked
-from lake.states.plan import History, Reset
+from lake.states.divided import DivisionQuery
+from lake.states.plan import FoldHistory, FullBackfill
 from lake.storage import layout
 from lake.storage.identity import Lake
 from lake.storage.reading import dataset
 from lake.tables import forms
 from lake.tables.file_names import file_names
-from lake.tables.forms import Place
-from lake.tables.source_tables import SourceTable, link, owners
+from lake.tables.forms import ReplicationPlace
+from lake.tables.source_tables import LinkedTable, link_tables, owners
 
 _RESETS = """
     select b.source_id::text, b.epoch, b.table_oid, b.since_seqs::text, b.last_seq
@@ -44,9 +44,9 @@ class LakeTables:
     def __init__(self, lake: Lake, seq: int, oids: Collection[int], datasets: Collection[str] = ()) -> None:
         self._lake, self._seq = lake, seq
         self._files = ChangeFiles(lake.ledger, lake.id)
-        found = forms.read(lake.ledger, oids, self._named(datasets))
+        found = forms.read_forms(lake.ledger, oids, self._named(datasets))
         self._file_names = file_names(found)
-        self.tables = link(found, forms.servers(lake.ledger))
+        self.tables = link_tables(found, forms.servers(lake.ledger))
         self._asked = [
             table
             for table in self.tables
@@ -63,27 +63,27 @@ class LakeTables:
         self._resets = self._read_resets()
         self._divisions = divided.divisions(lake, seq, list(self._divisible()))
 
-    def shown(self) -> list[SourceTable]:
+    def shown(self) -> list[LinkedTable]:
         """Those of the tables asked for that have a name which no other has by now."""
         named = [table.root for table in self._owners.values()]
         return [table for table in self._asked if table.root in named]
 
-    def owner(self, dataset: str) -> SourceTable | None:
+    def owner(self, dataset: str) -> LinkedTable | None:
         """The table that is called so; None when none is any more."""
         return self._owners.get(dataset)
 
-    def history(self, table: SourceTable) -> History:
+    def history(self, table: LinkedTable) -> FoldHistory:
         """What a fold has to know of it."""
         division = self._divisions.get(table.root)
         whole_since = division.whole_since if division else None
-        return History(table, self._file_names, self._places[table.root], self._resets_of(table), whole_since)
+        return FoldHistory(table, self._file_names, self._places[table.root], self._resets_of(table), whole_since)
 
-    def divided(self, table: SourceTable) -> str | None:
+    def division_reason(self, table: LinkedTable) -> str | None:
         """Why this lake has not all of its changes; None: it has."""
         division = self._divisions.get(table.root)
         return division.reason if division else None
 
-    def files(self, table: SourceTable, after: int) -> list[ChangeFile]:
+    def files(self, table: LinkedTable, after: int) -> list[ChangeFile]:
         """Files with changes of the table after that seq."""
         return self._files.of_tables(set(table.oids.values()), table.datasets, after, self._seq)
 
@@ -93,12 +93,12 @@ class LakeTables:
         names = [(row["table_schema"], row["table_name"]) for row in self._lake.ledger.rows(_NAMES)]
         return [name for name in names if layout.dataset(*name) in datasets]
 
-    def _reached(self, table: SourceTable, newest: Iterable[ChangeFile]) -> Place | None:
+    def _reached(self, table: LinkedTable, newest: Iterable[ChangeFile]) -> ReplicationPlace | None:
         """The greatest place of a change of it up to the seq; None: no change has a place; _NOWHERE: there is none.
 
         `newest`: its newest files, the newest first.
         """
-        found: Place | None = _NOWHERE
+        found: ReplicationPlace | None = _NOWHERE
         epochs = {(source, epoch): oid for (source, epoch), oid in table.oids.items()}
         numbers = {form.source_id: form.place.source for form in table.forms}
         for file in newest:
@@ -106,7 +106,9 @@ class LakeTables:
             if whole and epochs.get((str(file.source_id), file.source_epoch or 0)) != file.table_oid:
                 continue
             place = (
-                Place(numbers[str(file.source_id)], file.source_epoch or 0, file.last_lsn or 0, file.last_idx or 0)
+                ReplicationPlace(
+                    numbers[str(file.source_id)], file.source_epoch or 0, file.last_lsn or 0, file.last_idx or 0
+                )
                 if whole
                 else self._read_place(file, table)
             )
@@ -117,7 +119,7 @@ class LakeTables:
             found = None
         return found
 
-    def _read_place(self, file: ChangeFile, table: SourceTable) -> Place | None:
+    def _read_place(self, file: ChangeFile, table: LinkedTable) -> ReplicationPlace | None:
         """As `_reached`, of the changes in a file."""
         columns = ["seq", "source_epoch", "source_table_oid", "commit_lsn", "commit_idx", "event_metadata"]
         of_table = [(ds.field("source_epoch") == e) & (ds.field("source_table_oid") == oid) for e, oid in _pairs(table)]
@@ -128,42 +130,42 @@ class LakeTables:
         epoch = pc.max(changes.column("source_epoch")).as_py()
         place = last_place(changes.filter(pc.equal(changes.column("source_epoch"), epoch)))
         source = next(form.place.source for form in table.forms if file.source_id in (None, form.source_id))
-        return Place(source, epoch, *place) if place else None
+        return ReplicationPlace(source, epoch, *place) if place else None
 
-    def _read_resets(self) -> Sequence[tuple[tuple[str, int, int], Reset]]:
+    def _read_resets(self) -> Sequence[tuple[tuple[str, int, int], FullBackfill]]:
         oids = {oid for table in self._asked for oid in table.oids.values()}
         rows = self._lake.ledger.rows(_RESETS, (bigints(oids), self._lake.events_table))
         return [(_table(row), _reset(row, self._lake.events_table)) for row in rows]
 
-    def _resets_of(self, table: SourceTable) -> list[Reset]:
+    def _resets_of(self, table: LinkedTable) -> list[FullBackfill]:
         return [reset for (source, epoch, oid), reset in self._resets if table.oids.get((source, epoch)) == oid]
 
-    def _divisible(self) -> Iterator[Asked]:
+    def _divisible(self) -> Iterator[DivisionQuery]:
         """Those of the tables asked for that have a form by now."""
         for table in self._asked:
             form = table.form_at(self._places[table.root]) if table.root in self._places else None
             if form is not None:
                 done = (reset for reset in self._resets_of(table) if reset.upto <= self._seq)
-                yield Asked(table, form, max(done, key=lambda reset: reset.since, default=None))
+                yield DivisionQuery(table, form, max(done, key=lambda reset: reset.since, default=None))
 
 
-def _of_table(table: SourceTable, files: Iterable[ChangeFile]) -> list[ChangeFile]:
+def _of_table(table: LinkedTable, files: Iterable[ChangeFile]) -> list[ChangeFile]:
     oids, datasets = {*table.oids.values()}, {*table.datasets}
     return [file for file in files if (file.dataset in datasets if file.table_oid is None else file.table_oid in oids)]
 
 
-def _pairs(table: SourceTable) -> Iterable[tuple[int, int]]:
+def _pairs(table: LinkedTable) -> Iterable[tuple[int, int]]:
     return sorted({(epoch, oid) for (_, epoch), oid in table.oids.items()})
 
 
-def _reset(row: dict[str, Any], events_table: str) -> Reset:
+def _reset(row: dict[str, Any], events_table: str) -> FullBackfill:
     others = json.loads(row["since_seqs"])
     since = others.pop(events_table)
-    return Reset(since, row["last_seq"] or since, others)
+    return FullBackfill(since, row["last_seq"] or since, others)
 
 
 def _table(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["source_id"], row["epoch"], row["table_oid"]
 
 
-_NOWHERE = Place(-1, -1, -1, -1)
+_NOWHERE = ReplicationPlace(-1, -1, -1, -1)

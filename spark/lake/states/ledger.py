@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lake.ledger import Ledger
-from lake.states.folded import Folded
-from lake.states.plan import BucketFile, Folding, StateVersion
-from lake.tables.forms import Form
+from lake.ledger import LakeLedger
+from lake.states.folded import FoldResult
+from lake.states.plan import BucketFile, PlannedFold, StateVersion
+from lake.tables.forms import LakeTableForm
 
-Root = tuple[str, int, int]
+TableRoot = tuple[str, int, int]
 """Source, epoch and oid of a table's first form."""
 
 
@@ -25,13 +25,13 @@ class StateTable:
     """
 
     id: int
-    root: Root
+    root: TableRoot
     dataset: str | None
     shows: int | None
 
 
 @dataclass(frozen=True)
-class Superseded:
+class SupersededVersion:
     """A version that a newer one has replaced, some time ago."""
 
     id: int
@@ -40,12 +40,12 @@ class Superseded:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedState:
     """No state of a table is made: what it is called, as of which seq, its form, and why."""
 
     dataset: str
     seq: int
-    form: Form
+    form: LakeTableForm
     reason: str
 
 
@@ -123,16 +123,16 @@ _OIDS = """
 class StateLedger:
     """The states of one lake. To write, use the session that holds the lake's lock; any session may read."""
 
-    def __init__(self, ledger: Ledger, lake: uuid.UUID) -> None:
+    def __init__(self, ledger: LakeLedger, lake: uuid.UUID) -> None:
         self._ledger = ledger
         self._lake = str(lake)
 
-    def table(self, root: Root) -> StateTable | None:
+    def table(self, root: TableRoot) -> StateTable | None:
         """The table, if it has or had a state."""
         found = self._tables("and source_id = $2::text::uuid and source_epoch = $3 and table_oid = $4", root)
         return found[0] if found else None
 
-    def add_table(self, root: Root) -> StateTable:
+    def add_table(self, root: TableRoot) -> StateTable:
         """The table, added if the ledger does not know it yet."""
         self._ledger.execute(
             "insert into pipeline.export_tables (lake_id, source_id, source_epoch, table_oid)"
@@ -148,11 +148,11 @@ class StateLedger:
         names = json.dumps(sorted(datasets))
         return self._tables("and dataset = any(array(select json_array_elements_text($2::text::json)))", (names,))
 
-    def to_be_shown(self) -> list[StateTable]:
+    def tables_to_show(self) -> list[StateTable]:
         """Tables with a name whose `latest` is not known to be set."""
         return self._tables("and dataset is not null and shows is null", ())
 
-    def shown(self, table: int, seq: int) -> None:
+    def record_shown(self, table: int, seq: int) -> None:
         """`latest` names that version now."""
         self._ledger.execute("update pipeline.export_tables set shows = $2 where id = $1", (table, seq))
 
@@ -166,7 +166,7 @@ class StateLedger:
             (table,),
         )
 
-    def refuse(self, table: int, refused: Refused) -> None:
+    def refuse(self, table: int, refused: RefusedState) -> None:
         """No state of it is made and none is shown; the reason is kept once, and told until there is a state again."""
         form = refused.form
         self._ledger.execute(
@@ -190,7 +190,7 @@ class StateLedger:
         """Versions of a table that are whole and in place, oldest first."""
         return [_version(row) for row in self._ledger.rows(_VERSIONS, (table,))]
 
-    def begin(self, table: int, folding: Folding) -> int:
+    def begin(self, table: int, folding: PlannedFold) -> int:
         """Begin to write a version; returns its id."""
         found = self._ledger.rows(
             "insert into pipeline.export_states (lake_id, table_id, dataset, seq, schema_version, form_id, columns,"
@@ -209,8 +209,11 @@ class StateLedger:
         )
         return int(found[0]["id"])
 
-    def commit(self, version: int, folded: Folded, files: Sequence[BucketFile]) -> None:
-        """Commit a version whose folder is in place: from now on its table alone has that name. Raises Fenced."""
+    def commit(self, version: int, folded: FoldResult, files: Sequence[BucketFile]) -> None:
+        """Commit a version whose folder is in place: from now on its table alone has that name.
+
+        Raises ExporterFencedError.
+        """
         self._ledger.step(
             "state",
             _COMMIT,
@@ -246,13 +249,13 @@ class StateLedger:
             (self._lake,),
         )
 
-    def superseded(self, seconds: float, checkpoints: float = 0.0) -> list[Superseded]:
+    def superseded(self, seconds: float, checkpoints: float = 0.0) -> list[SupersededVersion]:
         """Versions that were replaced so long ago, or longer, and that no commit of Iceberg tables that is kept has.
 
         Those of the last `checkpoints` seconds are left out that are the last of a table on their day (UTC).
         """
         found = self._ledger.rows(_SUPERSEDED, (self._lake, seconds, checkpoints))
-        return [Superseded(**row) for row in found]
+        return [SupersededVersion(**row) for row in found]
 
     def drop(self, version: int) -> None:
         """Mark the version dropped, before its folder is removed."""

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from lake.errors import ExportError
 from lake.states import file_form
 from lake.states.folded import WrittenBucket
-from lake.storage.new_file import NewFile, Target
+from lake.storage.new_file import FileTarget, NewFile
 from lake.storage.reading import parquet
 from lake.storage.where import ObjectPath
-from pyspark_sequin_events.frame import struct
+from pyspark_sequin_events.frame import spark_schema
 from pyspark_sequin_events.reading import arrow_schema
 from pyspark_sequin_events.types import arrow_type
 
@@ -36,7 +36,7 @@ def read(spark: SparkSession, columns: Mapping[str, str], files: Sequence[Object
     if find_spec("pandas") is None:  # without which PySpark makes no mapInArrow
         raise ExportError(f"a large table of a lake in a bucket needs pandas; {_REMEDY}")
     numbers = spark.range(0, len(files), 1, min(len(files), _MOST_TASKS))
-    return numbers.mapInArrow(partial(_read, list(files), dict(columns)), struct(columns))
+    return numbers.mapInArrow(partial(_read, list(files), dict(columns)), spark_schema(columns))
 
 
 def _read(
@@ -58,14 +58,14 @@ def _read(
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def write(ordered: DataFrame, number: str, columns: Mapping[str, str], target: Target) -> list[WrittenBucket]:
+def write(ordered: DataFrame, number: str, columns: Mapping[str, str], target: FileTarget) -> list[WrittenBucket]:
     """Write a file for each bucket, which is in the column `number`. Rows of one are in one partition, side by side."""
     rows = ordered.mapInArrow(partial(_write, number, dict(columns), target), _WRITTEN).collect()
     return [WrittenBucket(**row.asDict()) for row in rows]
 
 
 def _write(
-    number: str, columns: Mapping[str, str], target: Target, batches: Iterable[pa.RecordBatch]
+    number: str, columns: Mapping[str, str], target: FileTarget, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Runs on executors."""
     schema = arrow_schema(columns)

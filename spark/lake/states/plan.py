@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from lake.changes.files import ChangeFile
-from lake.errors import Unclear
+from lake.errors import UnclearHistoryError
 from lake.storage import layout
-from lake.tables.columns import Numbered, number
-from lake.tables.forms import Place
-from lake.tables.source_tables import SourceTable
+from lake.tables.columns import NumberedForm, number_columns
+from lake.tables.forms import ReplicationPlace
+from lake.tables.source_tables import LinkedTable
 from pyspark_sequin_events.history import OURS
 
 ROWS_PER_BUCKET = 250_000
@@ -51,7 +51,7 @@ class StateVersion:
 
 
 @dataclass(frozen=True)
-class Column:
+class StateColumn:
     """A column of a table, known by `number` whatever its name was; `type`: as in Spark's DDL."""
 
     number: int
@@ -60,22 +60,22 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ChangeReading:
     """Changes of a source with `since` <= place < `until` (None: no bound); those without a place come first.
 
     `numbers`: which of the table's columns each column of the files is. Without `has_key` the table had no key then:
     nothing identifies its rows. `refused`: why none of them can be folded.
     """
 
-    since: Place | None
-    until: Place | None
+    since: ReplicationPlace | None
+    until: ReplicationPlace | None
     numbers: Mapping[str, int]
     has_key: bool
     refused: str | None = None
 
 
 @dataclass(frozen=True)
-class Source:
+class ChangeSource:
     """Files of changes that were written with the same columns. `paths` are in the lake.
 
     `tables`: (epoch, oid) that the table is; the files may have changes of others, which were called so as well.
@@ -85,11 +85,11 @@ class Source:
     columns: Mapping[str, str]
     paths: Sequence[str]
     tables: Sequence[tuple[int, int]]
-    readings: Sequence[Reading]
+    readings: Sequence[ChangeReading]
 
 
 @dataclass(frozen=True)
-class Folding:
+class PlannedFold:
     """A fold: changes with `after` < seq <= `seq` become rows of `columns`, under the record_pk of one key.
 
     They are folded over `base`, or over what the fold before has made; `rekeyed`: the form whose key makes the
@@ -100,11 +100,11 @@ class Folding:
     seq: int
     after: int
     base: StateVersion | None
-    base_columns: Sequence[Column]
-    rekeyed: Numbered | None
-    form: Numbered
-    columns: Sequence[Column]
-    sources: Sequence[Source]
+    base_columns: Sequence[StateColumn]
+    rekeyed: NumberedForm | None
+    form: NumberedForm
+    columns: Sequence[StateColumn]
+    sources: Sequence[ChangeSource]
     bytes: int
     rows: int
 
@@ -114,7 +114,7 @@ class Folding:
         return {column.name: column.type for column in self.columns}
 
     @property
-    def columns_before(self) -> Sequence[Column]:
+    def columns_before(self) -> Sequence[StateColumn]:
         """The columns as which rows of the base are read: those of a new key in the types that it is made of."""
         if self.rekeyed is None:
             return self.columns
@@ -124,7 +124,7 @@ class Folding:
 
 
 @dataclass(frozen=True)
-class Reset:
+class FullBackfill:
     """A backfill that has read all rows: what has come after `since` is, `upto` there, all that is to be known.
 
     `others`: the last seq of each other events table when it began.
@@ -140,7 +140,7 @@ FilesAfter = Callable[[int], Sequence[ChangeFile]]
 
 
 @dataclass(frozen=True)
-class History:
+class FoldHistory:
     """What a fold has to know of a table besides its files.
 
     `file_names`: by dataset and schema version, what columns are called in files. `place`: the greatest of a change up
@@ -148,20 +148,20 @@ class History:
     changes of it; None: it lacks none.
     """
 
-    table: SourceTable
+    table: LinkedTable
     file_names: Mapping[tuple[str, int], Mapping[str, str]]
-    place: Place | None
-    resets: Sequence[Reset] = ()
-    whole_since: Reset | None = None
+    place: ReplicationPlace | None
+    resets: Sequence[FullBackfill] = ()
+    whole_since: FullBackfill | None = None
 
 
-def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion], seq: int) -> list[Folding]:
+def plan(history: FoldHistory, files_after: FilesAfter, bases: Iterable[StateVersion], seq: int) -> list[PlannedFold]:
     """The folds, one over the other, whose last makes the state as of `seq`; several where the key has changed.
 
     They begin with the newest of `bases` that is not newer than `seq`. Empty when the table has no key at `seq`. Raises
-    Unclear where it is not known which columns are the same, unless a backfill came after that.
+    UnclearHistoryError where it is not known which columns are the same, unless a backfill came after that.
     """
-    numbered = number(history.table.forms)
+    numbered = number_columns(history.table.forms)
     reached = [form for form in numbered if history.place and form.place <= history.place] or numbered[:1]
     now = reached[-1]
     if not now.key:
@@ -170,7 +170,7 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
     eras = _eras(reached)
     start = next(number for number, era in enumerate(eras) if reached[begins] in era.forms)
     used = [file for file in files_after(after) if file.first_seq <= seq]
-    foldings: list[Folding] = []
+    foldings: list[PlannedFold] = []
     for number_of_era in range(start, len(eras)):
         era, is_last = eras[number_of_era], number_of_era == len(eras) - 1
         form = now if is_last else eras[number_of_era + 1].forms[0]
@@ -178,7 +178,7 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
         if not sources and not is_last:
             continue
         foldings.append(
-            Folding(
+            PlannedFold(
                 dataset=now.form.dataset,
                 seq=seq,
                 after=after,
@@ -196,11 +196,11 @@ def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion
 
 
 def _begin(
-    history: History, reached: Sequence[Numbered], bases: Iterable[StateVersion], seq: int
+    history: FoldHistory, reached: Sequence[NumberedForm], bases: Iterable[StateVersion], seq: int
 ) -> tuple[StateVersion | None, int, int]:
     """The state that the folds begin with, if any; which of the forms it has; and the seq after which changes count."""
     at = {form.form.id: number for number, form in enumerate(reached)}
-    whole = history.whole_since or Reset(0, 0)
+    whole = history.whole_since or FullBackfill(0, 0)
     fit = (b for b in bases if whole.upto <= b.seq <= seq and b.form_id in at)
     base = max(fit, key=lambda b: b.seq, default=None)
     begins, after = (at[base.form_id], base.seq) if base else (0, whole.since)
@@ -225,31 +225,31 @@ def _rows_after(file: ChangeFile, after: int) -> int:
     return ceil(file.rows * min(span, file.last_seq - after) / span)
 
 
-def columns_of(form: Numbered) -> list[Column]:
+def columns_of(form: NumberedForm) -> list[StateColumn]:
     """The columns of a form, as a state has them."""
     names = form.form.file_names
-    return [Column(form.numbers[column.name], names[column.name], column.type) for column in form.form.columns]
+    return [StateColumn(form.numbers[column.name], names[column.name], column.type) for column in form.form.columns]
 
 
-def _numbered_columns(form: Numbered, other: Numbered) -> list[Column]:
+def _numbered_columns(form: NumberedForm, other: NumberedForm) -> list[StateColumn]:
     """Those of a form, and what another has besides, under names that cannot be the same."""
     types = {each.numbers[column.name]: column.type for each in (other, form) for column in each.form.columns}
-    return [Column(number, f"column_{number}", kind) for number, kind in types.items()]
+    return [StateColumn(number, f"column_{number}", kind) for number, kind in types.items()]
 
 
 @dataclass(frozen=True)
-class _Era:
+class _KeyEra:
     """Forms under which a row has one record_pk, without those that have no key. `since`: None for the first."""
 
-    forms: Sequence[Numbered]
-    bounds: Sequence[tuple[Numbered, Place | None, Place | None]]
+    forms: Sequence[NumberedForm]
+    bounds: Sequence[tuple[NumberedForm, ReplicationPlace | None, ReplicationPlace | None]]
 
     @property
-    def since(self) -> Place | None:
+    def since(self) -> ReplicationPlace | None:
         return self.bounds[0][1]
 
 
-def _eras(reached: Sequence[Numbered]) -> list[_Era]:
+def _eras(reached: Sequence[NumberedForm]) -> list[_KeyEra]:
     """One after the other; forms without a key, whose rows are not known by one, belong to the era before."""
     found: list[list[int]] = []
     identity: object = None
@@ -270,35 +270,37 @@ def _eras(reached: Sequence[Numbered]) -> list[_Era]:
             )
             for at in group
         ]
-        eras.append(_Era([reached[at] for at in group], bounds))
+        eras.append(_KeyEra([reached[at] for at in group], bounds))
     return eras
 
 
-def _sources(history: History, files: Sequence[ChangeFile], era: _Era, *, refuses: bool) -> Iterator[Source]:
+def _sources(
+    history: FoldHistory, files: Sequence[ChangeFile], era: _KeyEra, *, refuses: bool
+) -> Iterator[ChangeSource]:
     """What of the files is of an era. With `refuses`, what is older than that makes the fold fail."""
     tables = sorted({(epoch, oid) for (_, epoch), oid in history.table.oids.items()})
-    groups: dict[object, tuple[ChangeFile, list[Reading], list[str]]] = {}
+    groups: dict[object, tuple[ChangeFile, list[ChangeReading], list[str]]] = {}
     for file in files:
         readings = list(_readings(history, file, era, refuses=refuses))
         if readings:
             group = file.version, tuple(file.columns.items()), tuple(map(repr, readings))
             groups.setdefault(group, (file, readings, []))[2].append(file.path)
     for file, readings, paths in groups.values():
-        yield Source(file.version, file.columns, paths, tables, readings)
+        yield ChangeSource(file.version, file.columns, paths, tables, readings)
 
 
-def _readings(history: History, file: ChangeFile, era: _Era, *, refuses: bool) -> Iterator[Reading]:
+def _readings(history: FoldHistory, file: ChangeFile, era: _KeyEra, *, refuses: bool) -> Iterator[ChangeReading]:
     if file.version == layout.UNTYPED:
         if refuses or era.since is None:
-            yield Reading(None, None, {}, has_key=True)
+            yield ChangeReading(None, None, {}, has_key=True)
         return
     low, high = _places(history.table, file)
     since = era.since
     if refuses and since is not None and (low is None or low < since):
         why = f"{file.dataset} has changes from before its key or columns changed, written to the log after that"
-        yield Reading(None, since, {}, has_key=True, refused=f"{why}; {era.forms[0].remedy}")
+        yield ChangeReading(None, since, {}, has_key=True, refused=f"{why}; {era.forms[0].remedy}")
     names = history.file_names.get((file.dataset, file.version), {})
-    kept: list[Reading] = []
+    kept: list[ChangeReading] = []
     for form, begin, end in era.bounds:
         if (high is not None and begin is not None and begin > high) or (
             low is not None and end is not None and end <= low
@@ -309,7 +311,7 @@ def _readings(history: History, file: ChangeFile, era: _Era, *, refuses: bool) -
             for name, number in form.numbers.items()
             if names.get(name, name) in file.columns
         }
-        reading = Reading(begin, end, numbers, has_key=bool(form.key))
+        reading = ChangeReading(begin, end, numbers, has_key=bool(form.key))
         if kept and (kept[-1].numbers, kept[-1].has_key) == (numbers, reading.has_key):
             reading = replace(kept.pop(), until=end)
         kept.append(reading)
@@ -321,17 +323,19 @@ def _readings(history: History, file: ChangeFile, era: _Era, *, refuses: bool) -
         )
 
 
-def _places(table: SourceTable, file: ChangeFile) -> tuple[Place | None, Place | None]:
+def _places(table: LinkedTable, file: ChangeFile) -> tuple[ReplicationPlace | None, ReplicationPlace | None]:
     """The least and the greatest place of a change in a file; None: not known."""
     source = next((form.place.source for form in table.forms if form.source_id == file.source_id), None)
     if source is None or file.source_epoch is None or file.first_lsn is None or file.last_lsn is None:
         return None, None
     epoch = source, file.source_epoch
-    return Place(*epoch, file.first_lsn, file.first_idx or 0), Place(*epoch, file.last_lsn, file.last_idx or 0)
+    return ReplicationPlace(*epoch, file.first_lsn, file.first_idx or 0), ReplicationPlace(
+        *epoch, file.last_lsn, file.last_idx or 0
+    )
 
 
-def _unclear(form: Numbered) -> Unclear:
-    return Unclear(
+def _unclear(form: NumberedForm) -> UnclearHistoryError:
+    return UnclearHistoryError(
         f"which columns of {form.table} are the same as before is not known ({', '.join(form.unclear)}): their table"
         f" was altered while the server did not see how; {form.remedy}"
     )
@@ -354,6 +358,6 @@ def buckets_of(before: tuple[int, int] | None, live: int, each: int | None = Non
     return buckets_for(rows, each) if rows > GROWN * (each or ROWS_PER_BUCKET) * before[1] else before[1]
 
 
-def own(columns: Mapping[str, str]) -> dict[str, str]:
+def own_columns(columns: Mapping[str, str]) -> dict[str, str]:
     """The columns of a file of changes that are its table's own."""
     return {name: spark for name, spark in columns.items() if name not in OURS}

@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
-from lake.errors import Unclear
+from lake.errors import UnclearHistoryError
 from lake.states import schema_cast
-from lake.tables.columns import Numbered
-from lake.tables.forms import Column
+from lake.tables.columns import NumberedForm
+from lake.tables.forms import FormColumn
 
 LONGEST_KEY = 2_000
 """Bytes; a longer text is its digest."""
@@ -30,31 +30,31 @@ _NUMBERS = {20, 21, 23, 26, NUMERIC}
 Text = Callable[[Any], str]
 
 
-def rekeyed(rows: DataFrame, form: Numbered) -> DataFrame:
-    """The rows with the record_pk that their values make under the key of `form`.
+def rekey_rows(rows: DataFrame, form: NumberedForm) -> DataFrame:
+    """Return the rows with the record_pk that their values make under the key of `form`.
 
-    Raises Unclear where the types of the key have no text that is known here, and where two rows share a key: then the
-    state lacks something. The values of a row are looked at when the frame is evaluated.
+    Raises UnclearHistoryError if this module cannot print a type of the key, or if two rows share a key: then the
+    state lacks something. Spark reads the values of a row when it evaluates the frame.
     """
-    key = key_of(form)
+    key = key_function(form)
     numbers = [form.numbers[name] for name in form.form.key]
     made = arrow_udf(key, "string")  # type: ignore[call-overload]  # which knows no functions of columns that vary
     columns = [F.col(schema_cast.column(number)) for number in numbers]
     with_key = rows.withColumn("record_pk", made(F.col("exact"), *columns)).persist()
     if shared := with_key.groupBy("record_pk").count().where("count > 1").take(1):
-        raise Unclear(_are_shared(form, shared[0][0]))
+        raise UnclearHistoryError(_shared_key_message(form, shared[0][0]))
     return with_key
 
 
-def require_distinct(keys: pa.Array, form: Numbered) -> None:
-    """Raises Unclear where two rows share a key."""
+def require_distinct(keys: pa.Array, form: NumberedForm) -> None:
+    """Raises UnclearHistoryError where two rows share a key."""
     counts = pc.value_counts(keys)
     shared = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     if len(shared):
-        raise Unclear(_are_shared(form, shared[0].as_py()))
+        raise UnclearHistoryError(_shared_key_message(form, shared[0].as_py()))
 
 
-def key_of(form: Numbered) -> Callable[..., pa.Array]:
+def key_function(form: NumberedForm) -> Callable[..., pa.Array]:
     """A function of `exact` (maps, by the names of the fold) and the key's columns, which makes record_pk of them."""
     types = {column.name: column for column in form.form.columns}
     key = [types[name] for name in form.form.key]
@@ -72,7 +72,7 @@ def key_of(form: Numbered) -> Callable[..., pa.Array]:
             parts = []
             for name, value, text, plain in zip(names, values, texts, is_json, strict=True):
                 if value is None and name not in held:
-                    raise Unclear(unknown)
+                    raise UnclearHistoryError(unknown)
                 found = held[name] if value is None else text(value)
                 parts.append(found if plain and found[-1:] != "N" else json.dumps(found, ensure_ascii=False))
                 single = found
@@ -82,7 +82,7 @@ def key_of(form: Numbered) -> Callable[..., pa.Array]:
     return made
 
 
-def _text(column: Column, form: Numbered) -> Text:
+def _text(column: FormColumn, form: NumberedForm) -> Text:
     """How Postgres prints a value of the column, in a key."""
     if column.type == "boolean":
         return (lambda value: "t" if value else "f") if len(form.form.key) == 1 else (lambda value: str(value).lower())
@@ -98,7 +98,7 @@ def _text(column: Column, form: Numbered) -> Text:
         return date.isoformat
     if column.type in ("timestamp", "timestamp_ntz"):
         return _zoned if column.type == "timestamp" else _local
-    raise Unclear(
+    raise UnclearHistoryError(
         f"a key of type {column.type} cannot be made of values ({column.name} of {form.table}); {form.remedy}"
     )
 
@@ -116,5 +116,5 @@ def _zoned(value: datetime) -> str:
     return _local(value) + "+00"
 
 
-def _are_shared(form: Numbered, key: str) -> str:
+def _shared_key_message(form: NumberedForm, key: str) -> str:
     return f"{form.table} has rows that share the key {key}; {form.remedy}"

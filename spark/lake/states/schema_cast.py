@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lake.states import object_frames
-from lake.states.plan import STATE, BucketFile, Folding, Reading, Source, own
-from lake.states.plan import Column as TableColumn
+from lake.states.plan import STATE, BucketFile, ChangeReading, ChangeSource, PlannedFold, own_columns
+from lake.states.plan import StateColumn as TableColumn
 from lake.storage import layout
-from lake.storage.where import ObjectPath, Where
-from lake.tables.forms import Place
-from pyspark_sequin_events.frame import struct
+from lake.storage.where import LakePath, ObjectPath
+from lake.tables.forms import ReplicationPlace
+from pyspark_sequin_events.frame import spark_schema
 from pyspark_sequin_events.types import element, wider
 
 _MARKS, _UNCHANGED, _PLACE = "event_metadata", "unchanged_columns", ("commit_lsn", "commit_idx")
@@ -53,11 +53,11 @@ def column(number: int) -> str:
     return f"c{number}"
 
 
-def changes(spark: SparkSession, root: Where, folding: Folding) -> DataFrame:
+def read_changes(spark: SparkSession, root: LakePath, folding: PlannedFold) -> DataFrame:
     """The changes of a fold: what CHANGE names, `exact`, and the table's columns."""
     frames = [frame for source in folding.sources for frame in _of_source(spark, root, source, folding)]
     if not frames:
-        nothing = struct({**CHANGE, "exact": "string"})
+        nothing = spark_schema({**CHANGE, "exact": "string"})
         frames = [_unified(spark.createDataFrame([], nothing), {}, {}, folding.columns, CHANGE)]
     return reduce(DataFrame.unionByName, frames).drop(_MARKS, *_PLACE)
 
@@ -69,9 +69,9 @@ def _has_content() -> Column:
     return F.col(_MARKS).isNull() | ~((parked & of_row) | outdated)
 
 
-def rows(
+def read_rows(
     spark: SparkSession,
-    folder: Where,
+    folder: LakePath,
     files: Iterable[BucketFile],
     had: Sequence[TableColumn],
     wanted: Sequence[TableColumn],
@@ -83,7 +83,7 @@ def rows(
     return _unified(frame, types, numbers, wanted, ("record_pk", "seq", "committed_at"))
 
 
-def retyped(rows: DataFrame, had: Sequence[TableColumn], wanted: Sequence[TableColumn]) -> DataFrame:
+def retype_rows(rows: DataFrame, had: Sequence[TableColumn], wanted: Sequence[TableColumn]) -> DataFrame:
     """Rows of a fold, whose columns are `had`, with other columns."""
     frame = rows.withColumn("exact", F.when(F.size("exact") > 0, F.to_json("exact")))
     types = {column(each.number): each.type for each in had}
@@ -91,7 +91,7 @@ def retyped(rows: DataFrame, had: Sequence[TableColumn], wanted: Sequence[TableC
     return _unified(frame, types, numbers, wanted, ("record_pk", "seq", "committed_at"))
 
 
-def _of_source(spark: SparkSession, root: Where, source: Source, folding: Folding) -> Iterator[DataFrame]:
+def _of_source(spark: SparkSession, root: LakePath, source: ChangeSource, folding: PlannedFold) -> Iterator[DataFrame]:
     of_table = [(F.col("source_epoch") == epoch) & (F.col("source_table_oid") == oid) for epoch, oid in source.tables]
     in_range = (F.col("seq") > folding.after) & (F.col("seq") <= folding.seq)
     for reading in source.readings:
@@ -104,10 +104,10 @@ def _of_source(spark: SparkSession, root: Where, source: Source, folding: Foldin
         if source.schema_version == layout.UNTYPED:
             yield from_record(frame, folding.columns)
         else:
-            yield _unified(frame, own(source.columns), reading.numbers, folding.columns, CHANGE)
+            yield _unified(frame, own_columns(source.columns), reading.numbers, folding.columns, CHANGE)
 
 
-def _between(reading: Reading) -> Column:
+def _between(reading: ChangeReading) -> Column:
     """Whether a change is of the places of a reading; one without a place comes before all that have one."""
     here = F.lit(True)
     if reading.since is not None:
@@ -117,18 +117,18 @@ def _between(reading: Reading) -> Column:
     return here
 
 
-def _not_before(place: Place) -> Column:
+def _not_before(place: ReplicationPlace) -> Column:
     epoch, lsn, idx = (F.col(name) for name in ("source_epoch", "commit_lsn", "commit_idx"))
     within = (lsn > place.lsn) | ((lsn == place.lsn) & (idx >= place.idx))
     return (epoch > place.epoch) | ((epoch == place.epoch) & within)
 
 
-def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Where]) -> DataFrame:
+def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[LakePath]) -> DataFrame:
     found = list(paths)
     if objects := [each for each in found if isinstance(each, ObjectPath)]:
         return object_frames.read(spark, columns, objects)
     literal = [re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path)) for path in found]
-    return spark.read.schema(struct(columns)).option("datetimeRebaseMode", "CORRECTED").parquet(*literal)
+    return spark.read.schema(spark_schema(columns)).option("datetimeRebaseMode", "CORRECTED").parquet(*literal)
 
 
 def _unified(

@@ -14,13 +14,13 @@ from lake.running.cores import cores
 MOST = 8
 """More jobs at a time only wait for each other."""
 Made = TypeVar("Made")
-Job = Callable[[SparkSession], Made]
+FoldJob = Callable[[SparkSession], Made]
 """Runs in a thread of its own, on a session whose settings are its own; it shares the cores with the others."""
-Begun = Callable[[], Job[Made]]
+JobStarter = Callable[[], FoldJob[Made]]
 """Called on the thread of whoever asks for the results, when a job's turn has come."""
 
 
-def side_by_side(spark: SparkSession, waiting: deque[Begun[Made]]) -> Generator[Made, None, None]:
+def side_by_side(spark: SparkSession, waiting: deque[JobStarter[Made]]) -> Generator[Made, None, None]:
     """What the jobs make, as each ends. Those waiting begin in their order; more may be added meanwhile.
 
     When whoever takes the results ends before they do, the jobs of Spark that still run are ended.
@@ -46,6 +46,6 @@ def side_by_side(spark: SparkSession, waiting: deque[Begun[Made]]) -> Generator[
             raise
 
 
-def _run(spark: SparkSession, place: int, job: Job[Made]) -> Made:
+def _run(spark: SparkSession, place: int, job: FoldJob[Made]) -> Made:
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"fold-{place}")
     return job(spark.newSession())

@@ -35,7 +35,7 @@ def steps(entries: DataFrame) -> DataFrame:
     ).select("seq", "arrived", "unchanged_columns", "step.*")
 
 
-def filled(
+def fill_unchanged(
     rows: DataFrame, entries: DataFrame, winners: DataFrame, base: DataFrame | None, omitted: Sequence[str]
 ) -> DataFrame:
     """`rows`, changes that are the last of their key, with the values of the columns they name as unchanged.
@@ -43,10 +43,10 @@ def filled(
     `entries` are all changes, `winners` the last step of each key, `omitted` the columns that any of them left out. A
     value that was never seen is null.
     """
-    asked = _asked(steps(entries), omitted)
-    links = _resolved(asked.where("left").drop("left"))
+    asked = _find_suppliers(steps(entries), omitted)
+    links = _resolve_links(asked.where("left").drop("left"))
     live = winners.where("live").select("seq", F.col("record_pk").alias("holder"))
-    questions = _linked(asked.where(~F.col("left")).drop("left").join(live, ["seq", "holder"]), links)
+    questions = _follow_links(asked.where(~F.col("left")).drop("left").join(live, ["seq", "holder"]), links)
     seen = entries.where(F.col("action") != "delete").withColumnRenamed("seq", "at")
     answers = _answers(questions.where("at is not null"), seen, ["at", "holder"], omitted)
     if base is not None:
@@ -57,7 +57,7 @@ def filled(
         )
         for name in omitted
     ]
-    return _put_in(rows.join(answers.groupBy("seq").agg(*found), "seq", "left"), rows.columns, omitted)
+    return _replace_values(rows.join(answers.groupBy("seq").agg(*found), "seq", "left"), rows.columns, omitted)
 
 
 def _unchanged() -> Column:
@@ -69,7 +69,7 @@ def _step(record_pk: Column, live: Column, left: Column) -> Column:
     return F.struct(record_pk.alias("record_pk"), live.alias("live"), left.alias("left"))
 
 
-def _asked(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
+def _find_suppliers(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
     """For each step and column left out: the seq `at` which its `holder`'s row got a value or came from another key.
 
     At null the row is from before the fold. For a step that leaves a key it is asked what the row had there.
@@ -91,19 +91,19 @@ def _asked(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
     )
 
 
-def _resolved(links: DataFrame) -> DataFrame:
+def _resolve_links(links: DataFrame) -> DataFrame:
     """Links that lead to a value, each in place of the chain of key changes that begins with it.
 
     Every round halves the chains.
     """
     links = links.localCheckpoint()
-    while links.join(_renamed(links), ["at", "name"], "left_semi").take(1):
-        links = _linked(links, links).localCheckpoint()
+    while links.join(_link_targets(links), ["at", "name"], "left_semi").take(1):
+        links = _follow_links(links, links).localCheckpoint()
     return links
 
 
-def _linked(asked: DataFrame, links: DataFrame) -> DataFrame:
-    found = asked.join(_renamed(links), ["at", "name"], "left")
+def _follow_links(asked: DataFrame, links: DataFrame) -> DataFrame:
+    found = asked.join(_link_targets(links), ["at", "name"], "left")
     through = F.col("to_holder").isNotNull()
     return found.select(
         "seq",
@@ -113,7 +113,7 @@ def _linked(asked: DataFrame, links: DataFrame) -> DataFrame:
     )
 
 
-def _renamed(links: DataFrame) -> DataFrame:
+def _link_targets(links: DataFrame) -> DataFrame:
     return links.select(
         F.col("seq").alias("at"), "name", F.col("holder").alias("to_holder"), F.col("at").alias("to_at")
     )
@@ -125,7 +125,7 @@ def _answers(questions: DataFrame, held: DataFrame, on: list[str], omitted: Sequ
     return questions.join(held, on).select("seq", "name", F.coalesce(*texts).alias("text"), *omitted)
 
 
-def _put_in(joined: DataFrame, columns: list[str], omitted: Sequence[str]) -> DataFrame:
+def _replace_values(joined: DataFrame, columns: list[str], omitted: Sequence[str]) -> DataFrame:
     unchanged = _unchanged()
     values: dict[str, Column] = {}
     texts: dict[str, Column] = {}

@@ -18,7 +18,7 @@ from lake.storage.exchange import exchange
 from lake.storage.new_file import sync
 
 
-class ExchangeRefused(Exception):
+class ExchangeRefusedError(Exception):
     """The file system does not exchange a folder; its text is the reason. Everything is as it was."""
 
 
@@ -32,7 +32,7 @@ def show(root: Path, path: str) -> set[Path]:
         return set()
     place = root / folder
     place.mkdir(parents=True, exist_ok=True)
-    _name(root, root / path, place)
+    _link_file(root, root / path, place)
     return {place, place.parent, place.parent.parent}
 
 
@@ -49,15 +49,16 @@ def has(root: Path, folder: str, paths: Collection[str]) -> bool:
 
 
 def put(root: Path, folder: str, view: str, paths: Collection[str], *, by_renames: bool = False) -> None:
-    """Let `folder` be a new folder with a name of each of these files; what was there before is at `view` then.
+    """Replace `folder` by a new folder with a name of each of these files, and keep the old folder at `view`.
 
-    That is one step, but with `by_renames` two if the file system cannot exchange. Raises ExchangeRefused, OSError.
+    That takes one step; with `by_renames`, two steps if the file system cannot exchange folders.
+    Raises ExchangeRefusedError, OSError.
     """
     place, made = root / folder, root / view
     _clear(made)
     made.mkdir(parents=True)
     for path in paths:
-        _name(root, root / path, made)
+        _link_file(root, root / path, made)
     sync(made)
     place.parent.mkdir(parents=True, exist_ok=True)
     if not os.path.lexists(place):
@@ -69,7 +70,7 @@ def put(root: Path, folder: str, view: str, paths: Collection[str], *, by_rename
             if not by_renames:
                 _clear(made)
                 remove_empty(root, view)
-                raise ExchangeRefused(error.strerror or str(error)) from error
+                raise ExchangeRefusedError(error.strerror or str(error)) from error
             before = made.with_name(f"{made.name}~")
             os.rename(place, before)
             os.rename(made, place)
@@ -77,7 +78,7 @@ def put(root: Path, folder: str, view: str, paths: Collection[str], *, by_rename
     sync(place.parent)
 
 
-def take_out(root: Path, path: str) -> None:
+def remove_folder(root: Path, path: str) -> None:
     """Remove a folder: it leaves its place in one step, and what ends meanwhile leaves the rest in `.staging`."""
     gone = root / layout.STAGING / f"gone-{uuid.uuid4().hex}"
     gone.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +91,7 @@ def take_out(root: Path, path: str) -> None:
     remove_empty(root, path)
 
 
-def links(root: Path) -> Iterator[str]:
+def find_links(root: Path) -> Iterator[str]:
     """Folders of days and of current states that are links, as versions before have made them."""
     for top in ("changes", layout.MESSAGES, layout.CURRENT):
         for folder, folders, _ in os.walk(root / top):
@@ -98,11 +99,11 @@ def links(root: Path) -> Iterator[str]:
             yield from (os.path.relpath(each, root) for each in found if each.is_symlink())
 
 
-def without_links(root: Path, folder: str) -> None:
+def replace_links(root: Path, folder: str) -> None:
     """Let a folder have copies instead of symbolic links to files, which may be replaced by others and go."""
     for entry in (root / folder).iterdir() if (root / folder).is_dir() else ():
         if entry.is_symlink():
-            _copy(root, entry.resolve(), entry)
+            _copy_file(root, entry.resolve(), entry)
 
 
 def remove_empty(root: Path, path: str) -> None:
@@ -124,7 +125,7 @@ def _clear(view: Path) -> None:
         shutil.rmtree(view)
 
 
-def _name(root: Path, file: Path, folder: Path) -> None:
+def _link_file(root: Path, file: Path, folder: Path) -> None:
     """Another name for a file; a copy if the file system refuses that."""
     file = file.resolve()
     try:
@@ -132,10 +133,10 @@ def _name(root: Path, file: Path, folder: Path) -> None:
     except FileExistsError:
         return
     except OSError:
-        _copy(root, file, folder / file.name)
+        _copy_file(root, file, folder / file.name)
 
 
-def _copy(root: Path, file: Path, place: Path) -> None:
+def _copy_file(root: Path, file: Path, place: Path) -> None:
     """Readers that look for Parquet files find all of it or nothing."""
     copied = root / layout.STAGING / f"copy-{uuid.uuid4().hex}"
     copied.parent.mkdir(parents=True, exist_ok=True)

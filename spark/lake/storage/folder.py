@@ -13,13 +13,13 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.errors import Inexact, TargetUnfit
+from lake.errors import FileMismatchError, UnfitTargetError
 from lake.storage import days, layout
 from lake.storage.new_file import sha256, sync
 from pyspark_sequin_events.reading import arrow_schema
 
 
-class Published(Protocol):
+class PublishedFile(Protocol):
     """A file that the ledger knows: where it was, where it belongs in the lake, and what it holds."""
 
     @property
@@ -30,14 +30,14 @@ class Published(Protocol):
     def sha256(self) -> str: ...
 
 
-class Folder:
-    """A lake at `path`. Every OSError leaves as TargetUnfit, which names the path and the reason."""
+class DiskFolder:
+    """A lake at `path`. Every OSError leaves as UnfitTargetError, which names the path and the reason."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None when there is none. Raises TargetUnfit."""
+        """A file's content; None when there is none. Raises UnfitTargetError."""
         with unfit(self.path / path):
             try:
                 return (self.path / path).read_bytes()
@@ -45,7 +45,7 @@ class Folder:
                 return None
 
     def identity(self) -> uuid.UUID | None:
-        """The lake's id, from its manifest; None for a folder that is new or empty. Raises TargetUnfit."""
+        """The lake's id, from its manifest; None for a folder that is new or empty. Raises UnfitTargetError."""
         manifest = self.path / layout.MANIFEST
         with unfit(manifest):
             try:
@@ -53,10 +53,12 @@ class Folder:
             except FileNotFoundError:
                 return None
             except (ValueError, KeyError, TypeError):
-                raise TargetUnfit(f"{manifest} is not a manifest of ours; name another PIPELINE_EXPORT_DIR") from None
+                raise UnfitTargetError(
+                    f"{manifest} is not a manifest of ours; name another PIPELINE_EXPORT_DIR"
+                ) from None
 
     def require_writable(self) -> None:
-        """Try to write to the folder, before a range is begun. Raises TargetUnfit."""
+        """Try to write to the folder, before a range is begun. Raises UnfitTargetError."""
         staging = self.path / layout.STAGING
         with unfit(self.path):
             staging.mkdir(parents=True, exist_ok=True)
@@ -65,16 +67,21 @@ class Folder:
             probe.unlink()
 
     def require_empty(self) -> None:
-        """A folder that becomes a lake must not hold anything but lakes. Raises TargetUnfit."""
+        """A folder that becomes a lake must not hold anything but lakes. Raises UnfitTargetError."""
         with unfit(self.path):
             held = list(self.path.iterdir()) if self.path.exists() else []
             ours = [entry for entry in held if entry.name == layout.STAGING or (entry / layout.MANIFEST).is_file()]
             found = sorted(entry.name for entry in held if entry not in ours)
         if found:
-            raise TargetUnfit(f"{self.path} holds {found[0]}, which is not ours; name an empty PIPELINE_EXPORT_DIR")
+            raise UnfitTargetError(
+                f"{self.path} holds {found[0]}, which is not ours; name an empty PIPELINE_EXPORT_DIR"
+            )
 
-    def move_in(self, files: Iterable[Published]) -> None:
-        """Move staged files to their places; those already there stay. Raises Inexact when a file no longer exists."""
+    def move_in(self, files: Iterable[PublishedFile]) -> None:
+        """Move staged files to their places; files that are already there stay.
+
+        Raises FileMismatchError if a file no longer exists.
+        """
         folders = set()
         for file in files:
             staged, place = self.path / (file.staged or file.path), self.path / file.path
@@ -85,18 +92,18 @@ class Folder:
                     staged.rename(place)
                 except FileNotFoundError as error:
                     if not self.holds(file):
-                        raise Inexact(f"{file.path} is neither staged nor in its place") from error
+                        raise FileMismatchError(f"{file.path} is neither staged nor in its place") from error
                 folders |= days.show(self.path, file.path)
         for folder in folders:
             sync(folder)
 
-    def move_out(self, files: Iterable[Published]) -> None:
+    def move_out(self, files: Iterable[PublishedFile]) -> None:
         """Remove the files that `move_in` put in place."""
         for file in files:
             days.hide(self.path, file.path)
             (self.path / file.path).unlink(missing_ok=True)
 
-    def holds(self, file: Published) -> bool:
+    def holds(self, file: PublishedFile) -> bool:
         """Whether a published file is in place, byte for byte."""
         try:
             return sha256(self.path / file.path) == file.sha256
@@ -108,12 +115,12 @@ class Folder:
         return {path for path in paths if not (self.path / path).exists()}
 
     def remove_all(self, paths: Iterable[str]) -> None:
-        """Remove files, and folders with all that is in them, if they are there. Raises TargetUnfit."""
+        """Remove files, and folders with all that is in them, if they are there. Raises UnfitTargetError."""
         for path in paths:
             place = self.path / path
             with unfit(place):
                 if place.is_dir() and not place.is_symlink():
-                    days.take_out(self.path, path)
+                    days.remove_folder(self.path, path)
                 else:
                     place.unlink(missing_ok=True)
                     if path.startswith(f"{layout.CURRENT}/"):
@@ -124,7 +131,7 @@ class Folder:
         shutil.rmtree(self.path / layout.STAGING, ignore_errors=True)
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace a file atomically and durably, unless its content is the same already. Raises TargetUnfit."""
+        """Replace a file atomically and durably, unless its content is the same already. Raises UnfitTargetError."""
         place = self.path / path
         with unfit(place):
             if place.exists() and place.read_bytes() == content:
@@ -153,8 +160,8 @@ def schema_content(columns: Mapping[str, str]) -> bytes:
 
 @contextmanager
 def unfit(path: Path, remedy: str = "fix this, or name another PIPELINE_EXPORT_DIR") -> Iterator[None]:
-    """Turn every OSError into TargetUnfit, which names the path, the reason and the remedy."""
+    """Turn every OSError into UnfitTargetError, which names the path, the reason and the remedy."""
     try:
         yield
     except OSError as error:
-        raise TargetUnfit(f"{path}: {error.strerror or error}; {remedy}") from error
+        raise UnfitTargetError(f"{path}: {error.strerror or error}; {remedy}") from error

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lake.errors import TargetUnfit, lost, no_jump
-from lake.ledger import Ledger
+from lake.errors import UnfitTargetError, lost_lake_error, missing_jump_error
+from lake.ledger import LakeLedger
 from lake.storage import layout, where
 from lake.storage.exchange import refusal
-from lake.storage.folder import Folder, unfit
-from lake.storage.new_file import Target
+from lake.storage.folder import DiskFolder, unfit
+from lake.storage.new_file import FileTarget
 from lake.storage.object_folder import ObjectFolder
-from lake.storage.where import ObjectPath, Where
-from lake.storage.written import Owner
+from lake.storage.where import LakePath, ObjectPath
+from lake.storage.written import ObjectOwner
 
-LakeFolder = Folder | ObjectFolder
+LakeFolder = DiskFolder | ObjectFolder
 
 
 def folder_at(text: str) -> LakeFolder:
-    """The lake in a folder, or in a bucket. Raises TargetUnfit for what is neither."""
+    """The lake in a folder, or in a bucket. Raises UnfitTargetError for what is neither."""
     at = where.parse(text)
-    return ObjectFolder(at) if isinstance(at, ObjectPath) else Folder(at)
+    return ObjectFolder(at) if isinstance(at, ObjectPath) else DiskFolder(at)
 
 
 @dataclass(frozen=True)
@@ -33,32 +33,32 @@ class Lake:
 
     id: uuid.UUID
     folder: LakeFolder
-    ledger: Ledger
+    ledger: LakeLedger
     events_table: str
 
     @property
-    def root(self) -> Where:
+    def root(self) -> LakePath:
         """What every path in the lake is relative to: an absolute path, or a prefix in a bucket."""
         return self.folder.path.absolute()
 
     @cached_property
     def exchange_refusal(self) -> str | None:
-        """Why the file system cannot exchange two folders, as it turns out now; None: it can. Raises TargetUnfit."""
+        """Why the file system cannot exchange two folders, by a test; None: it can. Raises UnfitTargetError."""
         assert isinstance(self.root, Path)  # noqa: S101  in a bucket there are no folders
         with unfit(self.root):
             found = refusal(self.root / layout.STAGING)
-        self.ledger.exchanges(self.id, found)
+        self.ledger.store_exchange_refusal(self.id, found)
         return found
 
-    def target(self, staging: str, *, export: int = 0, state: int = 0) -> Target:
+    def target(self, staging: str, *, export: int = 0, state: int = 0) -> FileTarget:
         """Where tasks put the files of an export or of a version of a state: on a disk into the folder `staging`."""
         if isinstance(self.root, ObjectPath):
-            return Target(self.root, Owner(self.ledger.dsn, str(self.id), self.root, export, state))
-        return Target(self.root / staging)
+            return FileTarget(self.root, ObjectOwner(self.ledger.dsn, str(self.id), self.root, export, state))
+        return FileTarget(self.root / staging)
 
 
-def identify(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
-    """The lake in `folder`; a new lake if the folder is empty. Raises TargetUnfit if the folder is not ours."""
+def identify(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> Lake:
+    """The lake in `folder`; a new lake if the folder is empty. Raises UnfitTargetError if the folder is not ours."""
     known = ledger.lakes()
     directory = str(folder.path.absolute())
     found = folder.identity()
@@ -68,48 +68,50 @@ def identify(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
         if found is None or not ledger.exported_upto(found):
             folder.require_empty()
         elif isinstance(folder, ObjectFolder):  # of a folder the server says so
-            raise lost(directory)
+            raise lost_lake_error(directory)
         found = found or ledger.add_lake(directory, events_table)
         known = ledger.lakes()
     if found not in known and _was_lost(ledger, folder, events_table):
         ledger.add_lake(directory, events_table, found)
         known = ledger.lakes()
     if found not in known:
-        raise TargetUnfit(
+        raise UnfitTargetError(
             f"{directory} is the lake of another pipeline database, or of this one before it was restored; "
             "name another PIPELINE_EXPORT_DIR"
         )
     if known[found]["events_table"] != events_table:
-        raise TargetUnfit(
+        raise UnfitTargetError(
             f"{directory} holds exports of {known[found]['events_table']}, not of {events_table}; "
             "name another PIPELINE_EXPORT_DIR"
         )
     if known[found]["directory"] != directory:
-        ledger.moved(found, directory)
+        ledger.store_directory(found, directory)
     return Lake(found, folder, ledger, events_table)
 
 
-def _was_lost(ledger: Ledger, folder: LakeFolder, events_table: str) -> bool:
+def _was_lost(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> bool:
     """True if the lake was made after the state to which this pipeline database was restored, and the log jumped.
 
-    Raises TargetUnfit until the log has.
+    Raises UnfitTargetError until the log has.
     """
     head = json.loads(folder.read(layout.MANIFEST) or b"{}")
     if not head.get("pipeline") or (head["pipeline"], head["events_table"]) != (ledger.pipeline(), events_table):
         return False
     if ledger.waits_for_jump():
-        raise no_jump(folder.path)
+        raise missing_jump_error(folder.path)
     return bool(max(head["jump"], head["exported_upto"]) < ledger.newest_jump(events_table))
 
 
-def reading(ledger: Ledger, folder: LakeFolder) -> Lake:
+def open_for_reading(ledger: LakeLedger, folder: LakeFolder) -> Lake:
     """The lake in `folder`, for reading without its lock.
 
-    Raises TargetUnfit when it is not a lake of this database, or was not exported to by this version yet.
+    Raises UnfitTargetError when it is not a lake of this database, or was not exported to by this version yet.
     """
     found, known = folder.identity(), ledger.lakes()
     if found is None or found not in known:
-        raise TargetUnfit(f"{folder.path} is not a lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
-    if ledger.of_before(found):
-        raise TargetUnfit(f"{folder.path} was exported to by a version before this one; run `pipeline export run` once")
+        raise UnfitTargetError(f"{folder.path} is not a lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
+    if ledger.is_from_older_version(found):
+        raise UnfitTargetError(
+            f"{folder.path} was exported to by a version before this one; run `pipeline export run` once"
+        )
     return Lake(found, folder, ledger, known[found]["events_table"])

@@ -16,26 +16,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lake.storage import object_store
-from lake.storage.where import ObjectPath, Where
-from lake.storage.written import Owner
+from lake.storage.where import LakePath, ObjectPath
+from lake.storage.written import ObjectOwner
 
 _ATTEMPTS = 3
 """Each under another name: of an upload that failed nobody knows whether it was one."""
 
 
 @dataclass(frozen=True)
-class Target:
+class FileTarget:
     """Where a task puts what it makes. `owner`: on whose account it is in the ledger, if that is a bucket."""
 
-    folder: Where
-    owner: Owner | None = None
+    folder: LakePath
+    owner: ObjectOwner | None = None
 
-    def __truediv__(self, name: str) -> Target:
-        return Target(self.folder / name, self.owner)
+    def __truediv__(self, name: str) -> FileTarget:
+        return FileTarget(self.folder / name, self.owner)
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedFile:
     """A file that is whole and durable. `at`: its path, or its URL."""
 
     at: str
@@ -46,7 +46,7 @@ class Finished:
 class NewFile:
     """To be written to `path`, and then finished, unless it is discarded."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: FileTarget) -> None:
         self._target = target
         if isinstance(target.folder, Path):
             target.folder.mkdir(parents=True, exist_ok=True)
@@ -54,17 +54,17 @@ class NewFile:
         else:
             self.path = Path(tempfile.mkdtemp(prefix="pipeline-lake-")) / "new.parquet"
 
-    def finish(self, name: str = "") -> Finished:
+    def finish(self, name: str = "") -> FinishedFile:
         """Make it whole and durable. In a bucket it is called `name` and something that no other has.
 
-        Raises OSError, TargetUnfit.
+        Raises OSError, UnfitTargetError.
         """
         folder, size, digest = self._target.folder, self.path.stat().st_size, sha256(self.path)
         if isinstance(folder, Path):
             sync(self.path)
-            return Finished(str(self.path), size, digest)
+            return FinishedFile(str(self.path), size, digest)
         try:
-            return Finished(str(self._uploaded(folder, name)), size, digest)
+            return FinishedFile(str(self._uploaded(folder, name)), size, digest)
         finally:
             self.discard()
 
@@ -90,7 +90,7 @@ class NewFile:
 
 
 @contextmanager
-def new_file(target: Target) -> Iterator[NewFile]:
+def new_file(target: FileTarget) -> Iterator[NewFile]:
     """A new file; nothing of it is left on this machine that is not finished."""
     made = NewFile(target)
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs
 
-from lake.errors import TargetUnfit
+from lake.errors import UnfitTargetError
 from lake.storage.where import ObjectPath
 
 AT_ONCE = 16
@@ -64,7 +64,7 @@ def _file_system(url: str | None, region: str | None, bucket: str, _process: int
 
 
 def get(at: ObjectPath) -> bytes | None:
-    """An object's content; None when there is none. Raises TargetUnfit."""
+    """An object's content; None when there is none. Raises UnfitTargetError."""
     with unfit_store(at):
         try:
             with file_system(at).open_input_file(at.in_store) as stream:
@@ -75,7 +75,7 @@ def get(at: ObjectPath) -> bytes | None:
 
 
 def has(at: ObjectPath) -> bool:
-    """Whether there is an object of that name: one request. Raises TargetUnfit."""
+    """Whether there is an object of that name: one request. Raises UnfitTargetError."""
     with unfit_store(at):
         try:
             file_system(at).open_input_file(at.in_store).close()
@@ -85,14 +85,14 @@ def has(at: ObjectPath) -> bool:
 
 
 def missing(objects: Iterable[ObjectPath]) -> list[ObjectPath]:
-    """Those that are not there: one request for each, side by side. Raises TargetUnfit."""
+    """Those that are not there: one request for each, side by side. Raises UnfitTargetError."""
     found: list[ObjectPath] = []
     _side_by_side(lambda at: None if has(at) else found.append(at), objects)
     return found
 
 
 def put(at: ObjectPath, content: bytes) -> None:
-    """Write an object whole: readers see what was there before, or this. Raises TargetUnfit."""
+    """Write an object whole: readers see what was there before, or this. Raises UnfitTargetError."""
     with unfit_store(at), file_system(at).open_output_stream(at.in_store) as stream:
         stream.write(content)
 
@@ -112,12 +112,12 @@ def download(at: ObjectPath, local: Path) -> None:
 
 
 def put_all(objects: Mapping[ObjectPath, bytes]) -> None:
-    """Write several, side by side. Raises TargetUnfit."""
+    """Write several, side by side. Raises UnfitTargetError."""
     _side_by_side(lambda at: put(at, objects[at]), objects)
 
 
 def remove_all(objects: Iterable[ObjectPath]) -> None:
-    """Remove them, if they are there. Raises TargetUnfit."""
+    """Remove them, if they are there. Raises UnfitTargetError."""
     _side_by_side(_remove, objects)
 
 
@@ -142,13 +142,13 @@ def _side_by_side(act: Callable[[ObjectPath], None], objects: Iterable[ObjectPat
 
 @contextmanager
 def unfit_store(at: ObjectPath) -> Iterator[None]:
-    """Turn what a store refuses into TargetUnfit: one line with the object, the reason and the remedy."""
+    """Turn what a store refuses into UnfitTargetError: one line with the object, the reason and the remedy."""
     try:
         yield
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise TargetUnfit(f"{at}: {reason(error)}") from error
+        raise UnfitTargetError(f"{at}: {reason(error)}") from error
 
 
 def reason(error: BaseException) -> str:

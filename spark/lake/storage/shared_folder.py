@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lake.errors import TargetUnfit
-from lake.running.cluster import each
+from lake.errors import UnfitTargetError
+from lake.running.cluster import run_tasks
 from lake.running.cores import cores, is_local
 from lake.storage import layout, object_store
-from lake.storage.where import ObjectPath, Where
+from lake.storage.where import LakePath, ObjectPath
 
 _FILE = "file"
 _REMEDY = "let both users be in the folder's group, give the folder mode 2775 and both of them umask 002"
@@ -25,7 +25,7 @@ _ANOTHER = "mount the same folder on all hosts, or name another PIPELINE_EXPORT_
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _WriteProbe:
     """What came of it on a host: `error`: why it cannot be written to."""
 
     path: str
@@ -33,8 +33,8 @@ class _Tried:
     error: str | None
 
 
-def require(spark: SparkSession, folder: Where) -> None:
-    """Raises TargetUnfit, which names host and user, where it would fail later. Does nothing with a local master."""
+def require_shared(spark: SparkSession, folder: LakePath) -> None:
+    """Raise UnfitTargetError, which names host and user, if executors could not write. Needed for no local master."""
     if is_local(spark):
         return
     if isinstance(folder, ObjectPath):
@@ -42,7 +42,7 @@ def require(spark: SparkSession, folder: Where) -> None:
         return
     staging = folder.absolute() / layout.STAGING
     here = staging / f"probe-{uuid.uuid4().hex}"
-    tried = each(spark, _try, [str(here / str(number)) for number in range(cores(spark))], lambda _: None)
+    tried = run_tasks(spark, _try, [str(here / str(number)) for number in range(cores(spark))], lambda _: None)
     try:
         for one in tried:
             _take_over(one, folder)
@@ -52,23 +52,23 @@ def require(spark: SparkSession, folder: Where) -> None:
 
 def _require_objects(spark: SparkSession, folder: ObjectPath) -> None:
     names = [f"{layout.STAGING}/probe-{uuid.uuid4().hex}" for _ in range(cores(spark))]
-    tried = each(spark, partial(_try_object, folder), names, lambda _: None)
+    tried = run_tasks(spark, partial(_try_object, folder), names, lambda _: None)
     object_store.remove_all(folder / one.path for one in tried if not one.error)
     if failed := next((one for one in tried if one.error), None):
-        raise TargetUnfit(f"{folder}: executors on {failed.who} cannot write there: {failed.error}")
+        raise UnfitTargetError(f"{folder}: executors on {failed.who} cannot write there: {failed.error}")
 
 
-def _try_object(folder: ObjectPath, name: str) -> _Tried:
+def _try_object(folder: ObjectPath, name: str) -> _WriteProbe:
     """Write an object, as a task does. Runs on executors."""
     try:
         object_store.put(folder / name, b"0")
         error = None
-    except TargetUnfit as found:
+    except UnfitTargetError as found:
         error = str(found)
-    return _Tried(name, f"{platform.node()} as user {_user()}", error)
+    return _WriteProbe(name, f"{platform.node()} as user {_user()}", error)
 
 
-def _try(path: str) -> _Tried:
+def _try(path: str) -> _WriteProbe:
     """Make a folder with a file in it, as a task does. Runs on executors."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -76,20 +76,22 @@ def _try(path: str) -> _Tried:
         error = None
     except OSError as found:
         error = found.strerror or str(found)
-    return _Tried(path, f"{platform.node()} as user {_user()}", error)
+    return _WriteProbe(path, f"{platform.node()} as user {_user()}", error)
 
 
-def _take_over(tried: _Tried, folder: Path) -> None:
+def _take_over(tried: _WriteProbe, folder: Path) -> None:
     if tried.error:
-        raise TargetUnfit(f"{folder}: executors on {tried.who} cannot write there: {tried.error}; {_REMEDY}")
+        raise UnfitTargetError(f"{folder}: executors on {tried.who} cannot write there: {tried.error}; {_REMEDY}")
     path = Path(tried.path)
     try:
         os.replace(path / _FILE, path.parent / f"{path.name}-moved")
         shutil.rmtree(path)
     except FileNotFoundError:
-        raise TargetUnfit(f"{folder}: executors on {tried.who} have another folder of that path; {_ANOTHER}") from None
+        raise UnfitTargetError(
+            f"{folder}: executors on {tried.who} have another folder of that path; {_ANOTHER}"
+        ) from None
     except OSError as error:
-        raise TargetUnfit(
+        raise UnfitTargetError(
             f"{folder}: what executors on {tried.who} write there cannot be moved by user {_user()} on "
             f"{platform.node()}: {error.strerror}; {_REMEDY}"
         ) from error

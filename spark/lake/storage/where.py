@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from lake.errors import TargetUnfit
+from lake.errors import UnfitTargetError
 
 SCHEME = "s3"
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/.*", re.DOTALL)
@@ -55,24 +55,27 @@ class ObjectPath:
         return self
 
 
-Where = Path | ObjectPath
+LakePath = Path | ObjectPath
 
 
-def parse(text: str | Path, environment: Mapping[str, str] = os.environ) -> Where:
-    """A folder, or `s3://bucket/prefix` in the store that the environment names. Raises TargetUnfit for another URL."""
+def parse(text: str | Path, environment: Mapping[str, str] = os.environ) -> LakePath:
+    """Return the path of a folder, or of `s3://bucket/prefix` in the store that the environment names.
+
+    Raises UnfitTargetError for another URL.
+    """
     if isinstance(text, Path) or not _URL.fullmatch(text):
         return Path(text)
     if (found := _BUCKET.fullmatch(text)) is None:
-        raise TargetUnfit(f"{text} is neither a folder nor s3://bucket/prefix; name one of those")
+        raise UnfitTargetError(f"{text} is neither a folder nor s3://bucket/prefix; name one of those")
     key = (found[2] or "").strip("/")
     if re.search(r"//|(^|/)\.\.?(/|$)|[#?\s\x00-\x1f]", key):
-        raise TargetUnfit(f"{text} has a part that is empty or a dot, or one of # and ?; name another prefix")
+        raise UnfitTargetError(f"{text} has a part that is empty or a dot, or one of # and ?; name another prefix")
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or None
     return ObjectPath(found[1], key, endpoint, region)
 
 
-def relative(at: str, folder: Where) -> str:
+def relative(at: str, folder: LakePath) -> str:
     """The path in `folder` of a file in it."""
     if isinstance(folder, Path):
         return str(Path(at).relative_to(folder))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lake.ledger import Ledger
+from lake.ledger import LakeLedger
 from lake.storage.where import ObjectPath
 from pyspark_sequin_events import catalog
 
@@ -36,7 +36,7 @@ _SETTLE = """
 
 
 @dataclass(frozen=True)
-class Owner:
+class ObjectOwner:
     """An export, or a version of a state, of the lake in `root`; goes to tasks, so `dsn` has no password."""
 
     dsn: str
@@ -50,7 +50,7 @@ class Owner:
         with catalog.connect(self.dsn) as connection:
             catalog.execute(connection, _RECORD, self._row(at))
 
-    def record_on(self, ledger: Ledger, at: ObjectPath) -> None:
+    def record_on(self, ledger: LakeLedger, at: ObjectPath) -> None:
         """The same, on the driver's session."""
         ledger.execute(_RECORD, self._row(at))
 
@@ -58,7 +58,7 @@ class Owner:
         return self.lake, at.relative_to(self.root), self.export, self.state
 
 
-def settle(ledger: Ledger, lake: str) -> None:
+def settle_written(ledger: LakeLedger, lake: str) -> None:
     """Objects that no file of an export or of a state has become are to be removed. The lake's lock must be held,
     and nothing of it be unfinished.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lake.tables.forms import Form, Place
+from lake.tables.forms import LakeTableForm, ReplicationPlace
 
 _INTEGERS = {20, 21, 23, 26}
 _TEXTS = {19, 25, 1043}
@@ -13,20 +13,20 @@ NUMERIC = 1700
 
 
 @dataclass(frozen=True)
-class Numbered:
+class NumberedForm:
     """A form with the numbers of its columns: one number is one column, in all forms.
 
     `key`: the numbers of the key's columns. `unclear`: columns that have gone and others that have come since the form
     before, and nothing says whether one was renamed to another.
     """
 
-    form: Form
+    form: LakeTableForm
     numbers: Mapping[str, int]
     key: tuple[int, ...]
     unclear: tuple[str, ...] = ()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ReplicationPlace:
         """From where on it holds."""
         return self.form.place
 
@@ -47,10 +47,10 @@ class Numbered:
         return tuple((self.numbers[name], types[name]) for name in self.form.key if name in self.numbers)
 
 
-def number(forms: Sequence[Form]) -> list[Numbered]:
+def number_columns(forms: Sequence[LakeTableForm]) -> list[NumberedForm]:
     """Number the columns of a table's forms, which are in the order of their places."""
-    found: list[Numbered] = []
-    by_relation: dict[tuple[str, int, int], Numbered] = {}
+    found: list[NumberedForm] = []
+    by_relation: dict[tuple[str, int, int], NumberedForm] = {}
     made = 0
     for form in forms:
         relation = form.source_id, form.place.epoch, form.relation_oid
@@ -65,19 +65,19 @@ def number(forms: Sequence[Form]) -> list[Numbered]:
                 numbers[column.name] = made
                 made += 1
         key = tuple(numbers[name] for name in form.key if name in numbers)
-        numbered = Numbered(form, numbers, key, unclear)
+        numbered = NumberedForm(form, numbers, key, unclear)
         found.append(numbered)
         by_relation[relation] = numbered
     return found
 
 
-def _by_attnum(form: Form, before: Numbered) -> dict[str, int]:
+def _by_attnum(form: LakeTableForm, before: NumberedForm) -> dict[str, int]:
     known = {column.attnum: before.numbers[column.name] for column in before.form.columns if column.attnum is not None}
     return {column.name: known[column.attnum] for column in form.columns if column.attnum in known}
 
 
 def _by_name(
-    form: Form, numbers: dict[str, int], reference: Numbered, newest: Numbered, *, is_same: bool
+    form: LakeTableForm, numbers: dict[str, int], reference: NumberedForm, newest: NumberedForm, *, is_same: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Numbers of what attnums do not tell, and the names of what stays unclear.
 

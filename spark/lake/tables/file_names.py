@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from lake.storage import layout
-from lake.tables.forms import Form
-from pyspark_sequin_events.history import Position, TableVersion, versions
+from lake.tables.forms import LakeTableForm
+from pyspark_sequin_events.history import HistoryPosition, SourceTableVersion, versions
 
 
-def file_names(forms: Iterable[Form]) -> dict[tuple[str, int], Mapping[str, str]]:
+def file_names(forms: Iterable[LakeTableForm]) -> dict[tuple[str, int], Mapping[str, str]]:
     """By dataset and schema version: name at the source → name in its files.
 
     `forms`: in the order of their places, all forms of all tables that were ever called so.
     """
-    by_name: dict[tuple[str, str], list[Form]] = {}
+    by_name: dict[tuple[str, str], list[LakeTableForm]] = {}
     for form in forms:
         by_name.setdefault((form.schema, form.name), []).append(form)
     return {
@@ -24,10 +24,10 @@ def file_names(forms: Iterable[Form]) -> dict[tuple[str, int], Mapping[str, str]
     }
 
 
-def _table_version(form: Form) -> TableVersion:
-    return TableVersion(
+def _table_version(form: LakeTableForm) -> SourceTableVersion:
+    return SourceTableVersion(
         form.source_id,
-        Position(form.place.epoch, form.place.lsn, form.place.idx),
+        HistoryPosition(form.place.epoch, form.place.lsn, form.place.idx),
         {column.name: column.type for column in form.columns},
         frozenset(column.name for column in form.columns if column.is_json),
         form.key,

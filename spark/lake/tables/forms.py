@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lake.ledger import Ledger, bigints
+from lake.ledger import LakeLedger, bigints
 from lake.storage import layout
-from pyspark_sequin_events.history import JSON_OIDS, Version
+from pyspark_sequin_events.history import JSON_OIDS, SchemaVersion
 from pyspark_sequin_events.types import spark_type
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class ReplicationPlace:
     """A place in all that was replicated: `source` numbers the sources in the order in which they came."""
 
     source: int
@@ -24,7 +24,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Column:
+class FormColumn:
     """A column of a form. `attnum`: None where it is not certain. `type`: as in Spark's DDL.
 
     `continues`: whether the log's older values of a column of that name are known to be this one's; None: not recorded.
@@ -45,7 +45,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Form:
+class LakeTableForm:
     """A table from `place` on. `relation_oid` is the table, or the partition of it whose changes were sent so.
 
     `id`: the row of pipeline.relations. `key`: names of the key's columns, in the order of `record_pk`.
@@ -53,12 +53,12 @@ class Form:
 
     id: int
     source_id: str
-    place: Place
+    place: ReplicationPlace
     relation_oid: int
     table_oid: int
     schema: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[FormColumn, ...]
     key: tuple[str, ...]
 
     @property
@@ -70,11 +70,11 @@ class Form:
     def file_names(self) -> Mapping[str, str]:
         """Name at the source → name in files: those of ours are taken, and some readers ignore case."""
         columns = {column.name: column.type for column in self.columns}
-        return Version(1, columns, frozenset(), self.key).names
+        return SchemaVersion(1, columns, frozenset(), self.key).names
 
 
 @dataclass(frozen=True)
-class Server:
+class SourceServer:
     """The server that a source was in an epoch: LSNs and oids mean the same only on one."""
 
     system_identifier: str
@@ -94,7 +94,7 @@ _FORMS = """
 """
 
 
-def read(ledger: Ledger, oids: Iterable[int], names: Iterable[tuple[str, str]]) -> list[Form]:
+def read_forms(ledger: LakeLedger, oids: Iterable[int], names: Iterable[tuple[str, str]]) -> list[LakeTableForm]:
     """All forms of these tables, of those that were ever called so, and of those with which they shared a name."""
     asked_oids, asked_names = set(oids), set(names)
     sources = _sources(ledger)
@@ -108,22 +108,22 @@ def read(ledger: Ledger, oids: Iterable[int], names: Iterable[tuple[str, str]]) 
         asked_oids, asked_names = all_oids, all_names
 
 
-def servers(ledger: Ledger) -> dict[tuple[str, int], Server]:
+def servers(ledger: LakeLedger) -> dict[tuple[str, int], SourceServer]:
     """Which server each epoch of each source was on."""
     rows = ledger.rows("select source_id::text, epoch, system_identifier, timeline from pipeline.epochs")
-    return {(row["source_id"], row["epoch"]): Server(row["system_identifier"], row["timeline"]) for row in rows}
+    return {(row["source_id"], row["epoch"]): SourceServer(row["system_identifier"], row["timeline"]) for row in rows}
 
 
-def _sources(ledger: Ledger) -> Mapping[str, int]:
+def _sources(ledger: LakeLedger) -> Mapping[str, int]:
     rows = ledger.rows("select id::text from pipeline.sources order by created_at, id")
     return {row["id"]: number for number, row in enumerate(rows)}
 
 
-def _form(row: Mapping[str, Any], sources: Mapping[str, int]) -> Form:
-    return Form(
+def _form(row: Mapping[str, Any], sources: Mapping[str, int]) -> LakeTableForm:
+    return LakeTableForm(
         row["id"],
         row["source_id"],
-        Place(sources[row["source_id"]], row["epoch"], row["from_lsn"], row["from_idx"]),
+        ReplicationPlace(sources[row["source_id"]], row["epoch"], row["from_lsn"], row["from_idx"]),
         row["relation_oid"],
         row["table_oid"],
         row["table_schema"],
@@ -133,10 +133,10 @@ def _form(row: Mapping[str, Any], sources: Mapping[str, int]) -> Form:
     )
 
 
-def _columns(columns: Sequence[Mapping[str, Any]], since: tuple[int, int]) -> tuple[Column, ...]:
+def _columns(columns: Sequence[Mapping[str, Any]], since: tuple[int, int]) -> tuple[FormColumn, ...]:
     names = [column.get("names") for column in columns]
     return tuple(
-        Column(
+        FormColumn(
             column["name"],
             column.get("attnum"),
             spark_type(column["type_oid"], column["type_modifier"], column["type_name"]),

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from lake.tables.forms import Form, Place, Server
+from lake.tables.forms import LakeTableForm, ReplicationPlace, SourceServer
 
-Epoch = tuple[str, int]
+EpochKey = tuple[str, int]
 """Source and epoch."""
 
 
 @dataclass
-class SourceTable:
+class LinkedTable:
     """One table. `oids`: which it is in each epoch that has forms of it; `forms`: in the order of their places."""
 
-    oids: dict[Epoch, int]
-    forms: list[Form] = field(default_factory=list)
+    oids: dict[EpochKey, int]
+    forms: list[LakeTableForm] = field(default_factory=list)
 
     @property
     def root(self) -> tuple[str, int, int]:
@@ -34,7 +34,7 @@ class SourceTable:
         """All that it was called."""
         return sorted({form.dataset for form in self.forms})
 
-    def form_at(self, place: Place | None) -> Form | None:
+    def form_at(self, place: ReplicationPlace | None) -> LakeTableForm | None:
         """The form that it has at a place; None: before its first. `place` None: the first form, for older changes."""
         if place is None:
             return self.forms[0]
@@ -42,21 +42,21 @@ class SourceTable:
         return begun[-1] if begun else None
 
 
-def link(forms: Iterable[Form], servers: Mapping[Epoch, Server]) -> list[SourceTable]:
+def link_tables(forms: Iterable[LakeTableForm], servers: Mapping[EpochKey, SourceServer]) -> list[LinkedTable]:
     """The tables that these forms are of; `forms` in the order of their places."""
-    tables: list[SourceTable] = []
-    before: Server | None = None
-    current: dict[int, SourceTable] = {}
+    tables: list[LinkedTable] = []
+    before: SourceServer | None = None
+    current: dict[int, LinkedTable] = {}
     for epoch, group in groupby(forms, key=lambda form: (form.source_id, form.place.epoch)):
         server = servers.get(epoch)
         same = before is not None and server is not None and before.system_identifier == server.system_identifier
         restored = same and before is not None and server is not None and before.timeline != server.timeline
-        known = _Known(current if same else {}, tables, restored=restored)
-        now: dict[int, SourceTable] = {}
+        known = _KnownTables(current if same else {}, tables, restored=restored)
+        now: dict[int, LinkedTable] = {}
         for form in group:
             table = now.get(form.table_oid) or known.take(form)
             if table is None:
-                table = SourceTable({})
+                table = LinkedTable({})
                 tables.append(table)
             now[form.table_oid] = table
             table.oids[epoch] = form.table_oid
@@ -66,17 +66,17 @@ def link(forms: Iterable[Form], servers: Mapping[Epoch, Server]) -> list[SourceT
     return tables
 
 
-class _Known:
+class _KnownTables:
     """Tables of the epochs before, each of which becomes one table at most."""
 
-    def __init__(self, by_oid: Mapping[int, SourceTable], tables: Sequence[SourceTable], *, restored: bool) -> None:
+    def __init__(self, by_oid: Mapping[int, LinkedTable], tables: Sequence[LinkedTable], *, restored: bool) -> None:
         self._by_oid = dict(by_oid)
         self._restored = restored
-        self._by_name: dict[tuple[str, str], SourceTable] = {}
+        self._by_name: dict[tuple[str, str], LinkedTable] = {}
         for table in sorted(tables, key=lambda table: table.forms[-1].place):
             self._by_name[_name(table.forms[-1])] = table
 
-    def take(self, form: Form) -> SourceTable | None:
+    def take(self, form: LakeTableForm) -> LinkedTable | None:
         """The one that a table with this first form is.
 
         After a restore, an oid may have been given to another table: then the name decides, if a table has it.
@@ -92,13 +92,13 @@ class _Known:
 
 
 def owners(
-    tables: Iterable[SourceTable], places: Mapping[tuple[str, int, int], Place | None]
-) -> dict[str, SourceTable]:
+    tables: Iterable[LinkedTable], places: Mapping[tuple[str, int, int], ReplicationPlace | None]
+) -> dict[str, LinkedTable]:
     """Which table each dataset is in the end, by the place up to which the changes of each go (by its root).
 
     Where two were last known by one name, it is that of the later one: the other was dropped, or renamed since.
     """
-    found: dict[str, tuple[Place, SourceTable]] = {}
+    found: dict[str, tuple[ReplicationPlace, LinkedTable]] = {}
     for table in tables:
         if table.root not in places:
             continue
@@ -111,7 +111,7 @@ def owners(
     return {dataset: table for dataset, (_, table) in found.items()}
 
 
-def _called_since(table: SourceTable, form: Form) -> Place:
+def _called_since(table: LinkedTable, form: LakeTableForm) -> ReplicationPlace:
     """From which place on it is called as in that form."""
     since = form.place
     for earlier in reversed(table.forms[: table.forms.index(form)]):
@@ -121,5 +121,5 @@ def _called_since(table: SourceTable, form: Form) -> Place:
     return since
 
 
-def _name(form: Form) -> tuple[str, str]:
+def _name(form: LakeTableForm) -> tuple[str, str]:
     return form.schema, form.name

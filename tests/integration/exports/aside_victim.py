@@ -11,7 +11,7 @@ import pytest
 
 from lake import ledger
 from lake.changes import exporter
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from tests.fixtures.lake_ledger import EVENTS
 from tests.integration.exports.test_set_aside import crashing
 
@@ -19,8 +19,8 @@ from tests.integration.exports.test_set_aside import crashing
 def main(dsn: str, folder: str, steps: int) -> None:
     """Open the lake, which does all that is left."""
     crashing(pytest.MonkeyPatch(), steps, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    with ledger.opened(dsn) as book:
-        exporter.open_lake(book, Folder(Path(folder)), EVENTS)
+    with ledger.open_ledger(dsn) as book:
+        exporter.open_lake(book, DiskFolder(Path(folder)), EVENTS)
 
 
 if __name__ == "__main__":

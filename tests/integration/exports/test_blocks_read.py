@@ -32,7 +32,7 @@ def dsn(database_dsn: str) -> Iterator[str]:
 def test_a_table_with_few_changes_reads_few_blocks(dsn: str) -> None:
     with catalog.connect(dsn) as connection:
         head = catalog.head(connection, "public.sequin_events")
-        [calm, hot] = plan.parts(connection, dsn, "public.sequin_events", 0, head)
+        [calm, hot] = plan.plan_parts(connection, dsn, "public.sequin_events", 0, head)
     assert (calm.rows, hot.rows) == (50, HOT)
     with psycopg.connect(dsn) as log:
         query = in_range(calm.read.query, calm.read.after, calm.read.upto)

@@ -38,7 +38,7 @@ def log(database_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 def test_one_a_day_stays(log: psycopg.Connection, database_dsn: str) -> None:
-    with ledger.opened(database_dsn) as book:
+    with ledger.open_ledger(database_dsn) as book:
         [lake] = book.lakes()
         states = StateLedger(book, lake)
         every = {(f"public.t{table}", seq) for table in (1, 2) for seq in range(241)}

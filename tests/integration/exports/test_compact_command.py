@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from lake import ledger as lake_ledger
-from lake.changes.manifest import Manifest
-from lake.errors import ExportRunning
+from lake.changes.manifest import LakeManifest
+from lake.errors import ExportRunningError
 from pipeline.config.settings import Config, load
 from pipeline.exports import job
 from pipeline.exports.job import COMPACTION
@@ -40,7 +40,7 @@ def test_a_process_is_started_where_something_is_small(
 ) -> None:
     for number in range(3):
         lake.change("shop.orders", {"id": "bigint"}, {"id": number})
-    Manifest(lake.ledger.lake).update()
+    LakeManifest(lake.ledger.lake).update()
     with caplog.at_level(logging.INFO):
         schedule.compact(config, lambda: False)
     [line] = [record for record in caplog.records if record.message == "small files merged"]
@@ -57,8 +57,8 @@ def test_a_process_is_started_where_something_is_small(
 
 def test_an_export_waits_for_a_compaction_that_is_being_published(lake: IcebergLake, config: Config) -> None:
     lake.change("shop.orders", {"id": "bigint"}, {"id": 1})
-    Manifest(lake.ledger.lake).update()
-    lake.ledger.lake.ledger.folded(lake.ledger.lake.id, 1)
+    LakeManifest(lake.ledger.lake).update()
+    lake.ledger.lake.ledger.store_folded_upto(lake.ledger.lake.id, 1)
     lock = "select pg_advisory_lock(hashtextextended('pipeline lake ' || %s, 0))"
     told: list[str] = []
     with closing(psycopg.connect(lake.dsn, application_name=COMPACTION, autocommit=True)) as other:
@@ -75,9 +75,9 @@ def test_an_export_waits_for_a_compaction_that_is_being_published(lake: IcebergL
             # Its own clock: other threads wait by that of the process.
             sleep = {"sleep": lambda _: other.execute("select pg_advisory_unlock_all()")}
             patch.setattr("lake.ledger.time", SimpleNamespace(**{**vars(time), **sleep}))
-            with lake_ledger.opened(lake.dsn) as book:
+            with lake_ledger.open_ledger(lake.dsn) as book:
                 book.lock(lake.ledger.lake.id)
     with closing(psycopg.connect(lake.dsn, autocommit=True)) as other:
         other.execute(lock, [str(lake.ledger.lake.id)])
-        with lake_ledger.opened(lake.dsn) as book, pytest.raises(ExportRunning):
+        with lake_ledger.open_ledger(lake.dsn) as book, pytest.raises(ExportRunningError):
             book.lock(lake.ledger.lake.id)

@@ -14,15 +14,15 @@ import pytest
 
 from lake import ledger
 from lake.changes import exporter, files, manifest, moments
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.compaction import ledger as compactions
 from lake.compaction import merging, run, switching
 from lake.compaction.ledger import CompactionLedger
-from lake.compaction.run import Compacted
-from lake.errors import ExportRunning, Inexact
+from lake.compaction.run import CompactionSummary
+from lake.errors import ExportRunningError, FileMismatchError
 from lake.shown import ShownFolders
 from lake.storage import days, replaced
-from lake.storage.identity import reading
+from lake.storage.identity import open_for_reading
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_ledger import all_files
 from tests.fixtures.lake_readers import by_glob, by_manifest, listed
@@ -41,17 +41,17 @@ def fill(lake: IcebergLake, runs: int, *, dataset: str = "shop.orders", table: i
     for number in range(runs):
         row = {"id": number, "price": f"{number}.50", "tags": ["a", None]}
         lake.change(dataset, ORDERS, row, {**row, "id": None}, table=table, **more)
-    Manifest(lake.ledger.lake).update()
+    LakeManifest(lake.ledger.lake).update()
 
 
-def compact(lake: IcebergLake) -> list[Compacted]:
+def compact(lake: IcebergLake) -> list[CompactionSummary]:
     """In the way of a process of its own."""
 
     def no_spark() -> Any:
         raise AssertionError("Spark was asked for")
 
-    with ledger.opened(lake.dsn) as book:
-        return list(run.compact(reading(book, lake.ledger.lake.folder), no_spark, lambda _: None))
+    with ledger.open_ledger(lake.dsn) as book:
+        return list(run.compact(open_for_reading(book, lake.ledger.lake.folder), no_spark, lambda _: None))
 
 
 def by_iceberg(lake: IcebergLake) -> list[int]:
@@ -198,7 +198,7 @@ def test_ranges_and_moments_are_found_in_merged_files(lake: IcebergLake) -> None
 
 
 STEPS: dict[str, tuple[object, str]] = {
-    "before anything is written": (run, "_merge"),
+    "before anything is written": (run, "_merge_groups"),
     "before the switch": (switching, "switch"),
     "within the transaction": (CompactionLedger, "switch"),
     "after the ledger's switch": (switching, "finish"),
@@ -206,8 +206,8 @@ STEPS: dict[str, tuple[object, str]] = {
     "between two days": (days, "put"),
     "before an exchange": (days, "exchange"),
     "before the old folder is recorded": (ShownFolders, "retire"),
-    "before the manifest": (Manifest, "update"),
-    "before it is done": (CompactionLedger, "done"),
+    "before the manifest": (LakeManifest, "update"),
+    "before it is done": (CompactionLedger, "mark_done"),
 }
 
 
@@ -220,11 +220,11 @@ def test_it_is_whole_after_a_crash_at_any_step(lake: IcebergLake, monkeypatch: p
             patch.setattr(owner, name, crashing(getattr(owner, name), 2 if step == "between two days" else 1))
             if step == "before the manifest":  # which is brought up to date before the switch as well
                 nothing = dict.fromkeys(("update", "require_same_log"), lambda _: None)
-                patch.setattr(exporter, "Manifest", lambda _lake, does=nothing: type("None", (), does)())
+                patch.setattr(exporter, "LakeManifest", lambda _lake, does=nothing: type("None", (), does)())
             with pytest.raises(KeyboardInterrupt):
                 compact(lake)
         require_readable(lake)
-        with ledger.opened(lake.dsn) as book:
+        with ledger.open_ledger(lake.dsn) as book:
             exporter.open_lake(book, lake.ledger.lake.folder, "public.sequin_events")
         require_whole(lake, iceberg=True)
         compact(lake)
@@ -263,7 +263,9 @@ def test_a_file_that_is_not_what_was_exported_is_named_and_left(lake: IcebergLak
     content = bytearray(damaged.read_bytes())
     content[len(content) // 3] ^= 1
     damaged.write_bytes(content)
-    with pytest.raises(Inexact, match=r"date=2026-11-25/0+1-0+2\.parquet is not the file that was exported; restore"):
+    with pytest.raises(
+        FileMismatchError, match=r"date=2026-11-25/0+1-0+2\.parquet is not the file that was exported; restore"
+    ):
         compact(lake)
     assert len(lake.ledger.committed()) == 4, "the other table was merged"
 
@@ -277,13 +279,13 @@ def test_only_one_at_a_time_and_none_beside_an_export(lake: IcebergLake) -> None
         lake.ledger.lake.ledger.unlock(lake.ledger.lake.id)
 
     lake.ledger.lake.ledger.lock(lake.ledger.lake.id)
-    with ledger.opened(lake.dsn) as book, ledger.opened(lake.dsn) as other:
-        ours = reading(book, lake.ledger.lake.folder)
+    with ledger.open_ledger(lake.dsn) as book, ledger.open_ledger(lake.dsn) as other:
+        ours = open_for_reading(book, lake.ledger.lake.folder)
         going = run.compact(ours, lambda: pytest.fail(), released)
         next(going)
         assert len(waited) == 1
-        with pytest.raises(ExportRunning, match="a compaction of this lake is already running"):
-            next(run.compact(reading(other, lake.ledger.lake.folder), lambda: pytest.fail(), released))
+        with pytest.raises(ExportRunningError, match="a compaction of this lake is already running"):
+            next(run.compact(open_for_reading(other, lake.ledger.lake.folder), lambda: pytest.fail(), released))
         assert list(going) == []
     require_whole(lake)
 
@@ -295,7 +297,7 @@ def test_folders_of_a_version_before_stay_as_they_are(lake: IcebergLake) -> None
         "update pipeline.export_files set path = substr(path, 7), day = null where path = $1", (path,)
     )
     (lake.root / path).unlink()
-    Manifest(lake.ledger.lake).begin_again(lake.upto)
+    LakeManifest(lake.ledger.lake).relist(lake.upto)
     assert compact(lake) == []
     require_whole(lake)
 

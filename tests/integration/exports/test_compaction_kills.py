@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.storage import replaced
 from tests.fixtures import compaction_victim
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake, iceberg_tables
@@ -123,7 +123,7 @@ def export(lake: IcebergLake, runs: int) -> None:
     for _ in range(runs):
         for number, table in enumerate(TABLES, 1):
             lake.change(table, ORDERS, {"id": lake.upto}, table=number)
-        Manifest(lake.ledger.lake).update()
+        LakeManifest(lake.ledger.lake).update()
     lake.publish()
 
 

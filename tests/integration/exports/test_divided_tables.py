@@ -12,7 +12,7 @@ from psycopg import sql
 
 from lake import ledger
 from lake.states.lake_tables import LakeTables
-from lake.storage.folder import Folder
+from lake.storage.folder import DiskFolder
 from lake.storage.identity import identify
 from pipeline.log.table import DEFAULT
 from tests.fixtures import small_log
@@ -47,7 +47,7 @@ def book(log: psycopg.Connection, database_dsn: str, tmp_path: Path) -> Iterator
 def divided(book: Ledger, seq: int | None = None) -> str | None:
     tables = LakeTables(book.lake, seq or book.upto, [OID])
     [table] = tables.shown()
-    return tables.divided(table)
+    return tables.division_reason(table)
 
 
 def audit(log: psycopg.Connection, first: int, last: int) -> None:
@@ -118,8 +118,8 @@ def test_what_a_table_was_before_its_changes_went_elsewhere_is_known(log: psycop
 def test_what_another_lake_has_counts_when_its_log_has_it_no_more(
     log: psycopg.Connection, book: Ledger, database_dsn: str, tmp_path: Path
 ) -> None:
-    with ledger.opened(database_dsn) as other:
-        inner = Ledger(identify(other, Folder(tmp_path / "inner"), str(AUDIT)))
+    with ledger.open_ledger(database_dsn) as other:
+        inner = Ledger(identify(other, DiskFolder(tmp_path / "inner"), str(AUDIT)))
         inner.publish("public.t2", "public.t3")
         assert divided(book), "t2 is the table 1001 there"
         backfill(log, 390, here=150, there=100)

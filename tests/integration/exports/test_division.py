@@ -11,7 +11,7 @@ import pytest
 from adbc_driver_postgresql import dbapi
 
 from lake.changes import exporter, plan
-from lake.storage.new_file import Target
+from lake.storage.new_file import FileTarget
 from pyspark_sequin_events import catalog, reading
 from tests.fixtures.small_log import add_inserts, add_table
 
@@ -45,11 +45,11 @@ def divided(log: psycopg.Connection, tasks: int, rows_per_file: int = 500_000) -
     """The rows of each piece, by table, the pieces in the order in which tasks begin."""
     dsn = log.info.dsn
     with catalog.connect(dsn) as connection:
-        parts = plan.parts(connection, dsn, EVENTS, 0, catalog.head(connection, EVENTS))
-        pieces = exporter.divide(connection, parts, Target(Path()), rows_per_file=rows_per_file, tasks=tasks)
+        parts = plan.plan_parts(connection, dsn, EVENTS, 0, catalog.head(connection, EVENTS))
+        pieces = exporter.divide(connection, parts, FileTarget(Path()), rows_per_file=rows_per_file, tasks=tasks)
     found: dict[str, list[int]] = {}
     for piece in pieces:
-        rows = sum(batch.num_rows for batch in reading.batches(piece.read))
+        rows = sum(batch.num_rows for batch in reading.read_batches(piece.read))
         found.setdefault(piece.dataset, []).append(rows)
     return found
 
@@ -108,9 +108,9 @@ def test_a_piece_is_read_over_one_connection(log: psycopg.Connection, monkeypatc
     monkeypatch.setattr(catalog, "connect", counted)
     dsn = log.info.dsn
     with connect(dsn) as connection:
-        parts = plan.parts(connection, dsn, EVENTS, 0, catalog.head(connection, EVENTS))
+        parts = plan.plan_parts(connection, dsn, EVENTS, 0, catalog.head(connection, EVENTS))
     [hot] = [part for part in parts if part.dataset == "public.hot"]
-    batches = list(reading.batches(hot.read))
+    batches = list(reading.read_batches(hot.read))
     assert len(batches) > 2
     seqs = [seq for batch in batches for seq in batch.column("seq").to_pylist()]
     assert seqs == [row[0] for row in log.execute(f"select seq from ({hot.read.query}) held order by seq").fetchall()]

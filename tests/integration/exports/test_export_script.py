@@ -8,7 +8,7 @@ import export
 import pytest
 
 from lake.folding import current
-from lake.folding.current import Pending
+from lake.folding.current import PendingState
 from lake.running.kept_session import KeptSession
 from lake.storage.identity import Lake
 from tests.fixtures.lake_ledger import EVENTS, lake_ledger
@@ -20,14 +20,14 @@ def test_what_is_to_be_folded_is_asked_once(database_dsn: str, tmp_path: Path, m
     with lake_ledger(database_dsn, folder) as book:
         book.publish("public.t1")
         book.update()
-    outdated, asked = current.outdated, 0
+    outdated, asked = current.find_outdated, 0
 
-    def counted(lake: Lake, latest_age: float) -> list[Pending]:
+    def counted(lake: Lake, latest_age: float) -> list[PendingState]:
         nonlocal asked
         asked += 1
         return outdated(lake, latest_age)
 
-    monkeypatch.setattr(current, "outdated", counted)
+    monkeypatch.setattr(current, "find_outdated", counted)
     arguments = export._arguments(["--export-dir", str(folder), "--events-table", EVENTS])
     with KeptSession() as kept:
         export.run(database_dsn, arguments, kept)

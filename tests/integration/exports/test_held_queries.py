@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lake import ledger
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.compaction import run as compaction
 from lake.folding import current
 from lake.storage import replaced
-from lake.storage.identity import reading
+from lake.storage.identity import open_for_reading
 from tests.fixtures.iceberg_lake import IcebergLake, iceberg_lake
 from tests.fixtures.lake_readers import listed
 
@@ -65,13 +65,13 @@ def run(lake: IcebergLake, first: int, keep: float = replaced.KEEP) -> None:
     lake.change("shop.orders", ORDERS, {"id": first})
     lake.state("shop.orders", ORDERS, *({"id": each} for each in range(first + 1)))
     lake.show("shop.orders")
-    Manifest(lake.ledger.lake).update()
+    LakeManifest(lake.ledger.lake).update()
     lake.publish(keep)
 
 
 def compact(lake: IcebergLake) -> None:
-    with ledger.opened(lake.dsn) as book:
-        assert list(compaction.compact(reading(book, lake.ledger.lake.folder), _no_spark, lambda _: None))
+    with ledger.open_ledger(lake.dsn) as book:
+        assert list(compaction.compact(open_for_reading(book, lake.ledger.lake.folder), _no_spark, lambda _: None))
 
 
 def _no_spark() -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lake.errors import Fenced, TargetUnfit
+from lake.errors import ExporterFencedError, UnfitTargetError
 from lake.iceberg import ledger as iceberg_ledger
-from lake.iceberg.ledger import IcebergLedger, Settings
+from lake.iceberg.ledger import CatalogSettings, IcebergLedger
 from lake.iceberg.withdrawn import withdraw
 from lake.storage import replaced
 from tests.fixtures.iceberg_lake import CATALOG, IcebergLake, iceberg_lake
@@ -162,10 +162,10 @@ def test_a_catalog_has_the_tables_of_one_lake(lake: IcebergLake, tmp_path: Path)
     lake.change("shop.orders", ORDERS, {"id": 1, "state": "new"})
     lake.publish()
     with pytest.raises(
-        TargetUnfit, match=r"catalog lake has the tables of the lake .*; name another PIPELINE_EXPORT_I"
+        UnfitTargetError, match=r"catalog lake has the tables of the lake .*; name another PIPELINE_EXPORT_I"
     ):
         IcebergLedger(lake.another(tmp_path / "other")).begin(CATALOG, "file:///elsewhere")
-    IcebergLedger(lake.another(tmp_path / "third")).begin(Settings("third"), "file:///elsewhere")
+    IcebergLedger(lake.another(tmp_path / "third")).begin(CatalogSettings("third"), "file:///elsewhere")
 
 
 class Crash(Exception):
@@ -184,7 +184,7 @@ def test_a_commit_is_whole_or_not_at_all(lake: IcebergLake, monkeypatch: pytest.
     write = lake.ledger.lake.folder.write
     for number, (target, name, instead) in enumerate(
         [
-            (IcebergLedger, "written", crash),
+            (IcebergLedger, "record_written", crash),
             (lake.ledger.lake.folder, "write", torn),
             (IcebergLedger, "commit", crash),
             (iceberg_ledger, "_COMMIT", "select 1 from (select $1, $2, $3, $4, $5, $6, $7) x where 1 / 0 = 1"),
@@ -212,7 +212,7 @@ def test_tables_that_somebody_else_has_written_to_are_not_overwritten(
     lake.change("shop.orders", ORDERS, {"id": 1, "state": "new"})
     lake.publish()
     lake.change("shop.orders", ORDERS, {"id": 2, "state": "new"})
-    written = IcebergLedger.written
+    written = IcebergLedger.record_written
 
     def meddle(book: IcebergLedger, paths: Any) -> None:
         written(book, paths)
@@ -220,8 +220,8 @@ def test_tables_that_somebody_else_has_written_to_are_not_overwritten(
             catalog.load_table("changes.shop.orders").transaction().set_properties(a="b").commit_transaction()
 
     with monkeypatch.context() as patch:
-        patch.setattr(IcebergLedger, "written", meddle)
-        with pytest.raises(Fenced, match="somebody else has written to the lake's Iceberg tables"):
+        patch.setattr(IcebergLedger, "record_written", meddle)
+        with pytest.raises(ExporterFencedError, match="somebody else has written to the lake's Iceberg tables"):
             lake.publish()
     lake.publish()
     assert [row["id"] for row in lake.read("changes.shop.orders")] == [1, 2]

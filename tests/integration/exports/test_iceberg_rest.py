@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from lake.errors import ExportError
-from lake.iceberg.ledger import Settings
+from lake.iceberg.ledger import CatalogSettings
 from lake.iceberg.publish import publish
 from lake.iceberg.withdrawn import withdraw
 from tests.fixtures.iceberg_lake import CATALOG, IcebergLake, iceberg_lake
@@ -40,7 +40,7 @@ def ids(server: RestCatalogServer) -> dict[str, list[int]]:
 
 
 def test_tables_come_change_are_renamed_and_go(lake: IcebergLake, server: RestCatalogServer) -> None:
-    settings = Settings("lake", server.uri)
+    settings = CatalogSettings("lake", server.uri)
     lake.change("shop.orders", ORDERS, {"id": 1})
     lake.state("shop.orders", ORDERS, {"id": 1})
     assert publish(lake.ledger.lake, settings, 0) == 1
@@ -63,7 +63,7 @@ def test_tables_come_change_are_renamed_and_go(lake: IcebergLake, server: RestCa
 
 
 def test_what_ends_between_two_commits_is_made_up_for(lake: IcebergLake, server: RestCatalogServer) -> None:
-    settings = Settings("lake", server.uri)
+    settings = CatalogSettings("lake", server.uri)
     expected: list[int] = []
     for number in range(1, 4):
         for table in ("shop.a", "shop.b"):
@@ -83,4 +83,4 @@ def test_a_catalog_that_does_not_answer(lake: IcebergLake) -> None:
         bound.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(ExportError, match=rf"the Iceberg catalog at {uri}: .*refused"):
-            publish(lake.ledger.lake, Settings(CATALOG.catalog, uri), 0)
+            publish(lake.ledger.lake, CatalogSettings(CATALOG.catalog, uri), 0)

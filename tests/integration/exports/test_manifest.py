@@ -10,7 +10,7 @@ import pytest
 from adbc_driver_postgresql import dbapi
 
 from lake.changes import exporter, manifest
-from lake.errors import TargetUnfit
+from lake.errors import UnfitTargetError
 from lake.storage import replaced
 from tests.fixtures.lake_ledger import Ledger, all_files, lake_ledger
 from tests.fixtures.small_log import add_inserts, add_table
@@ -91,10 +91,10 @@ def test_a_lake_that_is_ahead_of_a_restored_log_takes_no_export(book: Ledger) ->
     for _ in range(2):
         book.publish("public.a")
     book.update()
-    manifest.Manifest(book.lake).require_same_log()
+    manifest.LakeManifest(book.lake).require_same_log()
     book.lake.ledger.execute("delete from pipeline.export_files where first_seq > 100")
     book.lake.ledger.execute("delete from pipeline.exports where upto_seq > 100")
-    with pytest.raises(TargetUnfit, match=r"ahead of the log: it holds events up to seq 200.*begin a new lake"):
+    with pytest.raises(UnfitTargetError, match=r"ahead of the log: it holds events up to seq 200.*begin a new lake"):
         exporter.resume(book.lake)
 
 
@@ -106,7 +106,7 @@ def test_a_lake_knows_a_log_that_has_another_event_in_its_place(book: Ledger, da
         book.update()
         exporter.resume(book.lake)
         log.execute("update sequin_events set committed_at = committed_at - interval '1 ms' where seq = 100")
-        with pytest.raises(TargetUnfit, match="the log has another event at seq 100"):
+        with pytest.raises(UnfitTargetError, match="the log has another event at seq 100"):
             exporter.resume(book.lake)
         log.execute("delete from sequin_events where seq <= 100")  # as retention does
-        manifest.Manifest(book.lake).require_same_log()
+        manifest.LakeManifest(book.lake).require_same_log()

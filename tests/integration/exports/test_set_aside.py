@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from lake import ledger
-from lake.errors import TargetUnfit
-from lake.states.folders import States
+from lake.errors import UnfitTargetError
+from lake.states.folders import StateFolders
 from lake.storage import days, replaced
 from tests.fixtures import lake_ledger
 from tests.fixtures.iceberg_lake import IcebergLake
@@ -103,7 +103,7 @@ def test_nothing_is_written_before_the_log_has_jumped(restorable: Restorable) ->
     assert compact(restorable.lake) == 3
     lake, before = restorable.restore(6, jumps=False), all_files(restorable.root)
     for act in (resume, compact):
-        with pytest.raises(TargetUnfit, match="its log has not jumped since then; start the server"):
+        with pytest.raises(UnfitTargetError, match="its log has not jumped since then; start the server"):
             act(lake)
     assert all_files(lake.root) == before
     restorable.jump(6)
@@ -119,7 +119,7 @@ def test_a_lake_whose_listed_files_were_merged_and_removed_stops(restorable: Res
     replaced.remove(restorable.lake.ledger.lake, 0)
     before = all_files(restorable.root)
     lake = restorable.restore(6)
-    with pytest.raises(TargetUnfit, match=r"lacks files that the ledger lists, such as .*begin a new lake"):
+    with pytest.raises(UnfitTargetError, match=r"lacks files that the ledger lists, such as .*begin a new lake"):
         resume(lake)
     assert all_files(lake.root) == before
 
@@ -149,7 +149,7 @@ def test_a_version_of_a_state_that_was_removed_is_folded_again(restorable: Resto
     change(lost, "shop.orders", "shop.lines")
     lost.state("shop.orders", COLUMNS, {"id": 3})
     for dataset, seq in (("shop.orders", 6), ("shop.lines", 6)):
-        States(lost.root, dataset).remove(seq)
+        StateFolders(lost.root, dataset).remove(seq)
     lake = restorable.restore(6)
     resume(lake)
     assert os.listdir(lake.root / "current/shop.orders/latest") == [f"bucket-00-{4:020d}.parquet"]
@@ -189,7 +189,7 @@ def test_a_lake_that_is_ahead_of_the_jumps_of_the_log_stops(restorable: Restorab
     for after, reason in ((None, "the log jumped to seq 7"), (5, "the log jumped to seq 7"), (8, "up to seq 8")):
         if after:
             restorable.jump(2, after)
-        with pytest.raises(TargetUnfit, match=f"ahead of the log: .*{reason}.*begin a new lake"):
+        with pytest.raises(UnfitTargetError, match=f"ahead of the log: .*{reason}.*begin a new lake"):
             resume(lake)
     restorable.jump(2, 9)
     resume(lake)
@@ -202,7 +202,7 @@ def test_a_lake_that_was_made_after_the_dump_is_begun_again(restorable: Restorab
     later = replace(restorable.lake, ledger=lake_ledger.Ledger(lost))
     change(later, "shop.orders", runs=2)
     restored = restorable.restore(0, jumps=False)
-    with pytest.raises(TargetUnfit, match="its log has not jumped"):
+    with pytest.raises(UnfitTargetError, match="its log has not jumped"):
         restored.another(tmp_path / "later")
     restorable.jump(0)
     lake = replace(restored, ledger=lake_ledger.Ledger(restored.another(tmp_path / "later")), upto=JUMP)
@@ -217,7 +217,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
     *((os, name) for name in ("rename", "replace", "link")),
     *((Path, name) for name in ("unlink", "symlink_to", "write_bytes")),
     (days, "exchange"),
-    (ledger.Ledger, "execute"),
+    (ledger.LakeLedger, "execute"),
 )
 
 

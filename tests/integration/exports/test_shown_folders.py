@@ -17,7 +17,7 @@ import pytest
 
 from lake import conversion, ledger
 from lake.changes import exporter
-from lake.changes.manifest import Manifest
+from lake.changes.manifest import LakeManifest
 from lake.folding import current
 from lake.storage import replaced
 from pipeline.config.settings import load
@@ -48,7 +48,7 @@ def fill(lake: IcebergLake, *days: str) -> None:
             lake.change("shop.orders", ORDERS, {"id": lake.upto + 1}, day=day)
     lake.state("shop.orders", ORDERS, *({"id": each + 1} for each in range(lake.upto)))
     lake.show("shop.orders")
-    Manifest(lake.ledger.lake).update()
+    LakeManifest(lake.ledger.lake).update()
 
 
 def require(lake: IcebergLake) -> None:
@@ -59,10 +59,10 @@ def require(lake: IcebergLake) -> None:
 
 def reopen(lake: IcebergLake) -> None:
     """What an export does first, and last."""
-    with ledger.opened(lake.dsn) as book:
+    with ledger.open_ledger(lake.dsn) as book:
         opened = exporter.open_lake(book, lake.ledger.lake.folder, "public.sequin_events")
         current.recover(opened)
-        conversion.retire(opened)
+        conversion.retire_old_versions(opened)
 
 
 def files_of_day(lake: IcebergLake, day: str = "2026-11-25") -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pyspark_sequin_events.dsn import VARIABLE, complete, password, without_password
+from pyspark_sequin_events.dsn import VARIABLE, password, with_own_password, without_password
 
 DSNS = (
     "host=h dbname=x",
@@ -34,7 +34,7 @@ def test_nothing_but_the_password_goes(dsn: str) -> None:
 
 def test_a_process_completes_it_from_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "host=h password=geheim dbname=x")
-    assert complete("host=h dbname=x") == "host=h password=geheim dbname=x"
-    assert complete("host=other dbname=x") == "host=other dbname=x"
+    assert with_own_password("host=h dbname=x") == "host=h password=geheim dbname=x"
+    assert with_own_password("host=other dbname=x") == "host=other dbname=x"
     monkeypatch.delenv(VARIABLE)
-    assert complete("host=h dbname=x") == "host=h dbname=x"
+    assert with_own_password("host=h dbname=x") == "host=h dbname=x"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lake.running.failures import reason
+from lake.running.failures import find_reason
 
 JOB = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, most recent \
@@ -36,7 +36,8 @@ Giving up.
         (
             JOB.format(cause="org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
             '  File "task.py", line 1, in x\n'
-            "lake.running.task.TaskFailed: on h1, with /opt/python: ModuleNotFoundError: No module named 'pyarrow'\n"),
+            "lake.running.task.TaskFailedError: on h1, with /opt/python: "
+            "ModuleNotFoundError: No module named 'pyarrow'\n"),
             "",
             "on h1, with /opt/python: ModuleNotFoundError: No module named 'pyarrow'; install pyarrow and"
             " adbc-driver-postgresql for that interpreter, or name another: PYSPARK_PYTHON",
@@ -65,4 +66,4 @@ Giving up.
     ],
 )  # fmt: skip
 def test_the_cause_is_one_line(raised: str, logged: str, expected: str) -> None:
-    assert reason(Exception(raised), logged) == expected
+    assert find_reason(Exception(raised), logged) == expected

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lake.errors import Unclear
-from lake.states.rekeying import key_of
+from lake.errors import UnclearHistoryError
+from lake.states.rekeying import key_function
 from lake.tables import forms
-from lake.tables.columns import Numbered
-from lake.tables.forms import Form, Place
+from lake.tables.columns import NumberedForm
+from lake.tables.forms import LakeTableForm, ReplicationPlace
 from pipeline.wal.encoding import RowEncoder
 from pyspark_sequin_events.types import arrow_type
 
@@ -34,21 +34,21 @@ VALUES: dict[str, tuple[int, str, Any, bytes]] = {
 }
 
 
-def keyed(*names: str, **others: str) -> Numbered:
+def keyed(*names: str, **others: str) -> NumberedForm:
     """A form whose key is these columns."""
     columns = [
-        forms.Column(name, at, others.get(name, VALUES[name][1]), VALUES[name][0], -1, VALUES[name][0], None)
+        forms.FormColumn(name, at, others.get(name, VALUES[name][1]), VALUES[name][0], -1, VALUES[name][0], None)
         for at, name in enumerate(names, 1)
     ]
-    form = Form(1, "s", Place(0, 0, 1, 0), 7, 7, "public", "t", tuple(columns), names)
-    return Numbered(form, {name: at for at, name in enumerate(names)}, tuple(range(len(names))))
+    form = LakeTableForm(1, "s", ReplicationPlace(0, 0, 1, 0), 7, 7, "public", "t", tuple(columns), names)
+    return NumberedForm(form, {name: at for at, name in enumerate(names)}, tuple(range(len(names))))
 
 
-def made(form: Numbered, exact: list[tuple[str, str]], *values: Any) -> str:
+def made(form: NumberedForm, exact: list[tuple[str, str]], *values: Any) -> str:
     arrays = [
         pa.array([value], arrow_type(column.type)) for value, column in zip(values, form.form.columns, strict=True)
     ]
-    [key] = key_of(form)(pa.array([exact], pa.map_(pa.string(), pa.string())), *arrays).to_pylist()
+    [key] = key_function(form)(pa.array([exact], pa.map_(pa.string(), pa.string())), *arrays).to_pylist()
     return str(key)
 
 
@@ -74,10 +74,14 @@ def test_what_its_type_cannot_hold_is_in_exact() -> None:
 
 
 def test_a_row_that_lacks_a_value_of_the_key_is_refused() -> None:
-    with pytest.raises(Unclear, match=r"public\.t has rows whose new key \(integer\) is not known; .*backfill start"):
+    with pytest.raises(
+        UnclearHistoryError, match=r"public\.t has rows whose new key \(integer\) is not known; .*backfill start"
+    ):
         made(keyed("integer"), [], None)
 
 
 def test_a_type_whose_text_is_not_known_here_is_refused() -> None:
-    with pytest.raises(Unclear, match=r"a key of type double cannot be made of values \(text of public\.t\)"):
-        key_of(keyed("text", text="double"))
+    with pytest.raises(
+        UnclearHistoryError, match=r"a key of type double cannot be made of values \(text of public\.t\)"
+    ):
+        key_function(keyed("text", text="double"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from lake.folding.small.steps import GONE, Held, steps
+from lake.folding.small.steps import GONE, RowHolder, trace_steps
 
 Change = tuple[str | None, str, str | None]
 
 
-def holders(changes: list[Change], omitted: dict[int, frozenset[int]]) -> dict[str | None, Held]:
+def holders(changes: list[Change], omitted: dict[int, frozenset[int]]) -> dict[str | None, RowHolder]:
     """Of each live key, where the value of column 0 is."""
-    found = steps(changes, omitted)
+    found = trace_steps(changes, omitted)
     return {key: found.holder(change, 0) for key, change in found.last.items() if change != GONE}
 
 
@@ -23,7 +23,7 @@ def test_the_last_change_of_a_key_counts() -> None:
         ("4", "read", None),
         ("4", "update", "4"),
     ]
-    assert steps(changes, {}).last == {"1": GONE, "2": GONE, "3": 4, "4": 6}
+    assert trace_steps(changes, {}).last == {"1": GONE, "2": GONE, "3": 4, "4": 6}
 
 
 def test_a_value_is_followed_through_the_keys_of_its_row() -> None:

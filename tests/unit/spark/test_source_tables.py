@@ -7,27 +7,29 @@ from collections.abc import Sequence
 import pytest
 
 from lake.tables import forms
-from lake.tables.columns import number
-from lake.tables.forms import Form, Place, Server
-from lake.tables.source_tables import SourceTable, link, owners
+from lake.tables.columns import number_columns
+from lake.tables.forms import LakeTableForm, ReplicationPlace, SourceServer
+from lake.tables.source_tables import LinkedTable, link_tables, owners
 
-HERE, RESTORED, ELSEWHERE = Server("1", 1), Server("1", 2), Server("2", 1)
+HERE, RESTORED, ELSEWHERE = SourceServer("1", 1), SourceServer("1", 2), SourceServer("2", 1)
 
 
-def form(lsn: int, name: str, oid: int, epoch: int = 0, relation: int | None = None, columns: str = "id:1 v:2") -> Form:
+def form(
+    lsn: int, name: str, oid: int, epoch: int = 0, relation: int | None = None, columns: str = "id:1 v:2"
+) -> LakeTableForm:
     """A form from `lsn` on; a column is `name:attnum`, `name:?` or, where it is known to go on, `name:=`."""
     made = []
     for text in columns.split():
         called, _, attnum = text.partition(":")
         goes_on = {"?": False, "=": True}.get(attnum)
-        made.append(forms.Column(called, int(attnum) if attnum.isdigit() else None, "int", 23, -1, 23, goes_on))
-    place = Place(0, epoch, lsn, 0)
-    return Form(lsn + 1000 * epoch, "s", place, relation or oid, oid, "public", name, tuple(made), ("id",))
+        made.append(forms.FormColumn(called, int(attnum) if attnum.isdigit() else None, "int", 23, -1, 23, goes_on))
+    place = ReplicationPlace(0, epoch, lsn, 0)
+    return LakeTableForm(lsn + 1000 * epoch, "s", place, relation or oid, oid, "public", name, tuple(made), ("id",))
 
 
-def linked(*of: Form, second: Server = HERE) -> list[list[tuple[str, int]]]:
+def linked(*of: LakeTableForm, second: SourceServer = HERE) -> list[list[tuple[str, int]]]:
     """Names and oids of the tables' forms."""
-    tables = link(of, {("s", 0): HERE, ("s", 1): second})
+    tables = link_tables(of, {("s", 0): HERE, ("s", 1): second})
     return [[(each.name, each.table_oid) for each in table.forms] for table in tables]
 
 
@@ -44,7 +46,7 @@ def test_an_oid_is_one_table_in_an_epoch() -> None:
     ],
 )
 def test_oids_go_on_in_the_next_epoch_of_the_same_server_only(
-    second: Server, found: list[list[tuple[str, int]]]
+    second: SourceServer, found: list[list[tuple[str, int]]]
 ) -> None:
     assert linked(form(1, "a", 1), form(2, "b", 2), form(1, "c", 1, 1), form(2, "b", 2, 1), second=second) == found
 
@@ -59,14 +61,14 @@ def test_after_a_restore_an_oid_may_have_been_given_again() -> None:
     assert found == [[("a", 1)], [("b", 2), ("b", 1)], [("c", 2)]]
 
 
-def owned(tables: Sequence[SourceTable], upto: int) -> dict[str, int]:
+def owned(tables: Sequence[LinkedTable], upto: int) -> dict[str, int]:
     """Which oid each name is, as of an LSN."""
-    places = {table.root: Place(0, 0, upto, 0) for table in tables if table.forms[0].place.lsn <= upto}
+    places = {table.root: ReplicationPlace(0, 0, upto, 0) for table in tables if table.forms[0].place.lsn <= upto}
     return {name: table.root[2] for name, table in owners(tables, places).items()}
 
 
 def test_a_name_is_that_of_the_table_which_had_it_last() -> None:
-    tables = link([form(1, "a", 1), form(5, "a", 2), form(9, "b", 1), form(12, "a", 1)], {("s", 0): HERE})
+    tables = link_tables([form(1, "a", 1), form(5, "a", 2), form(9, "b", 1), form(12, "a", 1)], {("s", 0): HERE})
     assert owned(tables, 4) == {"public.a": 1}
     assert owned(tables, 5) == {"public.a": 2}
     assert owned(tables, 9) == {"public.a": 2, "public.b": 1}
@@ -74,7 +76,7 @@ def test_a_name_is_that_of_the_table_which_had_it_last() -> None:
 
 
 def numbers(*columns: str, relations: Sequence[int] = ()) -> list[dict[str, int]]:
-    found = number(
+    found = number_columns(
         [
             form(at, "a", 1, relation=relations[at] if relations else None, columns=each)
             for at, each in enumerate(columns)
@@ -93,7 +95,9 @@ def test_an_attnum_is_one_column() -> None:
 
 
 def unclear(*columns: str) -> list[tuple[str, ...]]:
-    return [each.unclear for each in number([form(at, "a", 1, columns=each) for at, each in enumerate(columns)])]
+    return [
+        each.unclear for each in number_columns([form(at, "a", 1, columns=each) for at, each in enumerate(columns)])
+    ]
 
 
 def test_where_attnums_are_not_certain_names_tell() -> None:

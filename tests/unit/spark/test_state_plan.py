@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from lake.changes.files import ChangeFile
-from lake.errors import Unclear
-from lake.states.plan import Column, History, Reset, StateVersion, buckets_for, buckets_of, plan
+from lake.errors import UnclearHistoryError
+from lake.states.plan import FoldHistory, FullBackfill, StateColumn, StateVersion, buckets_for, buckets_of, plan
 from lake.tables import forms
 from lake.tables.file_names import file_names
-from lake.tables.forms import Form, Place
-from lake.tables.source_tables import SourceTable
+from lake.tables.forms import LakeTableForm, ReplicationPlace
+from lake.tables.source_tables import LinkedTable
 
 SOURCE, DATASET, OID = "s", "public.t", 7
 
 
-def form(number: int, *columns: str, key: Sequence[str] = ("id",), numbered: bool = True) -> Form:
+def form(number: int, *columns: str, key: Sequence[str] = ("id",), numbered: bool = True) -> LakeTableForm:
     """A form from lsn `number` on; a column is `name`, `name:attnum` or `name:attnum:type oid`."""
     made = []
     for at, text in enumerate(columns, 1):
         name, attnum, oid = (*text.split(":"), "", "")[:3]
         kind = int(oid or 23)
         known = int(attnum or at) if numbered else None
-        made.append(forms.Column(name, known, {23: "int", 20: "bigint", 25: "string"}[kind], kind, -1, kind, None))
-    place = Place(0, 0, number, 0)
-    return Form(number, SOURCE, place, OID, OID, "public", "t", tuple(made), tuple(key))
+        made.append(forms.FormColumn(name, known, {23: "int", 20: "bigint", 25: "string"}[kind], kind, -1, kind, None))
+    place = ReplicationPlace(0, 0, number, 0)
+    return LakeTableForm(number, SOURCE, place, OID, OID, "public", "t", tuple(made), tuple(key))
 
 
 def file(first: int, last: int, **columns: str) -> ChangeFile:
@@ -61,9 +61,15 @@ def version(seq: int, form_id: int, **columns: str) -> StateVersion:
 
 
 def folds(
-    of: Sequence[Form], files: Sequence[ChangeFile], bases: Sequence[StateVersion], seq: int, *resets: Reset
+    of: Sequence[LakeTableForm],
+    files: Sequence[ChangeFile],
+    bases: Sequence[StateVersion],
+    seq: int,
+    *resets: FullBackfill,
 ) -> list[Any]:
-    history = History(SourceTable({(SOURCE, 0): OID}, list(of)), file_names(of), Place(0, 0, seq, 0), resets)
+    history = FoldHistory(
+        LinkedTable({(SOURCE, 0): OID}, list(of)), file_names(of), ReplicationPlace(0, 0, seq, 0), resets
+    )
     return plan(history, lambda after: [each for each in files if each.last_seq > after], bases, seq)
 
 
@@ -99,7 +105,7 @@ def test_a_table_without_a_key_has_no_state() -> None:
 def test_a_renamed_column_is_one_column_and_a_dropped_one_is_none() -> None:
     renamed = [*PLAIN, form(10, "id", "w:2"), form(20, "id", "v:3")]
     [found] = folds(renamed, FILES, [], 29)
-    assert found.columns == [Column(0, "id", "int"), Column(2, "v", "int")]
+    assert found.columns == [StateColumn(0, "id", "int"), StateColumn(2, "v", "int")]
     numbers = {source.paths[0]: [reading.numbers for reading in source.readings] for source in found.sources}
     assert numbers["1.parquet"] == [{"id": 0, "v": 1}]
     assert numbers["20.parquet"] == [{"id": 0, "v": 2}]
@@ -109,8 +115,8 @@ def test_a_file_from_before_and_after_ddl_is_read_in_two_ways() -> None:
     [found] = folds([*PLAIN, form(5, "id", "v:3")], FILES, [], 9)
     [source] = found.sources
     assert [(reading.since, reading.until) for reading in source.readings] == [
-        (None, Place(0, 0, 5, 0)),
-        (Place(0, 0, 5, 0), None),
+        (None, ReplicationPlace(0, 0, 5, 0)),
+        (ReplicationPlace(0, 0, 5, 0), None),
     ]
 
 
@@ -138,7 +144,7 @@ def test_changes_of_an_earlier_key_that_come_late_are_refused() -> None:
     late = [file(30, 31, id="int", v="int"), *FILES]
     old = ChangeFile(**{**vars(late[0]), "first_lsn": 3, "last_lsn": None, "last_idx": None})
     [found] = folds(moved, [old], [version(29, 10, id="int", v="int")], 40)
-    assert found.sources[0].readings[0].until == Place(0, 0, 10, 0)
+    assert found.sources[0].readings[0].until == ReplicationPlace(0, 0, 10, 0)
     assert "`pipeline backfill start public.t`" in found.sources[0].readings[0].refused
 
 
@@ -146,23 +152,26 @@ UNCLEAR = [*PLAIN, form(10, "id", "w", numbered=False)]
 
 
 def test_columns_that_may_be_others_are_refused_by_name() -> None:
-    with pytest.raises(Unclear, match=r"public\.t .*\(v, w\).*`pipeline backfill start public\.t`"):
+    with pytest.raises(UnclearHistoryError, match=r"public\.t .*\(v, w\).*`pipeline backfill start public\.t`"):
         folds(UNCLEAR, FILES, [], 29)
     assert len(folds(UNCLEAR, FILES, [], 9)) == 1
     assert len(folds(UNCLEAR, FILES, [version(19, 10)], 29)) == 1, "a state has come after that"
 
 
 def test_a_backfill_is_a_new_beginning_once_it_is_complete() -> None:
-    [found] = folds(UNCLEAR, FILES, [version(9, 1)], 29, Reset(15, 25))
+    [found] = folds(UNCLEAR, FILES, [version(9, 1)], 29, FullBackfill(15, 25))
     assert (found.base, found.after) == (None, 15)
-    with pytest.raises(Unclear):
-        folds(UNCLEAR, FILES, [version(9, 1)], 24, Reset(15, 25))
+    with pytest.raises(UnclearHistoryError):
+        folds(UNCLEAR, FILES, [version(9, 1)], 24, FullBackfill(15, 25))
 
 
 def test_a_table_that_had_changes_elsewhere_begins_with_the_backfill_after_them() -> None:
     def begins(*bases: StateVersion) -> tuple[int | None, int]:
-        history = History(
-            SourceTable({(SOURCE, 0): OID}, PLAIN), file_names(PLAIN), Place(0, 0, 29, 0), whole_since=Reset(15, 20)
+        history = FoldHistory(
+            LinkedTable({(SOURCE, 0): OID}, PLAIN),
+            file_names(PLAIN),
+            ReplicationPlace(0, 0, 29, 0),
+            whole_since=FullBackfill(15, 20),
         )
         [found] = plan(history, lambda after: [each for each in FILES if each.last_seq > after], bases, 29)
         return found.base.seq if found.base else None, found.after

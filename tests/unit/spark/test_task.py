@@ -10,7 +10,7 @@ from tests.fixtures.server import ROOT
 PROGRAM = """
 import pickle, sys
 import pyarrow as pa
-from lake.running.task import Guarded
+from lake.running.task import GuardedTask
 
 def size():
     with open("/proc/self/status") as status:
@@ -20,7 +20,7 @@ def act(count):
     columns = [pa.repeat(pa.scalar(1, pa.int64()), 2_000) for _ in range(count)]
     return size() if columns else 0
 
-guarded = Guarded(pickle.dumps(act), named=False)
+guarded = GuardedTask(pickle.dumps(act), named=False)
 guarded([pickle.dumps(10)])
 before = size()
 [inside] = guarded([pickle.dumps(10_000)])

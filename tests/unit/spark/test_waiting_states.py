@@ -9,8 +9,8 @@ import pytest
 
 from lake.changes.files import ChangeFile
 from lake.folding.waiting import PART, SMALL, may_wait
-from lake.states.plan import BucketFile, Folding, Reset, StateVersion
-from lake.tables.forms import Form
+from lake.states.plan import BucketFile, FullBackfill, PlannedFold, StateVersion
+from lake.tables.forms import LakeTableForm
 from tests.unit.spark.test_state_plan import PLAIN, file, folds, form
 
 ROWS, RUNS = 400_000, 288
@@ -28,7 +28,9 @@ def changes(first: int, last: int, rows: int | None = None) -> ChangeFile:
     return replace(file(first, last, **COLUMNS), rows=last - first + 1 if rows is None else rows)
 
 
-def folding(newest: StateVersion, *files: ChangeFile, forms: Sequence[Form] = PLAIN, seq: int = 2000) -> list[Folding]:
+def folding(
+    newest: StateVersion, *files: ChangeFile, forms: Sequence[LakeTableForm] = PLAIN, seq: int = 2000
+) -> list[PlannedFold]:
     return folds(forms, files, [newest], seq)
 
 
@@ -60,7 +62,7 @@ def test_of_a_merged_file_only_what_is_new_counts() -> None:
     ],
     ids=["a column", "the key", "its name"],
 )
-def test_nothing_waits_with_a_table_that_was_altered(forms: Sequence[Form]) -> None:
+def test_nothing_waits_with_a_table_that_was_altered(forms: Sequence[LakeTableForm]) -> None:
     newest = version(9)
     assert not may_wait(folding(newest, changes(10, 19), forms=forms), newest)
 
@@ -73,7 +75,7 @@ def test_nothing_waits_that_is_to_be_refused_or_begins_anew() -> None:
 
     unclear = [*PLAIN, form(10, "id", "w", numbered=False)]
     newest = version(9)
-    anew = folds(unclear, [file(10, 29, **COLUMNS)], [newest], 29, Reset(15, 25))
+    anew = folds(unclear, [file(10, 29, **COLUMNS)], [newest], 29, FullBackfill(15, 25))
     assert anew[0].base is None and not may_wait(anew, newest)
 
 

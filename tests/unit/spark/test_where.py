@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lake import ledger
-from lake.errors import TargetUnfit
+from lake.errors import UnfitTargetError
 from lake.iceberg import names
 from lake.storage.where import ObjectPath, parse, relative
 from pipeline.config import bucket, values
@@ -30,7 +30,7 @@ def test_a_path_and_a_url() -> None:
     "url", ["gs://lake/a", "s3:/lake", "s3://L/a", "s3://lake/a//b", "s3://lake/./a", "s3://lake/a?b"]
 )
 def test_another_url_is_refused(url: str) -> None:
-    with pytest.raises(TargetUnfit, match=r"name (one of those|another prefix)"):
+    with pytest.raises(UnfitTargetError, match=r"name (one of those|another prefix)"):
         parse(url, {})
 
 
@@ -44,7 +44,7 @@ def test_the_server_takes_what_the_export_takes(start: str, rest: str) -> None:
     url = start + rest
     try:
         expected: str | None = str(parse(url, {}))
-    except TargetUnfit:
+    except UnfitTargetError:
         expected = None
     try:
         found: str | None = str(bucket.parse(url))

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from lake.folding.small.new_rows import NewRows
 from lake.states import file_form
 from lake.states.folded import WrittenBucket
-from lake.states.plan import STATE, Column
+from lake.states.plan import STATE, StateColumn
 from lake.states.schema_cast import column
-from lake.storage.new_file import Target, new_file
+from lake.storage.new_file import FileTarget, new_file
 from pyspark_sequin_events.reading import arrow_schema
 
 
@@ -23,7 +23,7 @@ def bucket(record_pk: str | None, buckets: int) -> int:
     return zlib.crc32(record_pk.encode()) % buckets if record_pk is not None else 0
 
 
-def write(rows: NewRows, columns: Sequence[Column], buckets: int, target: Target) -> list[WrittenBucket]:
+def write(rows: NewRows, columns: Sequence[StateColumn], buckets: int, target: FileTarget) -> list[WrittenBucket]:
     """Write the rows, sorted by key, one file for each bucket that has rows."""
     keys = rows.held.table.column("record_pk").take(pa.array(rows.places, pa.int64()))
     order = pa.table({"record_pk": keys, "number": pa.array(range(len(rows.places)), pa.int64())})
@@ -45,16 +45,16 @@ def write(rows: NewRows, columns: Sequence[Column], buckets: int, target: Target
     return written
 
 
-def empty(columns: Sequence[Column], target: Target) -> WrittenBucket:
+def empty(columns: Sequence[StateColumn], target: FileTarget) -> WrittenBucket:
     """Write a file without rows, so that readers find the schema."""
     return _write(_schema(columns).empty_table(), 0, target)
 
 
-def _schema(columns: Sequence[Column]) -> pa.Schema:
+def _schema(columns: Sequence[StateColumn]) -> pa.Schema:
     return arrow_schema({**STATE, **{each.name: each.type for each in columns}})
 
 
-def _table(rows: NewRows, numbers: Sequence[int], columns: Sequence[Column]) -> pa.Table:
+def _table(rows: NewRows, numbers: Sequence[int], columns: Sequence[StateColumn]) -> pa.Table:
     """These of the rows, in this order, with the columns that readers see."""
     table = rows.held.table
     places = [rows.places[number] for number in numbers]
@@ -74,7 +74,7 @@ def _table(rows: NewRows, numbers: Sequence[int], columns: Sequence[Column]) -> 
     return pa.table(arrays, schema=_schema(columns))
 
 
-def _exact(rows: NewRows, numbers: Sequence[int], columns: Sequence[Column]) -> pa.Array:
+def _exact(rows: NewRows, numbers: Sequence[int], columns: Sequence[StateColumn]) -> pa.Array:
     """`exact` as it is stored: JSON, under the names of the columns; null when it is empty."""
     texts = rows.held.texts
     if not texts:
@@ -92,7 +92,7 @@ def _exact(rows: NewRows, numbers: Sequence[int], columns: Sequence[Column]) -> 
     return pa.array(made, pa.string())
 
 
-def _write(table: pa.Table, number: int, target: Target) -> WrittenBucket:
+def _write(table: pa.Table, number: int, target: FileTarget) -> WrittenBucket:
     wide = max(1, table.nbytes // max(1, table.num_rows))
     with new_file(target) as made:
         pq.write_table(

@@ -13,17 +13,17 @@ import pyarrow as pa
 
 from lake.errors import ExportError
 from lake.folding.small import files, rows
-from lake.folding.small.log import Log, TooLarge, read
+from lake.folding.small.log import ChangeLog, TableTooLargeError, read_changes
 from lake.folding.small.new_rows import new_rows
-from lake.folding.small.rows import Rows
-from lake.folding.small.steps import GONE, Steps, steps
+from lake.folding.small.rows import FoldRows
+from lake.folding.small.steps import GONE, KeySteps, trace_steps
 from lake.states import rekeying
-from lake.states.folded import Base, Folded, Task, folded
-from lake.states.plan import BucketFile, Column, Folding, buckets_of, own
+from lake.states.folded import FoldBase, FoldResult, FoldTask, fold_in_order
+from lake.states.plan import BucketFile, PlannedFold, StateColumn, buckets_of, own_columns
 from lake.states.schema_cast import column
 from lake.storage import layout
-from lake.storage.new_file import Target
-from lake.tables.columns import Numbered
+from lake.storage.new_file import FileTarget
+from lake.tables.columns import NumberedForm
 from pyspark_sequin_events.types import wider
 
 MOST_COMPRESSED = 24 * 1024 * 1024
@@ -32,19 +32,19 @@ MOST_CHANGES = 400_000
 """More changes of one table take too much memory, however short their rows are."""
 
 
-def fits(foldings: Sequence[Folding]) -> bool:
+def fits(foldings: Sequence[PlannedFold]) -> bool:
     """Whether a task can try: the changes are few, and no value has to take a type that may not hold it."""
     return all(folding.bytes <= MOST_COMPRESSED and _keeps_values(folding) for folding in foldings)
 
 
-def fold(task: Task) -> Folded | ExportError | None:
+def fold(task: FoldTask) -> FoldResult | ExportError | None:
     """Write the buckets that changed. Runs on executors.
 
     An error is returned, so that it fails this table only. None: the table is more than a task may hold.
     """
     try:
-        return folded(partial(_fold, task), task.base_folder, task.foldings, task.target)
-    except TooLarge:
+        return fold_in_order(partial(_fold, task), task.base_folder, task.foldings, task.target)
+    except TableTooLargeError:
         return None
     except ExportError as error:
         return error
@@ -52,12 +52,12 @@ def fold(task: Task) -> Folded | ExportError | None:
         return ExportError(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
-def _keeps_values(folding: Folding) -> bool:
-    had: list[tuple[Mapping[int, str], Sequence[Column]]] = []
+def _keeps_values(folding: PlannedFold) -> bool:
+    had: list[tuple[Mapping[int, str], Sequence[StateColumn]]] = []
     for source in folding.sources:
         if source.schema_version == layout.UNTYPED:
             return False
-        types = own(source.columns)
+        types = own_columns(source.columns)
         for reading in source.readings:
             numbers = {number: types[name] for name, number in reading.numbers.items() if name in types}
             had.append((numbers, folding.columns))
@@ -70,8 +70,8 @@ def _keeps_values(folding: Folding) -> bool:
     )
 
 
-def _fold(task: Task, base: Base | None, folding: Folding, target: Target) -> Folded:
-    log = read(task.root, folding, MOST_CHANGES)
+def _fold(task: FoldTask, base: FoldBase | None, folding: PlannedFold, target: FileTarget) -> FoldResult:
+    log = read_changes(task.root, folding, MOST_CHANGES)
     if base is not None and base.seq < log.emptied:
         base = None
     found = _steps(log)
@@ -83,21 +83,21 @@ def _fold(task: Task, base: Base | None, folding: Folding, target: Target) -> Fo
         touched = {files.bucket(key, buckets) for key in found.last}
         kept = [file for file in base.files if file.bucket not in touched]
     changed = [file for file in base.files if file not in kept] if base else []
-    before = _rows_before(task, base, changed, folding) if base and changed else rows.none(folding.columns)
+    before = _rows_before(task, base, changed, folding) if base and changed else rows.no_rows(folding.columns)
     made = new_rows(log, found, before, folding.columns, task.most_bytes)
     written = files.write(made, folding.columns, buckets, target)
     if not written and not kept:
         written = [files.empty(folding.columns, target)]
-    return Folded(written, kept, buckets)
+    return FoldResult(written, kept, buckets)
 
 
-def _steps(log: Log) -> Steps:
+def _steps(log: ChangeLog) -> KeySteps:
     omitted = dict(_omitted(log))
     columns = (log.changes.column(name).to_pylist() for name in ("record_pk", "action", "previous_record_pk"))
-    return steps(zip(*columns, strict=True), omitted)
+    return trace_steps(zip(*columns, strict=True), omitted)
 
 
-def _omitted(log: Log) -> Iterator[tuple[int, frozenset[int]]]:
+def _omitted(log: ChangeLog) -> Iterator[tuple[int, frozenset[int]]]:
     names = log.changes.column("unchanged_columns")
     if names.null_count == len(names):
         return
@@ -109,23 +109,23 @@ def _omitted(log: Log) -> Iterator[tuple[int, frozenset[int]]]:
                 yield change, found
 
 
-def _rows_before(task: Task, base: Base, changed: Sequence[BucketFile], folding: Folding) -> Rows:
+def _rows_before(task: FoldTask, base: FoldBase, changed: Sequence[BucketFile], folding: PlannedFold) -> FoldRows:
     """The rows of the base, known by the key that they have from now on."""
-    before = rows.of_base(base, changed, folding.columns_before, task.most_bytes)
+    before = rows.rows_of_base(base, changed, folding.columns_before, task.most_bytes)
     if folding.rekeyed is None:
         return before
-    return rows.retyped(_rekeyed(before, folding.rekeyed), folding.columns)
+    return rows.retype_rows(_rekeyed(before, folding.rekeyed), folding.columns)
 
 
-def _rekeyed(before: Rows, form: Numbered) -> Rows:
+def _rekeyed(before: FoldRows, form: NumberedForm) -> FoldRows:
     """As rekeying.rekeyed."""
     table = before.table
     exact = [
         [(column(number), text) for number, text in before.texts.get(place, {}).items()]
         for place in range(table.num_rows)
     ]
-    key = rekeying.key_of(form)
+    key = rekeying.key_function(form)
     columns = [table.column(column(form.numbers[name])) for name in form.form.key]
     made = key(pa.array(exact, pa.map_(pa.string(), pa.string())), *columns)
     rekeying.require_distinct(made, form)
-    return Rows(table.set_column(table.schema.get_field_index("record_pk"), "record_pk", made), before.texts)
+    return FoldRows(table.set_column(table.schema.get_field_index("record_pk"), "record_pk", made), before.texts)

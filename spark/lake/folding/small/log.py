@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.errors import Unclear
-from lake.states.plan import Folding, Reading, Source
+from lake.errors import UnclearHistoryError
+from lake.states.plan import ChangeReading, ChangeSource, PlannedFold
 from lake.storage.reading import parquet
-from lake.storage.where import Where
-from lake.tables.forms import Place
+from lake.storage.where import LakePath
+from lake.tables.forms import ReplicationPlace
 from pyspark_sequin_events.types import arrow_type
 
 _READ: Mapping[str, str] = {
@@ -34,42 +34,45 @@ _KEPT = ("seq", "action", "record_pk", "previous_record_pk", "unchanged_columns"
 _SCHEMA = pa.schema([*((name, arrow_type(_READ[name])) for name in _KEPT), ("part", pa.int32()), ("row", pa.uint64())])
 
 
-class TooLarge(Exception):
+class TableTooLargeError(Exception):
     """The table is more than a task may hold."""
 
 
 @dataclass(frozen=True)
-class Part:
+class RowGroupChanges:
     """Changes in one row group of a file, of one reading."""
 
-    path: Where
+    path: LakePath
     group: int
-    source: Source
-    reading: Reading
+    source: ChangeSource
+    reading: ChangeReading
 
 
 @dataclass(frozen=True)
-class Log:
+class ChangeLog:
     """The changes after the last truncate, whose seq is `emptied` (0: none), in order of seq.
 
     Columns of `changes`: seq, action, record_pk, previous_record_pk, unchanged_columns; `part`: which of `parts` it is
     in; `row`: its place in the row group.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[RowGroupChanges]
     changes: pa.Table
     emptied: int
 
 
-def read(root: Where, folding: Folding, most: int) -> Log:
-    """The changes of a fold. Raises Unclear for those that are refused, TooLarge when they are more than `most`."""
-    parts: list[Part] = []
+def read_changes(root: LakePath, folding: PlannedFold, most: int) -> ChangeLog:
+    """Read the changes of a fold.
+
+    Raises UnclearHistoryError if one of them is refused, and TableTooLargeError if there are more than `most`.
+    """
+    parts: list[RowGroupChanges] = []
     tables = [_SCHEMA.empty_table()]
     rows = 0
     for part, held, mask in _masked(root, folding):
         kept = pc.indices_nonzero(mask)
         if rows + len(kept) > most:
-            raise TooLarge
+            raise TableTooLargeError
         if not len(kept):
             continue
         rows += len(kept)
@@ -84,7 +87,7 @@ def read(root: Where, folding: Folding, most: int) -> Log:
     emptied = pc.max(changes.column("seq").filter(pc.equal(changes.column("action"), "truncate"))).as_py() or 0
     if emptied:
         changes = changes.filter(pc.greater(changes.column("seq"), emptied)).combine_chunks()
-    return Log(parts, changes, emptied)
+    return ChangeLog(parts, changes, emptied)
 
 
 def columns_in(file: pq.ParquetFile, group: int, columns: Mapping[str, str]) -> pa.Table:
@@ -100,7 +103,7 @@ def columns_in(file: pq.ParquetFile, group: int, columns: Mapping[str, str]) -> 
     return pa.table(arrays, names=list(columns))
 
 
-def _masked(root: Where, folding: Folding) -> Iterator[tuple[Part, pa.Table, pa.ChunkedArray]]:
+def _masked(root: LakePath, folding: PlannedFold) -> Iterator[tuple[RowGroupChanges, pa.Table, pa.ChunkedArray]]:
     """Each part, what was read of its row group, and which rows of that are its changes."""
     for source in folding.sources:
         for path in source.paths:
@@ -111,27 +114,27 @@ def _masked(root: Where, folding: Folding) -> Iterator[tuple[Part, pa.Table, pa.
                     for reading in source.readings:
                         mask = _and(wanted, _between(held, reading))
                         if reading.refused and pc.any(mask).as_py():
-                            raise Unclear(reading.refused)
+                            raise UnclearHistoryError(reading.refused)
                         if not reading.has_key:
                             mask = _and(mask, pc.equal(held.column("action"), "truncate"))
-                        yield Part(root / path, group, source, reading), held, mask
+                        yield RowGroupChanges(root / path, group, source, reading), held, mask
 
 
 def _and(*masks: pa.ChunkedArray) -> pa.ChunkedArray:
     return reduce(pc.and_kleene, masks)
 
 
-def _of_table(held: pa.Table, source: Source) -> pa.ChunkedArray:
+def _of_table(held: pa.Table, source: ChangeSource) -> pa.ChunkedArray:
     epochs, oids = held.column("source_epoch"), held.column("source_table_oid")
     return reduce(pc.or_, (pc.and_(pc.equal(epochs, epoch), pc.equal(oids, oid)) for epoch, oid in source.tables))
 
 
-def _in_range(held: pa.Table, folding: Folding) -> pa.ChunkedArray:
+def _in_range(held: pa.Table, folding: PlannedFold) -> pa.ChunkedArray:
     seqs = held.column("seq")
     return pc.and_(pc.greater(seqs, folding.after), pc.less_equal(seqs, folding.seq))
 
 
-def _between(held: pa.Table, reading: Reading) -> pa.ChunkedArray:
+def _between(held: pa.Table, reading: ChangeReading) -> pa.ChunkedArray:
     """Whether a change is of the places of a reading; one without a place comes before all that have one."""
     here = pc.is_valid(held.column("seq"))
     if reading.since is not None:
@@ -141,7 +144,7 @@ def _between(held: pa.Table, reading: Reading) -> pa.ChunkedArray:
     return here
 
 
-def _not_before(held: pa.Table, place: Place) -> pa.ChunkedArray:
+def _not_before(held: pa.Table, place: ReplicationPlace) -> pa.ChunkedArray:
     epochs, lsns, idxs = (held.column(name) for name in ("source_epoch", "commit_lsn", "commit_idx"))
     at = pc.and_kleene(pc.equal(lsns, place.lsn), pc.greater_equal(idxs, place.idx))
     within = pc.or_kleene(pc.greater(lsns, place.lsn), at)
@@ -156,10 +159,12 @@ def _has_content(held: pa.Table) -> pa.ChunkedArray:
     if not pc.any(marked).as_py():
         return pc.is_valid(held.column("seq"))
     actions = held.column("action")
-    return pa.chunked_array([[_says(*pair) for pair in zip(marks.to_pylist(), actions.to_pylist(), strict=True)]])
+    return pa.chunked_array(
+        [[_marks_content(*pair) for pair in zip(marks.to_pylist(), actions.to_pylist(), strict=True)]]
+    )
 
 
-def _says(marks: str | None, action: str) -> bool:
+def _marks_content(marks: str | None, action: str) -> bool:
     found = json.loads(marks) if marks else None
     if not isinstance(found, dict):
         return True

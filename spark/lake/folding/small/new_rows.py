@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.folding.small.log import Log
-from lake.folding.small.rows import Rows, joined, of_changes
-from lake.folding.small.steps import GONE, Held, Steps
-from lake.states.plan import Column
+from lake.folding.small.log import ChangeLog
+from lake.folding.small.rows import FoldRows, join_rows, rows_of_changes
+from lake.folding.small.steps import GONE, KeySteps, RowHolder
+from lake.states.plan import StateColumn
 from lake.states.schema_cast import column
 
 
@@ -22,13 +22,13 @@ class NewRows:
     None in place of a place: the value was never seen.
     """
 
-    held: Rows
+    held: FoldRows
     places: Sequence[int]
     instead: Mapping[int, Mapping[int, int | None]]
 
 
-def new_rows(log: Log, steps: Steps, before: Rows, columns: Sequence[Column], most: int) -> NewRows:
-    """The live rows of the changes, then those of `before` that no change names. Raises TooLarge."""
+def new_rows(log: ChangeLog, steps: KeySteps, before: FoldRows, columns: Sequence[StateColumn], most: int) -> NewRows:
+    """The live rows of the changes, then those of `before` that no change names. Raises TableTooLargeError."""
     live = [change for change in steps.last.values() if change != GONE]
     wanted = {each.number for each in columns}
     holders = {
@@ -37,11 +37,11 @@ def new_rows(log: Log, steps: Steps, before: Rows, columns: Sequence[Column], mo
         if (left_out := steps.omitted.get(change))
     }
     suppliers = {at for found in holders.values() for at in found.values() if isinstance(at, int) and at != GONE}
-    changed, places = of_changes(log, sorted(suppliers.union(live)), columns, most)
+    changed, places = rows_of_changes(log, sorted(suppliers.union(live)), columns, most)
     first = changed.table.num_rows
     kept = _places_of_keys(holders, before, first)
 
-    def place(held: Held) -> int | None:
+    def place(held: RowHolder) -> int | None:
         if isinstance(held, int):
             return places.get(held)
         return kept.get(held) if held is not None else None
@@ -53,10 +53,10 @@ def new_rows(log: Log, steps: Steps, before: Rows, columns: Sequence[Column], mo
     }
     named = pc.is_in(before.table.column("record_pk"), value_set=pa.array(list(steps.last), pa.string()))
     stay = pc.add(pc.indices_nonzero(pc.invert(named)).cast(pa.int64()), first).to_pylist()
-    return NewRows(joined([changed, before], columns), [*(places[change] for change in live), *stay], instead)
+    return NewRows(join_rows([changed, before], columns), [*(places[change] for change in live), *stay], instead)
 
 
-def _places_of_keys(holders: Mapping[int, Mapping[int, Held]], before: Rows, first: int) -> dict[str, int]:
+def _places_of_keys(holders: Mapping[int, Mapping[int, RowHolder]], before: FoldRows, first: int) -> dict[str, int]:
     """Where the rows before are which values are taken from, by their keys."""
     keys = list({at for found in holders.values() for at in found.values() if isinstance(at, str)})
     found = pc.index_in(pa.array(keys, pa.string()), value_set=before.table.column("record_pk"))

@@ -9,38 +9,38 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from lake.folding.small.log import Log, TooLarge, columns_in
-from lake.states.folded import Base
-from lake.states.plan import STATE, BucketFile, Column, own
+from lake.folding.small.log import ChangeLog, TableTooLargeError, columns_in
+from lake.states.folded import FoldBase
+from lake.states.plan import STATE, BucketFile, StateColumn, own_columns
 from lake.states.schema_cast import column
 from lake.storage.reading import parquet
-from lake.storage.where import Where
+from lake.storage.where import LakePath
 from pyspark_sequin_events.types import arrow_type
 
-Texts = dict[int, dict[int, str]]
+ExactTexts = dict[int, dict[int, str]]
 """`exact` by the place of a row, in it by the number of a column."""
 _OURS = ("record_pk", "seq", "committed_at")
 
 
 @dataclass(frozen=True)
-class Rows:
+class FoldRows:
     """`table`: record_pk, seq, committed_at, then c0, c1, … by the numbers of the columns; `texts`: `exact`."""
 
     table: pa.Table
-    texts: Texts
+    texts: ExactTexts
 
 
-def none(wanted: Sequence[Column]) -> Rows:
+def no_rows(wanted: Sequence[StateColumn]) -> FoldRows:
     """No rows, with these columns."""
     ours = [(name, arrow_type(STATE[name])) for name in _OURS]
-    return Rows(
+    return FoldRows(
         pa.schema([*ours, *((column(each.number), arrow_type(each.type)) for each in wanted)]).empty_table(), {}
     )
 
 
-def joined(parts: Iterable[Rows], wanted: Sequence[Column], most: int = 1 << 62) -> Rows:
-    """All the rows, one part after the other. Raises TooLarge when they take more than `most` bytes."""
-    tables, texts = [none(wanted).table], {}
+def join_rows(parts: Iterable[FoldRows], wanted: Sequence[StateColumn], most: int = 1 << 62) -> FoldRows:
+    """All the rows, one part after the other. Raises TableTooLargeError when they take more than `most` bytes."""
+    tables, texts = [no_rows(wanted).table], {}
     rows = size = 0
     for part in parts:
         texts.update({rows + place: entries for place, entries in part.texts.items()})
@@ -48,12 +48,14 @@ def joined(parts: Iterable[Rows], wanted: Sequence[Column], most: int = 1 << 62)
         rows += part.table.num_rows
         size += part.table.nbytes
         if size > most:
-            raise TooLarge
-    return Rows(pa.concat_tables(tables), texts)
+            raise TableTooLargeError
+    return FoldRows(pa.concat_tables(tables), texts)
 
 
-def of_changes(log: Log, wanted: Sequence[int], columns: Sequence[Column], most: int) -> tuple[Rows, dict[int, int]]:
-    """The rows that these changes wrote, and the place of each of them. Raises TooLarge."""
+def rows_of_changes(
+    log: ChangeLog, wanted: Sequence[int], columns: Sequence[StateColumn], most: int
+) -> tuple[FoldRows, dict[int, int]]:
+    """The rows that these changes wrote, and the place of each of them. Raises TableTooLargeError."""
     held = log.changes.select(["part", "row"]).take(pa.array(wanted, pa.int64()))
     held = held.append_column("change", pa.array(wanted, pa.int64())).sort_by(
         [("part", "ascending"), ("row", "ascending")]
@@ -62,52 +64,52 @@ def of_changes(log: Log, wanted: Sequence[int], columns: Sequence[Column], most:
     parts = zip(held.column("part").to_pylist(), held.column("row").to_pylist(), strict=True)
     by_part = ((log.parts[part], [row for _, row in group]) for part, group in groupby(parts, key=lambda pair: pair[0]))
 
-    def read() -> Iterable[Rows]:
+    def read() -> Iterable[FoldRows]:
         for part, rows in by_part:
             with parquet(part.path) as file:
-                had = own(part.source.columns)
+                had = own_columns(part.source.columns)
                 names = {name: had[name] for name in part.reading.numbers if name in had}
                 found = columns_in(file, part.group, {**STATE, **names})
             yield _unified(found.take(pa.array(rows, pa.int64())), part.reading.numbers, columns)
 
-    return joined(read(), columns, most), places
+    return join_rows(read(), columns, most), places
 
 
-def of_base(base: Base, files: Sequence[BucketFile], columns: Sequence[Column], most: int) -> Rows:
-    """The rows in files of a base. Raises TooLarge."""
+def rows_of_base(base: FoldBase, files: Sequence[BucketFile], columns: Sequence[StateColumn], most: int) -> FoldRows:
+    """The rows in files of a base. Raises TableTooLargeError."""
     numbers = {each.name: each.number for each in base.columns}
     kept = {each.number for each in columns}
     names = {each.name: each.type for each in base.columns if each.number in kept}
     paths = [base.folder / file.name for file in files]
     if sum(_bytes(path) for path in paths) > most:
-        raise TooLarge
+        raise TableTooLargeError
 
-    def read() -> Iterable[Rows]:
+    def read() -> Iterable[FoldRows]:
         for path in paths:
             with parquet(path) as file:
                 for group in range(file.num_row_groups):
                     yield _unified(columns_in(file, group, {**STATE, **names}), numbers, columns)
 
-    return joined(read(), columns, most)
+    return join_rows(read(), columns, most)
 
 
-def retyped(rows: Rows, columns: Sequence[Column]) -> Rows:
+def retype_rows(rows: FoldRows, columns: Sequence[StateColumn]) -> FoldRows:
     """The rows with other columns."""
     numbers = {name: int(name[1:]) for name in rows.table.column_names if name not in _OURS}
     kept = {each.number for each in columns}
     table = rows.table.append_column("exact", pa.nulls(rows.table.num_rows, pa.string()))
     texts = {place: {n: text for n, text in held.items() if n in kept} for place, held in rows.texts.items()}
-    return Rows(_unified(table, numbers, columns).table, texts)
+    return FoldRows(_unified(table, numbers, columns).table, texts)
 
 
-def _bytes(path: Where) -> int:
+def _bytes(path: LakePath) -> int:
     """What a file takes in memory, or less: its values may be stored once each."""
     with parquet(path) as file:
         groups = file.metadata
     return sum(groups.row_group(number).total_byte_size for number in range(groups.num_row_groups))
 
 
-def _unified(table: pa.Table, numbers: Mapping[str, int], wanted: Sequence[Column]) -> Rows:
+def _unified(table: pa.Table, numbers: Mapping[str, int], wanted: Sequence[StateColumn]) -> FoldRows:
     """Rows of files as rows of the fold; every type is that of `wanted`, or one that it holds all values of."""
     names = {number: name for name, number in numbers.items()}
     columns = {name: table.column(name) for name in _OURS}
@@ -119,10 +121,10 @@ def _unified(table: pa.Table, numbers: Mapping[str, int], wanted: Sequence[Colum
         )
     kept = {each.number for each in wanted}
     known = {name: number for name, number in numbers.items() if number in kept}
-    return Rows(pa.table(columns), _texts(table.column("exact"), known))
+    return FoldRows(pa.table(columns), _texts(table.column("exact"), known))
 
 
-def _texts(exact: pa.ChunkedArray, numbers: Mapping[str, int]) -> Texts:
+def _texts(exact: pa.ChunkedArray, numbers: Mapping[str, int]) -> ExactTexts:
     if exact.null_count == len(exact):
         return {}
     parsed = ((place, json.loads(text)) for place, text in enumerate(exact.to_pylist()) if text is not None)

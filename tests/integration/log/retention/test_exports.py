@@ -10,8 +10,8 @@ from adbc_driver_postgresql import dbapi
 from lake import ledger
 from lake.changes import retention_check
 from lake.changes.files import ChangeFiles
-from lake.errors import Dropped
-from lake.ledger import Ledger
+from lake.errors import DroppedEventsError
+from lake.ledger import LakeLedger
 from pyspark_sequin_events import catalog
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
 
@@ -25,8 +25,8 @@ def aged_log(database_dsn: str) -> Iterator[AgingLog]:
 
 
 @pytest.fixture
-def book(database_dsn: str) -> Iterator[Ledger]:
-    with ledger.opened(database_dsn) as opened:
+def book(database_dsn: str) -> Iterator[LakeLedger]:
+    with ledger.open_ledger(database_dsn) as opened:
         yield opened
 
 
@@ -36,7 +36,9 @@ def events(database_dsn: str) -> Iterator[dbapi.Connection]:
         yield connection
 
 
-def test_a_lake_begins_with_the_first_event_that_is_kept(aged_log: AgingLog, book: Ledger, events: dbapi.Connection):
+def test_a_lake_begins_with_the_first_event_that_is_kept(
+    aged_log: AgingLog, book: LakeLedger, events: dbapi.Connection
+):
     lake = book.add_lake("/nowhere/lake", TABLE)
     assert retention_check.begins_after(book, lake, events, TABLE) == 0
     aged_log.add(2 * PARTITION + 10, 1.1 * KEEP)
@@ -49,7 +51,7 @@ def test_a_lake_begins_with_the_first_event_that_is_kept(aged_log: AgingLog, boo
 
 
 def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(
-    aged_log: AgingLog, book: Ledger, events: dbapi.Connection
+    aged_log: AgingLog, book: LakeLedger, events: dbapi.Connection
 ):
     lake = book.add_lake("/nowhere/lake", TABLE)
     aged_log.add(2 * PARTITION + 10, 1.1 * KEEP)
@@ -58,14 +60,16 @@ def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(
     book.commit(export)
     aged_log.connection.execute("update pipeline.lakes set released_at = clock_timestamp()")
     assert aged_log.drop().partitions == 2
-    with pytest.raises(Dropped, match=r"^seq 51 to 200 of public.sequin_events were dropped .* begins with seq 201$"):
+    with pytest.raises(
+        DroppedEventsError, match=r"^seq 51 to 200 of public.sequin_events were dropped .* begins with seq 201$"
+    ):
         retention_check.begins_after(book, lake, events, TABLE)
 
 
 def test_a_range_that_was_dropped_while_it_was_read_is_not_published(aged_log: AgingLog, events: dbapi.Connection):
     aged_log.add(PARTITION + 10, 1.1 * KEEP)
-    retention_check.require(events, TABLE, 0)
+    retention_check.require_kept(events, TABLE, 0)
     aged_log.drop()
-    with pytest.raises(Dropped, match="seq 1 to 100 "):
-        retention_check.require(events, TABLE, 0)
-    retention_check.require(events, TABLE, PARTITION)
+    with pytest.raises(DroppedEventsError, match="seq 1 to 100 "):
+        retention_check.require_kept(events, TABLE, 0)
+    retention_check.require_kept(events, TABLE, PARTITION)

@@ -169,7 +169,7 @@ def test_everything_is_read_once_and_in_order_over_the_gaps(staged: Staged):
     with closing(dbapi.connect(staged.dsn, autocommit=True)) as connection:
         head = catalog.head(connection, str(DEFAULT))
         parts = list(catalog.ranges(connection, str(DEFAULT), (0, head), 5_000, 10_000))
-        planned = plan.parts(connection, staged.dsn, str(DEFAULT), 0, head)
+        planned = plan.plan_parts(connection, staged.dsn, str(DEFAULT), 0, head)
     assert parts[0][0] == 0
     assert parts[-1][1] == head
     assert all(one[1] == two[0] for one, two in pairwise(parts))
