@@ -43,7 +43,7 @@ class NeededObject:
         return f"{self.kind} {self.identity} (for {', '.join(self.tables[:_SHOWN])}{more})"
 
 
-class FollowerLacks(FollowerRefused):
+class FollowerLacksError(FollowerRefused):
     """A follower's user lacks rights, or its database what tables need that must be made there.
 
     `script`: the SQL for an administrator there.
@@ -90,9 +90,9 @@ def statements(source: Connection, follower: Connection, tables: Sequence[int]) 
 def require(
     what: str, follower: Connection, user: str, rights: Sequence[MissingRight], missing: Sequence[NeededObject]
 ) -> None:
-    """Raises FollowerLacks if something is missing. `user`: the follower's, who shall own what is made."""
+    """Raises FollowerLacksError if something is missing. `user`: the follower's, who shall own what is made."""
     if rights or missing:
-        raise FollowerLacks(what, rights, missing, list(_script(follower, rights, missing, user)))
+        raise FollowerLacksError(what, rights, missing, list(_script(follower, rights, missing, user)))
 
 
 def _is_there(follower: Connection, each: NeededObject) -> bool:

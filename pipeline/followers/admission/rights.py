@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import psycopg
 
-from pipeline.followers.admission.server import SCHEMA, Facts
-from pipeline.followers.admission.tables import Found, names
+from pipeline.followers.admission.server import SCHEMA, ServerFacts
+from pipeline.followers.admission.tables import TableAtFollower, names
 from pipeline.postgres.connections import Connection
 from pipeline.printable import identifier
 
@@ -22,7 +22,7 @@ class MissingRight:
     grant: str | None
 
 
-def of_server(follower: Connection, facts: Facts) -> Iterator[MissingRight]:
+def of_server(follower: Connection, facts: ServerFacts) -> Iterator[MissingRight]:
     """Yield those without which an applier cannot work there, whatever its tables are."""
     user, database = f'user "{facts.user_name}"', identifier(facts.database)
     try:
@@ -49,9 +49,9 @@ def of_server(follower: Connection, facts: Facts) -> Iterator[MissingRight]:
         yield MissingRight(f"{user} may not use the schema {SCHEMA} and its tables", grant)
 
 
-def of_tables(facts: Facts, tables: Sequence[Found]) -> Iterator[MissingRight]:
+def of_tables(facts: ServerFacts, tables: Sequence[TableAtFollower]) -> Iterator[MissingRight]:
     """Yield those that the user lacks to make and to write these tables; one for all that one statement cures."""
-    lacking: dict[_Lacking, list[Found]] = {}
+    lacking: dict[_LackingRight, list[TableAtFollower]] = {}
     for each in tables:
         for found in _lacking(facts, each):
             lacking.setdefault(found, []).append(each)
@@ -60,7 +60,7 @@ def of_tables(facts: Facts, tables: Sequence[Found]) -> Iterator[MissingRight]:
         yield MissingRight(f"{found.text} {names(of)}{found.more}", f"{found.grant}{on}{found.to}")
 
 
-class _Lacking(NamedTuple):
+class _LackingRight(NamedTuple):
     """A sentence with its tables after `text`, and a statement with its tables after `grant`, if it names them."""
 
     text: str
@@ -70,23 +70,25 @@ class _Lacking(NamedTuple):
     more: str = ""
 
 
-def _lacking(facts: Facts, each: Found) -> Iterator[_Lacking]:
+def _lacking(facts: ServerFacts, each: TableAtFollower) -> Iterator[_LackingRight]:
     user, schema, to = f'user "{facts.user_name}"', identifier(each.schema), f" to {facts.quoted_user}"
     if each.kind is None:
         if each.has_schema and not (each.may_use_schema and each.may_create):
-            yield _Lacking(f"{user} may not create", f"grant usage, create on schema {schema}", to)
+            yield _LackingRight(f"{user} may not create", f"grant usage, create on schema {schema}", to)
         elif not each.has_schema and not facts.may_create_schemas:
-            yield _Lacking(f"{user} may not create", _create_on_database(facts), to)
+            yield _LackingRight(f"{user} may not create", _create_on_database(facts), to)
         return
     if not each.may_use_schema:
-        yield _Lacking(f"{user} may not use the schema of", f"grant usage on schema {schema}", to)
+        yield _LackingRight(f"{user} may not use the schema of", f"grant usage on schema {schema}", to)
     if each.refused:
         text = f"{user} may not {' and '.join(each.refused)} in"
-        yield _Lacking(text, f"grant {', '.join(each.refused)}", to, on_tables=True)
+        yield _LackingRight(text, f"grant {', '.join(each.refused)}", to, on_tables=True)
     if each.secured:
         hides = f" from {user}"
-        yield _Lacking("row security hides rows of", f"alter role {facts.quoted_user}", " with bypassrls", more=hides)
+        yield _LackingRight(
+            "row security hides rows of", f"alter role {facts.quoted_user}", " with bypassrls", more=hides
+        )
 
 
-def _create_on_database(facts: Facts) -> str:
+def _create_on_database(facts: ServerFacts) -> str:
     return f"grant create on database {identifier(facts.database)}"

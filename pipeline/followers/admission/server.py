@@ -20,7 +20,7 @@ SCHEMA = "pipeline_follower"
 
 
 @dataclass(frozen=True)
-class Facts:
+class ServerFacts:
     """`has_schema`, `may_use_schema`, `is_installed`: of what an applier keeps there; its tables may all be missing."""
 
     version: int
@@ -42,9 +42,9 @@ class Facts:
         return '"{}"'.format(self.user_name.replace('"', '""'))
 
 
-def read(follower: Connection) -> Facts:
+def read(follower: Connection) -> ServerFacts:
     """As they are now."""
-    found = queries.one(follower, Facts, statement("followers.admission", "facts"))
+    found = queries.one(follower, ServerFacts, statement("followers.admission", "facts"))
     assert found is not None  # noqa: S101  the database we are in
     return found
 
@@ -59,7 +59,7 @@ def require_direct(name: str, first: Connection, second: Connection) -> None:
         )
 
 
-def require_writable(name: str, facts: Facts) -> None:
+def require_writable(name: str, facts: ServerFacts) -> None:
     """Raises FollowerRefused for a server that is too old, or cannot be written."""
     if facts.version < MIN_VERSION:
         raise FollowerRefused(
@@ -87,7 +87,7 @@ def require_known_schema(name: str, follower: Connection) -> None:
         )
 
 
-def warnings(name: str, facts: Facts) -> Iterator[str]:
+def warnings(name: str, facts: ServerFacts) -> Iterator[str]:
     """What may become a trouble later."""
     if facts.encoding != "UTF8":
         yield (
@@ -96,7 +96,7 @@ def warnings(name: str, facts: Facts) -> Iterator[str]:
         )
 
 
-def positions(follower: Connection, facts: Facts, source: uuid.UUID) -> dict[str, Position]:
+def positions(follower: Connection, facts: ServerFacts, source: uuid.UUID) -> dict[str, Position]:
     """Where appliers have left it, by name of the follower that it was then."""
     if not facts.is_installed:
         return {}

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from pipeline.errors import FollowerRefused
 from pipeline.followers import connecting
-from pipeline.followers.admission.server import Facts, forgetting
+from pipeline.followers.admission.server import ServerFacts, forgetting
 from pipeline.followers.registry import Options
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -24,7 +24,7 @@ _PATIENCE = "5s"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PublishedTable:
     """A table as the source publishes it. `key`: the columns by which its rows are known; empty where there is none.
 
     `deferrable`: the key holds only at a commit, so that keys may change places in a transaction.
@@ -42,7 +42,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class TableAtFollower:
     """What the follower has under that name. `kind`: as in pg_class, None where there is nothing.
 
     `keys`: the columns of each unique index that holds at every statement. `refused`: rights that this user lacks.
@@ -69,13 +69,15 @@ class Found:
         return sql.Identifier(self.schema, self.name)
 
 
-def require_fit(name: str, follower: Connection, wanted: Sequence[Wanted], options: Options) -> list[Found]:
+def require_fit(
+    name: str, follower: Connection, wanted: Sequence[PublishedTable], options: Options
+) -> list[TableAtFollower]:
     """Return what the follower has of these tables. Raises FollowerRefused for the first thing that is wrong with some.
 
     Rights that the user lacks are not looked at, and nothing is read.
     """
     values = {"schemas": [each.schema for each in wanted], "names": [each.name for each in wanted]}
-    rows = queries.rows(follower, Found, statement("followers.admission", "tables"), values)
+    rows = queries.rows(follower, TableAtFollower, statement("followers.admission", "tables"), values)
     found = {(each.schema, each.name): each for each in rows}
     pairs = [(each, found[each.schema, each.name]) for each in wanted]
     what = connecting.what(name)
@@ -94,7 +96,9 @@ class _Fed:
     seq: int
 
 
-def require_unfed(name: str, follower: Connection, facts: Facts, source: uuid.UUID, wanted: Sequence[Wanted]) -> None:
+def require_unfed(
+    name: str, follower: Connection, facts: ServerFacts, source: uuid.UUID, wanted: Sequence[PublishedTable]
+) -> None:
     """Raises FollowerRefused for tables that another source's log is applied to: neither would be equal."""
     if not facts.is_installed:
         return
@@ -114,7 +118,7 @@ def require_unfed(name: str, follower: Connection, facts: Facts, source: uuid.UU
         )
 
 
-def _require_there(what: str, pairs: Sequence[tuple[Wanted, Found]], options: Options) -> None:
+def _require_there(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollower]], options: Options) -> None:
     missing = [has for _, has in pairs if has.kind is None]
     if missing and options.copy == "none":
         raise FollowerRefused(
@@ -139,7 +143,7 @@ def _require_there(what: str, pairs: Sequence[tuple[Wanted, Found]], options: Op
         )
 
 
-def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]]) -> None:
+def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFollower]]) -> None:
     for each, has in there:
         if lacking := [column for column in each.columns if column not in has.columns]:
             raise FollowerRefused(
@@ -161,7 +165,7 @@ def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]]) -> None:
             )
 
 
-def require_empty(name: str, follower: Connection, tables: Sequence[Found]) -> None:
+def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollower]) -> None:
     """Raises FollowerRefused if one of these tables has rows. The user must be able to read them."""
     what, there = connecting.what(name), [each for each in tables if each.kind is not None]
     try:
@@ -179,7 +183,7 @@ def require_empty(name: str, follower: Connection, tables: Sequence[Found]) -> N
         )
 
 
-def _filled(follower: Connection, there: Sequence[Found]) -> Iterable[Found]:
+def _filled(follower: Connection, there: Sequence[TableAtFollower]) -> Iterable[TableAtFollower]:
     """Those with rows. Of a partitioned table those of its partitions count."""
     for first in range(0, len(there), _AT_ONCE):
         part = there[first : first + _AT_ONCE]

@@ -92,7 +92,7 @@ def want(follower: Connection, here: Position, tables: Iterable[int], *, first: 
 
 
 @dataclass(frozen=True)
-class Anew:
+class RequestedCopy:
     """A table, by its oid at the source, that is to be copied while the others follow the log from this seq on.
 
     `generation`: another one when it was wanted once more. `formed_epoch`, `formed_lsn`: the commit of which it
@@ -112,12 +112,12 @@ class Anew:
         return Place(self.formed_epoch, self.formed_lsn, 2**31 - 1)
 
 
-def wanted(follower: Connection, of: Position) -> list[Anew]:
+def wanted(follower: Connection, of: Position) -> list[RequestedCopy]:
     """Those that `want` has asked for, and that are not in their place yet."""
-    return queries.rows(follower, Anew, statement(_ROOM, "find_wanted"), vars(of))
+    return queries.rows(follower, RequestedCopy, statement(_ROOM, "find_wanted"), vars(of))
 
 
-def place(follower: Connection, here: Position, wanted: Anew, copied: Copied, rows: int) -> None:
+def place(follower: Connection, here: Position, wanted: RequestedCopy, copied: Copied, rows: int) -> None:
     """In the transaction that holds the position and has brought the table there: it follows the log again.
 
     Raises Overtaken where another copy of it was made meanwhile, or is wanted.

@@ -36,7 +36,7 @@ def make(
     stored in the transaction that makes it. Raises TablesChanged if one was renamed at the source.
     """
 
-    def made(table: TableName, dumped: _Dumped, preamble: str) -> None:
+    def made(table: TableName, dumped: _TableDump, preamble: str) -> None:
         after = [*dumped.dump.after, *checks.take_off(follower, of, table)]
         unmade.store(follower, of, table.table_oid, [preamble + each for each in after])
 
@@ -46,7 +46,7 @@ def make(
 def make_whole(source: Connection, dsn: str, follower: Connection, of: Position, table: TableName) -> None:
     """One of them with its keys and indexes, so that nothing is left to be made. Raises FollowerError."""
 
-    def made(table: TableName, dumped: _Dumped, preamble: str) -> None:
+    def made(table: TableName, dumped: _TableDump, preamble: str) -> None:
         follower.execute("".join([preamble, *dumped.dump.after]).encode())
         checks.record(follower, of, table)
 
@@ -55,7 +55,7 @@ def make_whole(source: Connection, dsn: str, follower: Connection, of: Position,
 
 
 @dataclass(frozen=True)
-class _Dumped:
+class _TableDump:
     """A table with its partitions. `form`: the one that it has in the dump. `names`: schemas and names of its parts."""
 
     dump: SchemaDump
@@ -69,7 +69,7 @@ def _make(
     follower: Connection,
     of: Position,
     tables: Sequence[TableName],
-    made: Callable[[TableName, _Dumped, str], None],
+    made: Callable[[TableName, _TableDump, str], None],
 ) -> dict[TableName, FollowerError]:
     """`made` is called in each table's transaction, with the settings that statements of its dump need."""
     missing = lacking(follower, tables)
@@ -101,7 +101,7 @@ def _make(
 
 def _dumped(
     source: Connection, dsn: str, tables: Sequence[TableName]
-) -> tuple[dict[TableName, _Dumped], dict[TableName, FollowerError]]:
+) -> tuple[dict[TableName, _TableDump], dict[TableName, FollowerError]]:
     """Tables as the source has them, without those that were dropped; and those that cannot be read, with why."""
     try:
         return _dumped_at_once(source, dsn, tables), {}
@@ -110,7 +110,7 @@ def _dumped(
     except FollowerError as error:
         if len(tables) == 1:
             return {}, {tables[0]: error}
-    dumped, refused = dict[TableName, _Dumped](), dict[TableName, FollowerError]()
+    dumped, refused = dict[TableName, _TableDump](), dict[TableName, FollowerError]()
     for table in tables:
         more, why = _dumped(source, dsn, [table])
         dumped |= more
@@ -118,7 +118,7 @@ def _dumped(
     return dumped, refused
 
 
-def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -> dict[TableName, _Dumped]:
+def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -> dict[TableName, _TableDump]:
     """One dump of all. If they are altered meanwhile, they are read again. Raises FollowerError."""
     values = {"oids": [table.table_oid for table in tables]}
     for _ in range(TRIES):
@@ -135,7 +135,7 @@ def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -
             if any(forms[each.table_oid].called != (each.table_schema, each.table_name) for each in there):
                 raise TablesChanged("tables of a follower were renamed at the source before they were made")
             parts = {table: labels[table.table_oid] for table in there}
-            return {table: _Dumped(dump.of(names), forms[table.table_oid], names) for table, names in parts.items()}
+            return {table: _TableDump(dump.of(names), forms[table.table_oid], names) for table, names in parts.items()}
     raise FollowerError(
         f"--schema create: somebody alters tables of the source all the while, so that {TRIES} dumps of their schema"
         " were outdated at once"

@@ -24,10 +24,16 @@ from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Formed, Place
 from pipeline.followers.copying import checks, copies
-from pipeline.followers.copying.copies import Anew
-from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
+from pipeline.followers.copying.copies import RequestedCopy
+from pipeline.followers.copying.source_tables import (
+    LOCK_TIMEOUT,
+    CopyDelayedError,
+    SourceRelation,
+    SourceTables,
+    holder,
+)
 from pipeline.followers.copying.staged_rows import StagedRows
-from pipeline.followers.copying.table_copies import Interrupted, columns_of, described, pass_on, require_empty
+from pipeline.followers.copying.table_copies import CopyInterruptedError, columns_of, described, pass_on, require_empty
 from pipeline.followers.registry import Follower, TableName
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
@@ -41,8 +47,8 @@ ROUNDS = 10
 _ROOM = "followers.copying"
 
 
-class Fitting(Protocol):
-    """What gives a table the form of its copy, as `pipeline.followers.schema_changes.fitting.Fitting` does."""
+class FormAdjuster(Protocol):
+    """What gives a table the form of its copy, as `pipeline.followers.schema_changes.fitting.FormAdjustment` does."""
 
     @property
     def called(self) -> tuple[str, str]: ...
@@ -54,24 +60,24 @@ class Fitting(Protocol):
     def alter(self, replaced: Callable[[], None]) -> None: ...
 
 
-class Moves(Protocol):
-    """What happens to names, as `pipeline.followers.schema_changes.table_names.Moves` has it."""
+class PlannedRenames(Protocol):
+    """What happens to names, as `pipeline.followers.schema_changes.table_names.NameChanges` has it."""
 
     @property
     def gone(self) -> Collection[int]: ...
 
 
-class Renaming(Protocol):
-    """Renames tables, as `pipeline.followers.schema_changes.renames.Renames` does."""
+class TableRenamer(Protocol):
+    """Renames tables, as `pipeline.followers.schema_changes.renames.TableRenames` does."""
 
     def is_called(self, follower: Connection, table: TableName) -> bool: ...
-    def needed(self, follower: Connection, targets: Mapping[int, tuple[str, str]]) -> Moves: ...
+    def needed(self, follower: Connection, targets: Mapping[int, tuple[str, str]]) -> PlannedRenames: ...
     def require_possible(self, follower: Connection, oid: int, target: tuple[str, str]) -> None: ...
     def carry_out(self, session: Connection, here: Position, moves: Any) -> None: ...
     def forget(self, log: Connection, gone: Collection[int]) -> None: ...
 
 
-class Replacements:
+class TableReplacements:
     """Of one follower; all connections are its own, `follower` one whose session is that of an applier."""
 
     def __init__(
@@ -86,29 +92,31 @@ class Replacements:
         say: Callable[[TableName, str | None], None],
         make_missing: Callable[[TableName], None],
         require_types: Callable[[TableName], None],
-        fit: Callable[[TableName, Place, Collection[str]], Fitting],
-        renaming: Renaming,
+        fit: Callable[[TableName, Place, Collection[str]], FormAdjuster],
+        renaming: TableRenamer,
     ) -> None:
-        """`go_on` is asked now and then. `say` is told which table is copied, and why one has to wait.
+        """`go_on` returns False once the copy must end; it is called often. `say` gets each table that is copied, and
+        why a table has to wait.
 
-        `make_missing` makes a table that the follower lacks, where that is wanted, and gives types of its values what
-        the source's have; `require_types` raises NotYet if they were altered since. `fit` finds what tells the form of
-        a table, as of a place, from that of these columns at the source.
+        `make_missing` makes a table that the follower lacks, if the settings allow it, and gives the types of its
+        values what the source's types have. `require_types` raises CopyDelayedError if a type was altered since.
+        `fit` compares the form that a table had at a place of the log with these columns at the source.
         """
         self._log, self._follower, self._source, self._found = log, follower, source, found
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
         self._require_types, self._fit, self._renaming = require_types, fit, renaming
         self._begins = dict[int, Position]()
 
-    def wanted(self) -> list[Anew]:
+    def wanted(self) -> list[RequestedCopy]:
         """The tables that are to be copied anew."""
         return copies.wanted(self._follower, self._here())
 
-    def make(self, table: TableName, anew: Anew) -> None:
-        """Copy one of them, and let the copy take its place.
+    def make(self, table: TableName, anew: RequestedCopy) -> None:
+        """Copy one of these tables, and let the copy take the place of its rows.
 
-        Raises NotYet where it has to wait, which may be called for again; Interrupted; Overtaken where another copy
-        was made meanwhile or is wanted; and what is in the way. Then all is as it was.
+        Raises CopyDelayedError if the copy has to wait: call again later. Raises CopyInterruptedError, Overtaken if
+        another copy of the table was made or requested in the meantime, and other errors that prevent the copy. After
+        an error, the table is unchanged.
         """
         self._require_wanted()
         # Before it is looked at who writes: what the log had by then is in the copy.
@@ -138,10 +146,10 @@ class Replacements:
             self._replace(table, anew, staged, fitting, copied, rows, begins)
 
     def _require_kept(self, table: TableName, begins: Position) -> None:
-        """Raises NotYet where the log lacks what comes after it: then it goes on only with copies of all tables."""
+        """Raise CopyDelayedError if the log lacks events after this position: only copies of all tables help then."""
         if begins.seq < int(queries.value(self._log, "select pipeline.log_floor()")):
             del self._begins[table.table_oid]
-            raise NotYet(
+            raise CopyDelayedError(
                 "waits until all tables are to be copied anew, as the log does not reach back to where the follower is"
             )
 
@@ -153,7 +161,7 @@ class Replacements:
             with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
                 return StagedRows(self._follower, identifier, there, columns, before)
         except psycopg.errors.LockNotAvailable as error:
-            raise NotYet(self._waits(table)) from error
+            raise CopyDelayedError(self._waits(table)) from error
 
     def _waits(self, table: TableName) -> str:
         name = sql.Identifier(table.table_schema, table.table_name).as_string(self._follower)
@@ -161,7 +169,11 @@ class Replacements:
         return f"waits for {holder(self._follower, oid)}, which uses it at the follower"
 
     def _read(
-        self, table: TableName, relations: Sequence[Relation], columns: Sequence[Sequence[str]], staged: StagedRows
+        self,
+        table: TableName,
+        relations: Sequence[SourceRelation],
+        columns: Sequence[Sequence[str]],
+        staged: StagedRows,
     ) -> tuple[Copied, int]:
         """The rows as of a snapshot, staged; and how many there are."""
         with self._source.reading(table.table_oid, relations) as copied:
@@ -176,9 +188,9 @@ class Replacements:
     def _replace(
         self,
         table: TableName,
-        anew: Anew,
+        anew: RequestedCopy,
         staged: StagedRows,
-        fitting: Fitting,
+        fitting: FormAdjuster,
         copied: Copied,
         rows: int,
         begins: Position,
@@ -194,7 +206,7 @@ class Replacements:
             gone = self._place(table, anew, wanted, begins, rows, fitting.called)
         self._renaming.forget(self._log, gone)
 
-    def _put(self, table: TableName, staged: StagedRows, fitting: Fitting) -> None:
+    def _put(self, table: TableName, staged: StagedRows, fitting: FormAdjuster) -> None:
         """The rows in the place of those of before, in their form, despite our checks. Who locks one is waited for."""
         replace: Callable[[], None] = staged.replace
         while True:
@@ -216,15 +228,21 @@ class Replacements:
                 self._say(table, self._waits(table))
 
     def _hold_name(self, table: TableName) -> None:
-        """Prevent renames of the table until the transaction ends. Raises NotYet if it has another name by now."""
+        """Prevent renames of the table until the transaction ends. Raises CopyDelayedError if it was renamed."""
         lock = sql.SQL("lock table only {} in row exclusive mode")
         if self._renaming.is_called(self._follower, table):
             self._follower.execute(lock.format(sql.Identifier(table.table_schema, table.table_name)))
         if not self._renaming.is_called(self._follower, table):
-            raise NotYet("it was renamed at the follower just now")
+            raise CopyDelayedError("it was renamed at the follower just now")
 
     def _place(
-        self, table: TableName, anew: Anew, wanted: Wanted, begins: Position, rows: int, called: tuple[str, str]
+        self,
+        table: TableName,
+        anew: RequestedCopy,
+        wanted: Wanted,
+        begins: Position,
+        rows: int,
+        called: tuple[str, str],
     ) -> Collection[int]:
         """Bring it from there to where the follower is, and let it follow the log from then on, under this name.
 
@@ -290,7 +308,7 @@ class Replacements:
 
     def _require_wanted(self) -> None:
         if not self._go_on():
-            raise Interrupted
+            raise CopyInterruptedError
 
 
 def _require_lock_alone(error: Exception) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any
 
-from pipeline.followers.copying.table_copies import Interrupted, TableCopies
+from pipeline.followers.copying.table_copies import CopyInterruptedError, TableCopies
 from pipeline.followers.registry import Note, TableName
 
 SESSIONS = 4
@@ -33,6 +33,8 @@ def make(
     with ThreadPoolExecutor(count, "copies") as pool:
         done = [pool.submit(work) for _ in range(count)]
     errors = [error for each in done if (error := each.exception()) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, Interrupted)):  # what led to the others comes first
+    for error in sorted(
+        errors, key=lambda error: isinstance(error, CopyInterruptedError)
+    ):  # what led to the others comes first
         raise error
     return {table: note for each in done for table, note in each.result().items()}

@@ -31,12 +31,12 @@ where a.attrelid = any(%(oids)s::oid[]) and a.attnum > 0 and not a.attisdropped 
 """Columns of these relations that COPY takes only from a query."""
 
 
-class NotYet(PipelineError):
+class CopyDelayedError(PipelineError):
     """A table cannot be copied at this moment: a session is in the way, or it was changed meanwhile."""
 
 
 @dataclass(frozen=True)
-class Relation:
+class SourceRelation:
     """One that holds rows of a table: itself, or a partition of it. `columns`, `condition`: what of it is published.
 
     `shape` changes with its name and its columns; `name` is quoted.
@@ -59,14 +59,14 @@ class SourceTables:
         """`dsn`: for messages. `publications`: those that are in use."""
         self.connection = self._source = source
         self._dsn, self._publications, self._epoch = dsn, list(publications), source_epoch
-        self._settling: dict[int, tuple[list[Relation], set[str]]] = {}
+        self._settling: dict[int, tuple[list[SourceRelation], set[str]]] = {}
         """Of tables that are not settled: their relations, and the transactions that are waited for."""
 
-    def settled(self, oid: int) -> list[Relation]:
-        """The relations of a table, once whoever had written to one of them is at its end; none of a dropped table.
+    def settled(self, oid: int) -> list[SourceRelation]:
+        """Return the relations of a table once the transactions that had written to them have ended.
 
-        To be called after the follower's position was read. Raises NotYet, and FollowerError where the table is not
-        published.
+        A dropped table has none. Call this after the follower's position was read. Raises CopyDelayedError while such
+        a transaction runs, and FollowerError if the table is not published.
         """
         with self._explained(oid), reading_session.transaction(self._source, session_settings.COPY):
             relations = self._relations(oid)
@@ -76,15 +76,15 @@ class SourceTables:
             remaining = self._writers(oid, relations, known[1]) if known[1] else []
             if remaining:
                 self._settling[oid] = relations, {each["transaction"] for each in remaining}
-                raise NotYet(f"waits for {_who(remaining[0])} to end, which has written to it")
+                raise CopyDelayedError(f"waits for {_who(remaining[0])} to end, which has written to it")
             self._settling.pop(oid, None)
             return relations
 
     @contextmanager
-    def reading(self, oid: int, relations: Sequence[Relation]) -> Iterator[Copied]:
+    def reading(self, oid: int, relations: Sequence[SourceRelation]) -> Iterator[Copied]:
         """Inside, the table is read as this snapshot has it, and nobody alters or truncates it.
 
-        Raises NotYet where a lock is not to be had, or the table has become another.
+        Raises CopyDelayedError where a lock is not to be had, or the table has become another.
         """
         try:
             with self._explained(oid):
@@ -97,7 +97,7 @@ class SourceTables:
             # The log is past the copy then, also where nobody writes: until it is, the table is as of another moment.
             mark(self._source)
 
-    def _begin(self, oid: int, relations: Sequence[Relation]) -> Copied:
+    def _begin(self, oid: int, relations: Sequence[SourceRelation]) -> Copied:
         local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT}
         reading_session.begin(self._source, session_settings.COPY, **local)
         if relations:
@@ -107,7 +107,7 @@ class SourceTables:
         found = self._source.execute(statement(_ROOM, "snapshot")).fetchone()
         assert found is not None  # noqa: S101  function calls
         if self._relations(oid) != relations:
-            raise NotYet("it was altered just now, or what is published of it")
+            raise CopyDelayedError("it was altered just now, or what is published of it")
         form = None
         if relations:  # partitions have the columns of their root, with other numbers
             values = {"oid": oid, "columns": relations[0].columns}
@@ -115,7 +115,7 @@ class SourceTables:
         snapshot, lsn = found
         return Copied(self._epoch, snapshot, lsn, form)
 
-    def rows(self, relation: Relation, columns: Sequence[str]) -> Generator[bytes, None, None]:
+    def rows(self, relation: SourceRelation, columns: Sequence[str]) -> Generator[bytes, None, None]:
         """The published rows of a relation with these columns, as COPY writes them, in blocks. To be closed."""
         listed = _COMMA.join(map(sql.Identifier, columns))
         query = sql.SQL("copy {} ({}) to stdout").format(_printed(relation), listed)
@@ -130,20 +130,20 @@ class SourceTables:
             with closing(copy_data.read(self._source, query)) as blocks:
                 yield from blocks
 
-    def _relations(self, oid: int) -> list[Relation]:
+    def _relations(self, oid: int) -> list[SourceRelation]:
         values = {"oid": oid, "publications": self._publications}
         query = statement("capture.source", "published_relations")
-        found = queries.rows(self._source, Relation, query, values)
+        found = queries.rows(self._source, SourceRelation, query, values)
         if not found and (there := self._source.execute(statement("snapshots", "leaves"), values).fetchall()):
             raise FollowerError(f"{there[0][1]} of the source is not published any more: it cannot be copied")
         return found
 
-    def _generated(self, relation: Relation) -> set[str]:
+    def _generated(self, relation: SourceRelation) -> set[str]:
         found = self._source.execute(_GENERATED_COLUMNS, {"oids": [relation.oid]}).fetchall()
         return {name for _, name in found}
 
     def _writers(
-        self, oid: int, relations: Sequence[Relation], among: set[str] | None = None
+        self, oid: int, relations: Sequence[SourceRelation], among: set[str] | None = None
     ) -> list[Mapping[str, Any]]:
         values = {"oids": [oid, *(each.oid for each in relations)], "among": None if among is None else list(among)}
         with self._source.cursor(row_factory=psycopg.rows.dict_row) as cursor:
@@ -156,9 +156,9 @@ class SourceTables:
             yield
         except psycopg.errors.LockNotAvailable as error:
             reading_session.roll_back(self._source)
-            raise NotYet(f"waits for {holder(self._source, oid)}, which locks it at the source") from error
+            raise CopyDelayedError(f"waits for {holder(self._source, oid)}, which locks it at the source") from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
-            raise NotYet("it was renamed or dropped just now") from error
+            raise CopyDelayedError("it was renamed or dropped just now") from error
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise
@@ -187,6 +187,6 @@ def _who(session: Mapping[str, Any]) -> str:
     return f"pid {session['pid']} ({user or 'another user'}, {application or 'no name'}, {state or 'unknown'})"
 
 
-def _printed(relation: Relation) -> sql.SQL:
+def _printed(relation: SourceRelation) -> sql.SQL:
     """Its name as the catalog has quoted it."""
     return sql.SQL(relation.name)

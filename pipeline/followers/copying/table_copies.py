@@ -14,7 +14,13 @@ from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused
 from pipeline.followers.applying import followed_tables, truncates
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, refusals
-from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
+from pipeline.followers.copying.source_tables import (
+    LOCK_TIMEOUT,
+    CopyDelayedError,
+    SourceRelation,
+    SourceTables,
+    holder,
+)
 from pipeline.followers.registry import Note, TableName
 from pipeline.postgres import connections, copy_data, queries
 from pipeline.postgres.connections import Connection
@@ -25,11 +31,11 @@ REST_SECONDS = 0.2
 _COMMA = sql.SQL(", ")
 
 
-class Interrupted(Exception):
+class CopyInterruptedError(Exception):
     """It is not wanted any more: the copy that was being made is as if it had not begun."""
 
 
-class Forms(Protocol):
+class FormProvider(Protocol):
     """What gives tables the forms of their copies, as `pipeline.followers.schema_changes.first_forms.FirstForms`."""
 
     def bring(
@@ -47,7 +53,7 @@ class TableCopies:
         source: SourceTables,
         follower: Connection,
         of: Position,
-        forms: Forms,
+        forms: FormProvider,
         *,
         truncate: bool,
         go_on: Callable[[], bool],
@@ -64,7 +70,7 @@ class TableCopies:
     def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> dict[TableName, Note]:
         """As many as it comes to, until there are no more; returns those that were refused, and why.
 
-        `rest`: waits for so many seconds. Raises Interrupted, Overtaken, and what ends a connection.
+        `rest`: waits for so many seconds. Raises CopyInterruptedError, Overtaken, and what ends a connection.
         """
         pending: list[TableName] = []
         while (fresh := _next(tables)) or pending:
@@ -85,7 +91,7 @@ class TableCopies:
             if relations:
                 table = self._forms.bring(self._source.connection, self._follower, table, published)
             self._copy(table, relations)
-        except NotYet as error:
+        except CopyDelayedError as error:
             self._say(table, Note(str(error)))
             return False
         except Overtaken:
@@ -105,12 +111,12 @@ class TableCopies:
         self._refused[table] = note = refusals.note_of(error, self._follower, self._source.connection, table.table_oid)
         self._say(table, note)
 
-    def _copy(self, table: TableName, relations: Sequence[Relation]) -> None:
+    def _copy(self, table: TableName, relations: Sequence[SourceRelation]) -> None:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         with self._follower.transaction():
             copies.take(self._follower, self._of, table.table_oid)
             if not self._forms.is_called(self._follower, table):
-                raise NotYet("it was renamed just now")
+                raise CopyDelayedError("it was renamed just now")
             there = described(self._follower, table)
             # First at the follower: while this waits, nobody has to wait at the source.
             self._empty(table, identifier, partitioned=there["partitioned"])
@@ -141,11 +147,11 @@ class TableCopies:
             with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
                 truncates.run(self._follower, [rows])
         except psycopg.errors.LockNotAvailable as error:
-            raise NotYet(f"waits for {holder(self._follower, oid)}, which uses it at the follower") from error
+            raise CopyDelayedError(f"waits for {holder(self._follower, oid)}, which uses it at the follower") from error
 
     def _require_wanted(self) -> None:
         if not self._go_on():
-            raise Interrupted
+            raise CopyInterruptedError
 
 
 def require_empty(follower: Connection, table: TableName, *, partitioned: bool) -> None:
@@ -181,7 +187,7 @@ def described(follower: Connection, table: TableName) -> dict[str, Any]:
     return there
 
 
-def columns_of(table: TableName, relation: Relation, there: Mapping[str, Any]) -> list[str]:
+def columns_of(table: TableName, relation: SourceRelation, there: Mapping[str, Any]) -> list[str]:
     """Which of the published columns of a relation are copied: not those that the follower generates.
 
     Raises FollowerError where it lacks one.
@@ -194,7 +200,7 @@ def columns_of(table: TableName, relation: Relation, there: Mapping[str, Any]) -
 
 def pass_on(
     source: SourceTables,
-    relation: Relation,
+    relation: SourceRelation,
     columns: Sequence[str],
     follower: Connection,
     into: sql.Composable,

@@ -14,9 +14,9 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, FollowerRefused, Unavailable
 from pipeline.followers import connecting, names, registry
 from pipeline.followers.admission import identity, needed_objects, rights, server, tables
-from pipeline.followers.admission.needed_objects import FollowerLacks
-from pipeline.followers.admission.server import Facts
-from pipeline.followers.admission.tables import Wanted
+from pipeline.followers.admission.needed_objects import FollowerLacksError
+from pipeline.followers.admission.server import ServerFacts
+from pipeline.followers.admission.tables import PublishedTable
 from pipeline.followers.copying import missing_tables
 from pipeline.followers.operating import follower_tables, status
 from pipeline.followers.operating.status import Shown
@@ -68,7 +68,7 @@ def lacking(
     """
     try:
         _examine(config, source, pipeline, name, dsn, options)
-    except FollowerLacks as missing:
+    except FollowerLacksError as missing:
         return missing.script
     return []
 
@@ -109,7 +109,7 @@ def _admit(
     stored: ReplicationSource,
     name: str,
     dsn: str,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[PublishedTable],
     options: Options,
 ) -> _Admitted:
     """Look at the database, and refuse it or say where it begins."""
@@ -182,7 +182,12 @@ def _require_no_follower(pipeline: Connection, what: str, follower: Connection, 
 
 
 def _begins(
-    pipeline: Connection, stored: ReplicationSource, name: str, follower: Connection, facts: Facts, options: Options
+    pipeline: Connection,
+    stored: ReplicationSource,
+    name: str,
+    follower: Connection,
+    facts: ServerFacts,
+    options: Options,
 ) -> tuple[Position, list[str]]:
     """After which seq it needs the log, and hints on that."""
     left = server.positions(follower, facts, stored.id)

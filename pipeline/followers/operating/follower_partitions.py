@@ -19,7 +19,7 @@ from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import looked_partitions, partitions
-from pipeline.followers.schema_changes.looked_partitions import Divided
+from pipeline.followers.schema_changes.looked_partitions import PartitioningState
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -149,7 +149,7 @@ class _There:
     seq: int
     called: Mapping[int, Name]
     copied: Mapping[int, Place]
-    divided: Mapping[int, Divided]
+    divided: Mapping[int, PartitioningState]
 
     @classmethod
     def read(cls, follower: Connection, found: Follower) -> _There | None:
@@ -203,8 +203,8 @@ class _There:
         query = statement("followers.schema_changes", "tables_of_their_own")
         return self.follower.execute(query, {"names": [each.leaf_name]}).fetchone() is None
 
-    def _divided(self, each: _Change) -> Divided:
-        return self.divided.get(each.root_oid, Divided())
+    def _divided(self, each: _Change) -> PartitioningState:
+        return self.divided.get(each.root_oid, PartitioningState())
 
     def _is_copied(self, each: _Change) -> bool:
         """True if the table was copied since."""

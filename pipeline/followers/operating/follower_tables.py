@@ -12,7 +12,7 @@ from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerRefused
 from pipeline.findings import first_names
-from pipeline.followers.admission.tables import Wanted
+from pipeline.followers.admission.tables import PublishedTable
 from pipeline.followers.routed import is_routed
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -35,7 +35,7 @@ select coalesce(
 
 def chosen(
     config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource, listed: Sequence[str]
-) -> list[Wanted]:
+) -> list[PublishedTable]:
     """The captured tables that match these patterns, by name; all where there are no patterns.
 
     Raises FollowerRefused where none does, and for tables of which a route sends something elsewhere.
@@ -55,7 +55,7 @@ def chosen(
     return sorted(described(source, stored, found), key=str)
 
 
-def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iterable[Wanted]) -> None:
+def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iterable[PublishedTable]) -> None:
     """Raises FollowerRefused for tables that cannot be made of the log, which lacks some of what they had."""
     names = {str(each) for each in wanted}
     unread = overview.incomplete(pipeline, stored.id, _ALL)
@@ -83,7 +83,9 @@ def _require_unrouted(config: Config, found: Iterable[CapturedTable]) -> None:
         )
 
 
-def described(source: Connection, stored: ReplicationSource, found: Sequence[CapturedTable]) -> Iterable[Wanted]:
+def described(
+    source: Connection, stored: ReplicationSource, found: Sequence[CapturedTable]
+) -> Iterable[PublishedTable]:
     """With the columns that are published, and the names of those by which rows are known."""
     names: dict[int, dict[int, str]] = {}
     values = {"oids": [each.oid for each in found]}
@@ -97,7 +99,9 @@ def described(source: Connection, stored: ReplicationSource, found: Sequence[Cap
         columns = [name for name in names.get(each.oid, {}).values() if name in published or not relations]
         numbers = [int(part) for part in (each.key or "").split(", ") if part.isdecimal()] if _has_key(each) else []
         key = [names[each.oid][number] for number in numbers]
-        yield Wanted(each.oid, each.schema, each.name, tuple(columns), tuple(key), bool(key) and each.oid in deferrable)
+        yield PublishedTable(
+            each.oid, each.schema, each.name, tuple(columns), tuple(key), bool(key) and each.oid in deferrable
+        )
 
 
 def _has_key(table: CapturedTable) -> bool:

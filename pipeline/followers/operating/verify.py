@@ -21,8 +21,8 @@ from pipeline.followers.operating import follower_forms, follower_tables, status
 from pipeline.followers.operating.follower_reach import Reach
 from pipeline.followers.registry import Follower, FollowerTable
 from pipeline.followers.verifying import comparison, shape
-from pipeline.followers.verifying.comparison import Comparison, Difference
-from pipeline.followers.verifying.shape import Relation, Table
+from pipeline.followers.verifying.comparison import RowDifference, TableComparison
+from pipeline.followers.verifying.shape import ComparedRelation, ComparedTable
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import start
@@ -56,7 +56,7 @@ class Compared:
     differing: int = 0
     unsettled: int = 0
     seconds: float = 0.0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[RowDifference] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class _Run:
         if self._described(table).relations != described.relations:  # their conditions are of the shape that was read
             raise NotComparable(_ALTERED)
         named = set[tuple[str, ...]]()
-        for step in Comparison(self._source, self._follower, described, columns, self._reach).run():
+        for step in TableComparison(self._source, self._follower, described, columns, self._reach).run():
             found.rows += step.rows
             found.unsettled += step.unsettled
             fresh = [each for each in step.differences if each.key not in named]
@@ -211,7 +211,7 @@ class _Run:
             )
         found.state = "differs" if named or found.form else "equal"
 
-    def _formed(self, table: FollowerTable, described: Table, found: Compared) -> Table:
+    def _formed(self, table: FollowerTable, described: ComparedTable, found: Compared) -> ComparedTable:
         """Say how the table's form differs, and leave out the columns that the follower lacks by that."""
         form = follower_forms.compare(self._source, self._pipeline, self._follower, self._found, table)
         found.form = form.differing
@@ -229,7 +229,7 @@ class _Run:
             raise NotComparable("the follower does not have it any more")
         return now
 
-    def _described(self, table: FollowerTable) -> Table:
+    def _described(self, table: FollowerTable) -> ComparedTable:
         """As the source publishes it now. Raises NotComparable."""
         if table.state in ("copying", "stopped"):
             raise NotComparable(f"it is {table.state}" + (f": {table.reason}" if table.reason else ""))
@@ -240,12 +240,12 @@ class _Run:
         with reading_session.transaction(self._source, comparison.SOURCE):
             [wanted] = follower_tables.described(self._source, self._stored, [captured])
             relations = published_relations.read(self._source, table.table_oid, publications)
-        return Table(
+        return ComparedTable(
             wanted.schema,
             wanted.name,
             wanted.columns,
             wanted.key,
-            tuple(Relation(each.name, each.condition) for each in relations),
+            tuple(ComparedRelation(each.name, each.condition) for each in relations),
             table.table_schema,
             table.table_name,
         )

@@ -24,9 +24,9 @@ from pipeline.followers.running import epoch_gaps, joined_partitions, lost_log
 from pipeline.followers.running.epoch_gaps import Compared
 from pipeline.followers.schema_changes import reached_versions, rewritten
 from pipeline.followers.schema_changes.first_forms import FirstForms
-from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
+from pipeline.followers.schema_changes.looked_partitions import PartitionChanges
 from pipeline.followers.schema_changes.reached_versions import StoredForm
-from pipeline.followers.schema_changes.renames import Renames
+from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -109,8 +109,8 @@ def copy(
 ) -> dict[TableName, Note]:
     """Copy the tables that are not copied yet; returns those that are refused, and why. Raises what stops it.
 
-    A table that is refused is copied anew from then on, while the others follow the log. Raises Interrupted, too.
-    `go_on` and `say` are called from several threads.
+    A table that is refused is copied anew from then on, while the others follow the log. Raises CopyInterruptedError,
+    too. `go_on` and `say` are called from several threads.
     """
     here, tables = current_position(follower, found), called(follower, found)
     refused = dict[TableName, Note]()
@@ -150,9 +150,9 @@ def _make_missing(
         return {table: refusals.note_of(error, session, source, table.table_oid) for table, error in why.items()}
 
 
-def renames(config: Config, found: Callable[[], Follower]) -> Renames:
+def renames(config: Config, found: Callable[[], Follower]) -> TableRenames:
     """What gives the follower's tables their names. `found`: the follower as it is now."""
-    return Renames(config, found, lambda follower: called(follower, found()))
+    return TableRenames(config, found, lambda follower: called(follower, found()))
 
 
 def connect_source(config: Config) -> Connection:
@@ -170,7 +170,7 @@ def source_tables(config: Config, log: Connection, found: Follower) -> Callable[
 
 
 def wanted_tables(
-    log: Connection, follower: Connection, found: Follower, here: Position, looked: LookedPartitions
+    log: Connection, follower: Connection, found: Follower, here: Position, looked: PartitionChanges
 ) -> dict[int, Wanted]:
     """By oid, without those that are to be copied anew; `copied` is given with those whose copies the log is not past.
 

@@ -16,15 +16,15 @@ from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, TablesChanged
 from pipeline.followers import registry
 from pipeline.followers.copying import missing_tables, refusals, unmade
-from pipeline.followers.copying.copies import Anew
-from pipeline.followers.copying.replacements import Replacements
-from pipeline.followers.copying.source_tables import NotYet
-from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
+from pipeline.followers.copying.copies import RequestedCopy
+from pipeline.followers.copying.replacements import TableReplacements
+from pipeline.followers.copying.source_tables import CopyDelayedError
+from pipeline.followers.copying.table_copies import REST_SECONDS, CopyInterruptedError
 from pipeline.followers.registry import Follower, FollowerTable, Note, TableName
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import changed_types, fitting, partitions
 from pipeline.followers.schema_changes.copied_types import CopiedTypes
-from pipeline.followers.schema_changes.renames import Renames
+from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -85,7 +85,7 @@ class Copier:
         try:
             self._copy()
             self._forgive(0)
-        except Interrupted:
+        except CopyInterruptedError:
             pass
         except (PipelineError, psycopg.Error) as error:
             if not self._stopped.is_set():
@@ -96,7 +96,7 @@ class Copier:
             self._delay(0)
 
     def _copy(self) -> None:
-        """Until nothing is to be copied any more. Raises Interrupted, and what ends its connections."""
+        """Until nothing is to be copied any more. Raises CopyInterruptedError, and what ends its connections."""
         dsn = self._config.database
         with self._session(connections.connect(dsn, "pipeline database", name=_PROGRAM)) as log:
             try:
@@ -122,7 +122,7 @@ class Copier:
                         missing_tables.make_whole(source, config.source_reading, session, here, table)
                 types.bring(source, follower, table.table_oid)
 
-            replacements = Replacements(
+            replacements = TableReplacements(
                 log,
                 follower,
                 beginning.source_tables(config, log, found)(source),
@@ -136,7 +136,7 @@ class Copier:
                 renaming=renames,
             )
 
-            def make(table: TableName, anew: Anew) -> None:
+            def make(table: TableName, anew: RequestedCopy) -> None:
                 _require_settled(log, follower, found, renames, table)
                 _finish(self._session, follower, found, table)
                 with changed_types.followed(config, log, follower, found):
@@ -146,22 +146,24 @@ class Copier:
                 if not any(self._is_made(log, make, table, anew) for table, anew in pending):
                     self._stopped.wait(REST_SECONDS)
                 if not self._goes_on():
-                    raise Interrupted
+                    raise CopyInterruptedError
 
     def _pending(
-        self, log: Connection, follower: Connection, replacements: Replacements
-    ) -> list[tuple[TableName, Anew]]:
+        self, log: Connection, follower: Connection, replacements: TableReplacements
+    ) -> list[tuple[TableName, RequestedCopy]]:
         tables = beginning.called(follower, self._found(log))
         return [(tables[each.oid], each) for each in replacements.wanted() if each.oid in tables]
 
-    def _is_made(self, log: Connection, make: Callable[[TableName, Anew], None], table: TableName, anew: Anew) -> bool:
+    def _is_made(
+        self, log: Connection, make: Callable[[TableName, RequestedCopy], None], table: TableName, anew: RequestedCopy
+    ) -> bool:
         """Make a copy, where it is time; what is in the way of it is in the way of no other."""
         oid = table.table_oid
         if time.monotonic() < self._not_before.get(oid, 0):
             return False
         try:
             make(table, anew)
-        except NotYet as error:
+        except CopyDelayedError as error:
             self._say(log, table, Note(str(error)))
             return False
         except Overtaken:
@@ -171,7 +173,7 @@ class Copier:
             return False
         except psycopg.Error as error:
             if not self._goes_on():
-                raise Interrupted from error
+                raise CopyInterruptedError from error
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
             self._failed(log, table, error)
@@ -184,7 +186,7 @@ class Copier:
 
     def _failed(self, log: Connection, table: TableName, error: PipelineError | psycopg.Error) -> None:
         if not self._goes_on():
-            raise Interrupted
+            raise CopyInterruptedError
         is_passing = isinstance(error, psycopg.Error) and refusals.is_passing(error)
         note = self._note_of(error, table)
         self._say(log, table, replace(note, state=None) if is_passing else note)
@@ -193,7 +195,7 @@ class Copier:
     def _found(self, log: Connection) -> Follower:
         found = next((each for each in registry.find(log, self._name) if each.id == self._id), None)
         if found is None:
-            raise Interrupted
+            raise CopyInterruptedError
         return found
 
     def _say(self, log: Connection, table: TableName, note: Note | None) -> None:
@@ -234,13 +236,13 @@ class Copier:
 
 
 def _require_settled(
-    log: Connection, follower: Connection, found: Follower, renames: Renames, table: TableName
+    log: Connection, follower: Connection, found: Follower, renames: TableRenames, table: TableName
 ) -> None:
-    """Raises TablesChanged if tables have other names by now, NotYet where the table is still a partition."""
+    """Raises TablesChanged if tables have other names by now, CopyDelayedError where the table is still a partition."""
     if renames.settle(log, follower):
         raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
     if not partitions.settle(log, follower, found, table, renames.called(follower).values()):
-        raise NotYet("is still a partition of another table where the follower is")
+        raise CopyDelayedError("is still a partition of another table where the follower is")
 
 
 def _finish(

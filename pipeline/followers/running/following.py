@@ -24,15 +24,15 @@ from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.upcoming import Shared
 from pipeline.followers.copying import passed
-from pipeline.followers.copying.table_copies import Interrupted
+from pipeline.followers.copying.table_copies import CopyInterruptedError
 from pipeline.followers.registry import Follower, FollowerTable, Note, Report, TableName
 from pipeline.followers.running import beginning, lost_log, remedies
 from pipeline.followers.running.copier import Copier
 from pipeline.followers.running.joined_partitions import PartitionNews
 from pipeline.followers.schema_changes import changed_types
 from pipeline.followers.schema_changes.changes import SchemaChanges
-from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
-from pipeline.followers.schema_changes.renames import Renames
+from pipeline.followers.schema_changes.looked_partitions import PartitionChanges
+from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -112,12 +112,12 @@ class Following:
             try:
                 with changed_types.followed(self._config, self._log, follower, found):
                     self._copy(follower, found, stop)
-            except (Interrupted, TablesChanged):
+            except (CopyInterruptedError, TablesChanged):
                 return
             self._apply(follower, found, renames, stop)
 
     def _copy(self, follower: Connection, found: Follower, stop: Stop) -> None:
-        """What is to be copied and is not. Raises Interrupted where that is not wanted any more, and what stops it."""
+        """Copy the tables that need it. Raises CopyInterruptedError if no copy is wanted now, and what stops a copy."""
 
         one_at_a_time = threading.Lock()
 
@@ -131,14 +131,14 @@ class Following:
 
         self._copier.refused |= beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
-    def _apply(self, follower: Connection, found: Follower, renames: Renames, stop: Stop) -> None:
+    def _apply(self, follower: Connection, found: Follower, renames: TableRenames, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
         self._news.begin()
         here = beginning.current_position(follower, found)
         if beginning.want_unknown(self._log, follower, found, here):
             return
         changed_types.remember_labels(self._config, follower, found)
-        looked = LookedPartitions(self._config, self._log, follower, found, renames.called(follower))
+        looked = PartitionChanges(self._config, self._log, follower, found, renames.called(follower))
         wanted = beginning.wanted_tables(self._log, follower, found, here, looked)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, renames, looked)
         try:

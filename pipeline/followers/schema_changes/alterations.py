@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from pipeline.errors import SchemaStopped
 from pipeline.followers.applying import followed_tables
 from pipeline.followers.schema_changes import refused_statements
-from pipeline.followers.schema_changes.difference import ColumnForm, Difference
+from pipeline.followers.schema_changes.difference import ColumnForm, FormDifference
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import shortest
@@ -26,7 +26,7 @@ _ROOM = "followers.schema_changes"
 
 
 @dataclass(frozen=True)
-class Alteration:
+class TableAlteration:
     """One statement. `what`: what has happened at the source, with table and column."""
 
     what: str
@@ -38,7 +38,7 @@ class Alteration:
         return self.statement.as_string(follower)
 
 
-class Alterations:
+class AlterationBuilder:
     """Of one table of the follower."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Alterations:
         self._called, self._shown = called, ".".join(called)
         self._names = {name: column for name, column in _columns(follower, called).items() if name not in without}
 
-    def of_columns(self, change: Difference, live: Collection[int]) -> list[Alteration]:
+    def of_columns(self, change: FormDifference, live: Collection[int]) -> list[TableAlteration]:
         """Columns dropped, renamed, added, of another type. `live`: the numbers that the source still has.
 
         What is only not published any more stays as it is. Raises SchemaStopped where the follower cannot have it.
@@ -69,13 +69,13 @@ class Alterations:
             *self._retyped(change.retyped),
         ]
 
-    def _dropped(self, change: Difference, live: Collection[int]) -> Iterator[Alteration]:
+    def _dropped(self, change: FormDifference, live: Collection[int]) -> Iterator[TableAlteration]:
         for name, number in change.dropped.items():
             if name in self._names and number not in live:
                 del self._names[name]
                 yield self._alter(f"dropped column {name} of", "drop column {}", sql.Identifier(name))
 
-    def _renamed(self, change: Difference) -> Iterator[Alteration]:
+    def _renamed(self, change: FormDifference) -> Iterator[TableAlteration]:
         pending = {old: new for old, new in change.renamed.items() if old in self._names}
         pending = {old: new for old, new in pending.items() if not self._is_renamed(old, new, pending)}
         for old, new in pending.items():
@@ -96,12 +96,12 @@ class Alterations:
         """Whether somebody has done it: the old name is gone."""
         return old not in self._names and new in self._names and new not in pending
 
-    def _rename(self, old: str, new: str) -> Alteration:
+    def _rename(self, old: str, new: str) -> TableAlteration:
         self._names[new] = self._names.pop(old)
         what = f"renamed column {old} to {new} in"
         return self._alter(what, "rename column {} to {}", sql.Identifier(old), sql.Identifier(new))
 
-    def _added(self, change: Difference) -> Iterator[Alteration]:
+    def _added(self, change: FormDifference) -> Iterator[TableAlteration]:
         missing = [column for column in change.added if column.name not in self._names]
         for column, called in zip(missing, self._types(missing), strict=True):
             self._names[column.name] = {"type_name": called}
@@ -110,23 +110,23 @@ class Alterations:
         there = [column for column in change.added if column not in missing]
         yield from self._retyped(there)
 
-    def _retyped(self, columns: Sequence[ColumnForm]) -> Iterator[Alteration]:
+    def _retyped(self, columns: Sequence[ColumnForm]) -> Iterator[TableAlteration]:
         for column, called in zip(columns, self._types(columns), strict=True):
             known = self._names.get(column.name)
             if known is not None and known["type_name"] != called:
                 what = f"made column {column.name} of type {called} in"
                 yield self._alter(what, "alter column {} type {}", sql.Identifier(column.name), sql.SQL(called))
 
-    def has(self, name: str, change: Difference) -> bool:
+    def has(self, name: str, change: FormDifference) -> bool:
         """Whether the table had this column before, perhaps under another name."""
         before = {new: old for old, new in change.renamed.items()}
         return before.get(name, name) in self._names
 
-    def retyped_anyhow(self, columns: Sequence[ColumnForm]) -> list[Alteration]:
+    def retyped_anyhow(self, columns: Sequence[ColumnForm]) -> list[TableAlteration]:
         """Columns of another type, of a table without rows."""
         return [self.ways_to_retype(column)[-1] for column in columns]
 
-    def ways_to_retype(self, column: ColumnForm) -> list[Alteration]:
+    def ways_to_retype(self, column: ColumnForm) -> list[TableAlteration]:
         """To be tried in turn: by a cast, by the text, and without the values that are there."""
         [called] = self._types([column])
         name, kind = sql.Identifier(column.name), sql.SQL(called)
@@ -159,8 +159,8 @@ class Alterations:
         return found
 
     def of_key(
-        self, change: Difference, unique: Collection[Sequence[str]] | None, *, deferrable: bool
-    ) -> Iterator[Alteration]:
+        self, change: FormDifference, unique: Collection[Sequence[str]] | None, *, deferrable: bool
+    ) -> Iterator[TableAlteration]:
         """Of another key: what makes it unique, and no more what makes the old one so, if the source has dropped that.
 
         `unique`: columns that the source has a unique index on; None: unknown. `deferrable`: keys may change places
@@ -182,16 +182,16 @@ class Alterations:
             how = f"add {kind} ({{}}){' deferrable' if deferrable else ''}"
             yield replace(self._alter("gave another key to", how, columns), makes_key=True)
 
-    def _without(self, unique: Mapping[str, Any]) -> Alteration:
+    def _without(self, unique: Mapping[str, Any]) -> TableAlteration:
         name, what = sql.Identifier(unique["name"]), "gave another key to"
         if unique["is_constraint"]:
             return self._alter(what, "drop constraint {}", name)
         dropped = sql.SQL("drop index {}").format(sql.Identifier(self._called[0], unique["name"]))
-        return Alteration(f"the source {what} {self._shown}", dropped)
+        return TableAlteration(f"the source {what} {self._shown}", dropped)
 
-    def _alter(self, what: str, how: str, *parts: sql.Composable) -> Alteration:
+    def _alter(self, what: str, how: str, *parts: sql.Composable) -> TableAlteration:
         made = sql.SQL("alter table {} ").format(self._table) + sql.SQL(how).format(*parts)
-        return Alteration(f"the source {what} {self._shown}", made)
+        return TableAlteration(f"the source {what} {self._shown}", made)
 
     def _stopped(self, why: str, remedy: str) -> SchemaStopped:
         return SchemaStopped(f"table {self._shown} of the follower stops: {why}", f"`{remedy}` there")
@@ -206,7 +206,7 @@ def _named(called: tuple[str, str]) -> dict[str, str]:
     return {"schema": called[0], "name": called[1]}
 
 
-def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[Alteration]) -> None:
+def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[TableAlteration]) -> None:
     """Run them, in the transaction that is open. Raises SchemaStopped where the follower does not let us.
 
     `name`: the follower's. `called`: the table that is altered, for messages.

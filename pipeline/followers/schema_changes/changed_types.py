@@ -100,7 +100,7 @@ def remember_attributes(config: Config, follower: Connection, found: Follower, c
 
 
 @dataclass(frozen=True)
-class LookedTypes:
+class UncertainTables:
     """Tables of a follower by oid: `ambiguous`, whose events do not tell which attributes a value has, and `unknown`,
     of which it is not known what the types of their events are.
     """
@@ -109,14 +109,14 @@ class LookedTypes:
     unknown: set[int]
 
 
-def look(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> LookedTypes:
+def look(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> UncertainTables:
     """Look which composite types were altered, before values of them are applied; renames attributes.
 
     Raises SchemaStopped where the follower is not to follow, or does not let us; Unavailable.
     """
     here = position.existing(follower, found.source_id, found.name)
     oids = {".".join(name): oid for oid, name in called.items()}
-    looked = LookedTypes(set(), set())
+    looked = UncertainTables(set(), set())
     if not (types := composites.read(follower, oids)):
         return looked
     with connecting.connect_catalog(config) as source:

@@ -29,14 +29,14 @@ from pipeline.followers.schema_changes import (
     rewritten,
     source_tables,
 )
-from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
-from pipeline.followers.schema_changes.difference import Difference
-from pipeline.followers.schema_changes.inheritance import LookedInheritance
-from pipeline.followers.schema_changes.looked_partitions import LookedPartitions
-from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions
-from pipeline.followers.schema_changes.renames import Renames
-from pipeline.followers.schema_changes.source_tables import SourceTable
-from pipeline.followers.schema_changes.table_names import Moves, Name
+from pipeline.followers.schema_changes.alterations import AlterationBuilder, TableAlteration, run
+from pipeline.followers.schema_changes.difference import FormDifference
+from pipeline.followers.schema_changes.inheritance import InheritanceChanges
+from pipeline.followers.schema_changes.looked_partitions import PartitionChanges
+from pipeline.followers.schema_changes.partitions import FormerPartitions, TablePartitions
+from pipeline.followers.schema_changes.renames import TableRenames
+from pipeline.followers.schema_changes.source_tables import CurrentSourceTable
+from pipeline.followers.schema_changes.table_names import Name, NameChanges
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -67,14 +67,14 @@ class SchemaChanges:
         follower: Connection,
         found: Follower,
         wanted: Mapping[int, Wanted],
-        renames: Renames,
-        looked: LookedPartitions,
+        renames: TableRenames,
+        looked: PartitionChanges,
     ) -> None:
         self._config, self._log, self._state, self._follower, self._found = config, log, state, follower, found
         self._wanted, self._renames = wanted, renames
         self.looked = looked
         """Partitions that joined or left."""
-        self.inheritance = LookedInheritance(log, follower, found, self._called)
+        self.inheritance = InheritanceChanges(log, follower, found, self._called)
         """Tables that began or ceased to inherit."""
         self._events = EventsTable.parse(config.events_table)
 
@@ -136,7 +136,9 @@ class SchemaChanges:
         if source_tables.takes_null(self._config, oid, column, number):
             query = sql.SQL("alter table {} alter column {} drop not null")
             altered = query.format(sql.Identifier(*name), sql.Identifier(column))
-            self._run(name, [Alteration(f"column {column} of {'.'.join(name)} takes nulls at the source", altered)])
+            self._run(
+                name, [TableAlteration(f"column {column} of {'.'.join(name)} takes nulls at the source", altered)]
+            )
             return True
         raise SchemaStopped(
             f"table {'.'.join(name)} of the follower stops: its column {column} takes no null, and the source gives it"
@@ -176,7 +178,7 @@ class SchemaChanges:
             self._renames.forget(self._state, gone)
 
     def _change(
-        self, here: Position, changed: NotFollowable, after: TableVersion, change: Difference
+        self, here: Position, changed: NotFollowable, after: TableVersion, change: FormDifference
     ) -> Collection[int]:
         """Give a table another name, other columns or another key; returns tables that are to be forgotten."""
         oid = changed.oid
@@ -211,7 +213,7 @@ class SchemaChanges:
         self._renames.forget(self._state, moves.gone)
         return True
 
-    def _rename(self, here: Position, targets: Mapping[int, Name]) -> Moves:
+    def _rename(self, here: Position, targets: Mapping[int, Name]) -> NameChanges:
         """Give tables these names, and others that have them theirs."""
         moves = self._renames.needed(self._follower, targets)
         self._renames.carry_out(self._follower, here, moves)
@@ -257,24 +259,24 @@ class SchemaChanges:
                 raise partitions.refused((schema, name))
         return True
 
-    def _partitions(self, oid: int) -> Partitions:
+    def _partitions(self, oid: int) -> TablePartitions:
         former = FormerPartitions(self._log, self._found, oid)
-        return Partitions(self._follower, self._found, self._called[oid], self._called.values(), former)
+        return TablePartitions(self._follower, self._found, self._called[oid], self._called.values(), former)
 
-    def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
+    def _alter(self, after: TableVersion, change: FormDifference, called: Name) -> None:
         """Columns and key."""
-        there: SourceTable | None = None
+        there: CurrentSourceTable | None = None
         if change.dropped or change.renamed or change.retyped:
             self.inheritance.part(after.table_oid)
         if change.dropped or change.key is not None:
             there = source_tables.read(self._config, [after.table_oid]).get(after.table_oid)
         live = there.numbers if there and after.numbered else []
-        altered = Alterations(self._follower, called)
+        altered = AlterationBuilder(self._follower, called)
         self._run(called, altered.of_columns(change, live))
         deferrable = there is not None and there.deferrable_key
         self._run(called, list(altered.of_key(change, there.keys_of(after) if there else None, deferrable=deferrable)))
 
-    def _run(self, called: Name, alterations: Sequence[Alteration]) -> None:
+    def _run(self, called: Name, alterations: Sequence[TableAlteration]) -> None:
         if alterations and self._found.ddl == "stop":
             first = alterations[0]
             raise SchemaStopped(
@@ -319,7 +321,7 @@ def _remedy(config: Config, follower: Connection, error: Refused) -> str | None:
 
 
 def take_up_new_table(
-    config: Config, log: Connection, state: Connection, follower: Connection, found: Follower, renames: Renames
+    config: Config, log: Connection, state: Connection, follower: Connection, found: Follower, renames: TableRenames
 ) -> bool:
     """Let those be copied that the follower is to have and does not; whether there was one.
 

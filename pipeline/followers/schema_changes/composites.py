@@ -28,7 +28,7 @@ where source_database_id = %(source)s and follower = %(follower)s
 
 
 @dataclass(frozen=True)
-class Composite:
+class CompositeType:
     """`names`, `types`: of its attributes, in order, the types as SQL writes them with an empty search_path.
 
     `is_of_table`: the type of the rows of a table or view. `columns`: tables and their columns in whose values it is.
@@ -60,8 +60,8 @@ class TypeDifference:
     `known`: what the source's was when the follower's was the same; None: unknown, or the source's is another type.
     """
 
-    here: Composite
-    there: Composite
+    here: CompositeType
+    there: CompositeType
     known: Parts | None
 
     @property
@@ -173,19 +173,19 @@ class TypeDifference:
         )
 
 
-def read(follower: Connection, tables: Collection[str]) -> list[Composite]:
+def read(follower: Connection, tables: Collection[str]) -> list[CompositeType]:
     """The types in the values of these tables of the follower."""
     return _read(follower, tables=list(tables))
 
 
-def unknown(follower: Connection, of: Position, tables: Collection[str]) -> list[Composite]:
+def unknown(follower: Connection, of: Position, tables: Collection[str]) -> list[CompositeType]:
     """Those of which nothing is stored."""
     stored = _stored(follower, of)
     return [each for each in read(follower, tables) if (each.schema, each.name) not in stored]
 
 
 def differences(
-    source: Connection, follower: Connection, of: Position, here: Collection[Composite]
+    source: Connection, follower: Connection, of: Position, here: Collection[CompositeType]
 ) -> list[TypeDifference]:
     """These types of the follower, each with the source's; without those that it lacks."""
     stored = _stored(follower, of)
@@ -213,7 +213,7 @@ def of_copy(source: Connection, follower: Connection, of: Position, oid: int) ->
     ]
 
 
-def _difference(here: Composite, there: Composite, known: tuple[int, Parts] | None) -> TypeDifference:
+def _difference(here: CompositeType, there: CompositeType, known: tuple[int, Parts] | None) -> TypeDifference:
     return TypeDifference(here, there, known[1] if known and known[0] == there.oid else None)
 
 
@@ -222,7 +222,7 @@ def _stored(follower: Connection, of: Position) -> dict[tuple[str, str], tuple[i
     return {(schema, name): (oid, parts) for schema, name, oid, parts in rows}
 
 
-def _read(connection: Connection, **given: Any) -> list[Composite]:
+def _read(connection: Connection, **given: Any) -> list[CompositeType]:
     """Of a table by its oid, of tables by their names, or those of these names or oids."""
     values = {"table": None, "tables": None, "names": None, "oids": None, **given}
     if values["names"] is None:
@@ -233,7 +233,7 @@ def _read(connection: Connection, **given: Any) -> list[Composite]:
         return []
     with connection.transaction():
         connection.execute("set local search_path = ''")  # names of types come out qualified
-        return queries.rows(connection, Composite, statement(_ROOM, "composites"), values)
+        return queries.rows(connection, CompositeType, statement(_ROOM, "composites"), values)
 
 
 def _live(parts: Parts) -> set[int]:

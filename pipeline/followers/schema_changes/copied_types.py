@@ -9,11 +9,11 @@ from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import copies, passed
-from pipeline.followers.copying.source_tables import NotYet, mark
+from pipeline.followers.copying.source_tables import CopyDelayedError, mark
 from pipeline.followers.registry import Follower
 from pipeline.followers.schema_changes import altered_types, composites, rewritten
 from pipeline.followers.schema_changes.composites import TypeDifference
-from pipeline.followers.schema_changes.renames import Renames
+from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -23,7 +23,7 @@ from pipeline.postgres.queries import statement
 class CopiedTypes:
     """Of one follower. May be used by several threads, each with connections of its own."""
 
-    def __init__(self, log: Connection, found: Follower, renames: Renames, *, applies: bool) -> None:
+    def __init__(self, log: Connection, found: Follower, renames: TableRenames, *, applies: bool) -> None:
         """`applies`: True if the log is applied meanwhile to the tables that are not copied."""
         self._log, self._found, self._renames, self._applies = log, found, renames, applies
         self._one_at_a_time = threading.Lock()
@@ -31,10 +31,10 @@ class CopiedTypes:
         self._brought = dict[int, list[object]]()
 
     def bring(self, source: Connection, follower: Connection, oid: int) -> None:
-        """Give the types of a table, by its oid at the source, the attributes that the source's have.
+        """Give the types in a table, by its oid at the source, the attributes that the source's types have.
 
-        Raises NotYet while the follower has to apply values of before, TablesChanged if other tables have to be copied
-        as well, and SchemaStopped where the follower is not to follow, or does not let us.
+        Raises CopyDelayedError while the follower must still apply older values, and TablesChanged if other tables
+        must be copied as well. Raises SchemaStopped if the settings forbid the change, or the follower refuses it.
         """
         with self._one_at_a_time, follower.transaction():
             position.lock(follower)
@@ -48,11 +48,11 @@ class CopiedTypes:
             )
 
     def require_same(self, source: Connection, follower: Connection, oid: int) -> None:
-        """Raises NotYet if a type of the table was altered since `bring`, at either side."""
+        """Raises CopyDelayedError if a type of the table was altered since `bring`, at either side."""
         here = position.existing(follower, self._found.source_id, self._found.name)
         listed = composites.of_copy(source, follower, here, oid)
         if _states(listed) != self._brought.get(oid) or not all(each.is_same for each in listed):
-            raise NotYet("a type of its values was altered while it was copied")
+            raise CopyDelayedError("a type of its values was altered while it was copied")
 
     def _is_brought(self, source: Connection, follower: Connection, here: Position, of: TypeDifference) -> bool:
         """False if tables that have the type are to be copied anew first, as of now."""
@@ -78,13 +78,13 @@ class CopiedTypes:
         return {oid: name for oid, name in called.items() if oid not in copied and ".".join(name) in tables}
 
     def _require_past(self, source: Connection, here: Position, of: TypeDifference) -> None:
-        """Raises NotYet until the follower has applied all values from before the type was altered."""
+        """Raises CopyDelayedError until the follower has applied all values from before the type was altered."""
         key = (of.there.oid, str(of.there.parts))
         if key not in self._since:
             epoch = queries.value(self._log, statement("followers.copying", "source_epoch"), {"source": here.source})
             self._since[key] = Place(epoch, mark(source), 0)
         if not passed.reaches(self._log, here, self._since[key]):
-            raise NotYet(
+            raise CopyDelayedError(
                 f"waits until the follower has applied all values of type {of.here} from before it was altered"
             )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class Form(Protocol):
+class RelationForm(Protocol):
     """A version of `pipeline.relations`: columns by their names, and by their numbers where these are certain."""
 
     @property
@@ -30,7 +30,7 @@ class ColumnForm:
 
 
 @dataclass(frozen=True)
-class Difference:
+class FormDifference:
     """How one form becomes another. `renamed`: new names by old ones; `dropped`: by their numbers, None if unknown.
 
     `key`: the columns of the new key, where it is another. `unclear`: some columns have gone and others have come, and
@@ -47,7 +47,7 @@ class Difference:
     unclear: bool
 
 
-def between(before: Form, after: Form, *, numbered: bool) -> Difference:
+def between(before: RelationForm, after: RelationForm, *, numbered: bool) -> FormDifference:
     """From one to the other. `numbered`: the numbers of columns say which of them are the same.
 
     `old_key` and `key` are under the new names.
@@ -61,7 +61,7 @@ def between(before: Form, after: Form, *, numbered: bool) -> Difference:
     added = tuple(_form(column) for known, column in now.items() if known not in then)
     old_key = tuple(renamed.get(name, name) for name in before.key_columns)
     is_same_key = _key(before, known_by) == _key(after, known_by)
-    return Difference(
+    return FormDifference(
         (after.table_schema, after.table_name),
         renamed,
         dropped,
@@ -73,7 +73,7 @@ def between(before: Form, after: Form, *, numbered: bool) -> Difference:
     )
 
 
-def _key(form: Form, known_by: str) -> set[Any]:
+def _key(form: RelationForm, known_by: str) -> set[Any]:
     """The key's columns by what they are known by: another column may have the name of an old one."""
     numbers = {column["name"]: column[known_by] for column in form.columns}
     return {numbers.get(name, name) for name in form.key_columns}

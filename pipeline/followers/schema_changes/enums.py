@@ -21,7 +21,7 @@ _ROOM = "followers.schema_changes"
 
 
 @dataclass(frozen=True)
-class Enum:
+class EnumType:
     """`labels`: in their order; `label_oids`: theirs, which a renamed label keeps."""
 
     schema: str
@@ -71,14 +71,14 @@ def alterations(log: Connection, source: Connection, follower: Connection, here:
         )
 
 
-def _renamed(here: Enum, there: Enum, known: Mapping[str, str]) -> dict[str, str]:
+def _renamed(here: EnumType, there: EnumType, known: Mapping[str, str]) -> dict[str, str]:
     """New labels by old ones, where the labels of before are known by their oids."""
     now = there.by_oid
     found = {old: now[oid] for oid, old in known.items() if oid in now and now[oid] != old}
     return {old: new for old, new in found.items() if old in here.labels and old not in there.labels}
 
 
-def _renamed_unknown(here: Enum, there: Enum, logged: Collection[int]) -> dict[str, str]:
+def _renamed_unknown(here: EnumType, there: EnumType, logged: Collection[int]) -> dict[str, str]:
     """The same by their places, if the log knows no other type of the name. `logged`: oids that it knows.
 
     A type that the log does not know yet has replaced another: a rename would change rows of that one.
@@ -99,7 +99,7 @@ def _renamed_unknown(here: Enum, there: Enum, logged: Collection[int]) -> dict[s
     return moved
 
 
-def remember(source: Connection, follower: Connection, here: Position, unknown: Sequence[Enum]) -> None:
+def remember(source: Connection, follower: Connection, here: Position, unknown: Sequence[EnumType]) -> None:
     """Store of the follower's enums that are not stored yet what the source's are, where both have the same labels.
 
     From then on it is known which labels are renamed, and which are those of a type that replaced it.
@@ -111,19 +111,19 @@ def remember(source: Connection, follower: Connection, here: Position, unknown: 
             follower.execute(statement(_ROOM, "store_type"), _stored(here, there))
 
 
-def unknown(follower: Connection, here: Position) -> list[Enum]:
+def unknown(follower: Connection, here: Position) -> list[EnumType]:
     """The follower's enums of which nothing is stored."""
     found = [(each, {**vars(here), "schema": each.schema, "name": each.name}) for each in _read(follower)]
     query = statement(_ROOM, "find_type")
     return [each for each, values in found if follower.execute(query, values).fetchone() is None]
 
 
-def _stored(here: Position, there: Enum) -> dict[str, Any]:
+def _stored(here: Position, there: EnumType) -> dict[str, Any]:
     given = {"schema": there.schema, "name": there.name, "oid": there.oid, "parts": Jsonb(there.by_oid)}
     return {**vars(here), **given}
 
 
-def _statements(here: Enum, there: Enum, renamed: Mapping[str, str]) -> Iterator[sql.Composed]:
+def _statements(here: EnumType, there: EnumType, renamed: Mapping[str, str]) -> Iterator[sql.Composed]:
     labels = [renamed.get(label, label) for label in here.labels]
     for old, new in renamed.items():
         if new not in here.labels:
@@ -141,5 +141,5 @@ def _missing(there: Sequence[str], here: Sequence[str]) -> list[str]:
     return [label for label in there if label not in here]
 
 
-def _read(connection: Connection) -> list[Enum]:
-    return queries.rows(connection, Enum, statement(_ROOM, "enum_labels"))
+def _read(connection: Connection) -> list[EnumType]:
+    return queries.rows(connection, EnumType, statement(_ROOM, "enum_labels"))

@@ -14,13 +14,13 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import checks, copies, unmade
 from pipeline.followers.copying.source_forms import SourceForm
-from pipeline.followers.copying.source_tables import NotYet
+from pipeline.followers.copying.source_tables import CopyDelayedError
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import fitting
 from pipeline.followers.schema_changes.copied_types import CopiedTypes
-from pipeline.followers.schema_changes.fitting import Fitting
-from pipeline.followers.schema_changes.renames import Renames
-from pipeline.followers.schema_changes.table_names import Moves
+from pipeline.followers.schema_changes.fitting import FormAdjustment
+from pipeline.followers.schema_changes.renames import TableRenames
+from pipeline.followers.schema_changes.table_names import NameChanges
 from pipeline.postgres.connections import Connection
 
 
@@ -31,7 +31,7 @@ class FirstForms:
         self,
         log: Connection,
         found: Follower,
-        renames: Renames,
+        renames: TableRenames,
         session: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
         """`session`: one of its own, which is changed."""
@@ -58,14 +58,14 @@ class FirstForms:
                 # Somebody else may have done it by now, and done twice an exchange of names is none.
                 needed, now = self._needed(source, session, table, published)
                 if (form := needed.form) is None or now != moves:
-                    raise NotYet("it was renamed just now")
+                    raise CopyDelayedError("it was renamed just now")
                 self._alter(session, needed, form, moves)
             self._renames.forget(self._log, moves.gone)
         return TableName(form.oid, *form.called)
 
     def _needed(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
-    ) -> tuple[Fitting, Moves]:
+    ) -> tuple[FormAdjustment, NameChanges]:
         """The alterations that a table needs, and what happens to names."""
         oid, formed = table.table_oid, _formed(self._here(follower))
         here = TableName(oid, *self._renames.called(follower)[oid])
@@ -77,15 +77,15 @@ class FirstForms:
         return self._renames.is_called(follower, table)
 
     def require_types(self, source: Connection, follower: Connection, table: TableName) -> None:
-        """Raises NotYet if a type of the table's values was altered since `bring`."""
+        """Raises CopyDelayedError if a type of the table's values was altered since `bring`."""
         self._types.require_same(source, follower, table.table_oid)
 
     def _alter(
         self,
         session: Connection,
-        needed: Fitting,
+        needed: FormAdjustment,
         form: SourceForm,
-        moves: Moves,
+        moves: NameChanges,
     ) -> None:
         here = self._here(session)
         moved, made = dict[int, TableName](), set[int]()

@@ -17,13 +17,13 @@ from pipeline.followers.copying import copies, source_forms
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import difference, last_forms, partitions, reached_versions
-from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
-from pipeline.followers.schema_changes.difference import ColumnForm, Difference
-from pipeline.followers.schema_changes.partitions import Partitions, SourcePartition
+from pipeline.followers.schema_changes.alterations import AlterationBuilder, TableAlteration, run
+from pipeline.followers.schema_changes.difference import ColumnForm, FormDifference
+from pipeline.followers.schema_changes.partitions import SourcePartition, TablePartitions
 from pipeline.postgres.connections import Connection
 
 
-class Fitting:
+class FormAdjustment:
     """Of one table, from the form that it has to the one that its copy has."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Fitting:
         follower: Connection,
         found: Follower,
         table: TableName,
-        change: Difference,
+        change: FormDifference,
         form: SourceForm | None,
         partitions: Sequence[SourcePartition] = (),
     ) -> None:
@@ -46,9 +46,9 @@ class Fitting:
         """The source's name of the table; if the source has dropped it, the follower's name."""
         return self.form.called if self.form else self._called
 
-    def at(self, follower: Connection, table: TableName) -> Fitting:
+    def at(self, follower: Connection, table: TableName) -> FormAdjustment:
         """The same over another session, of the table under another name."""
-        return Fitting(follower, self._found, table, self._change, self.form, self._partitions)
+        return FormAdjustment(follower, self._found, table, self._change, self.form, self._partitions)
 
     @property
     def moves_columns(self) -> bool:
@@ -90,14 +90,14 @@ class Fitting:
 
     def alter_empty(self, identifier: sql.Identifier) -> None:
         """Give a table without rows, which has the columns of `before`, the columns that the copy has."""
-        altered = Alterations(self._follower, self._called, identifier, self._change.dropped)
+        altered = AlterationBuilder(self._follower, self._called, identifier, self._change.dropped)
         retyped = [each for each in self._change.retyped if altered.has(each.name, self._change)]
         self._run(altered.of_columns(replace(self._change, dropped={}, retyped=()), ()))
         self._run(altered.retyped_anyhow(retyped))
 
     def alter(self, replaced: Callable[[], None]) -> None:
         """Give the table itself the copy's form, in the transaction that is open; `replaced` gives it the rows."""
-        altered = Alterations(self._follower, self._called)
+        altered = AlterationBuilder(self._follower, self._called)
         self._run(altered.of_columns(replace(self._change, retyped=()), ()))
         for column in self._change.retyped:
             self._retype(altered, column)
@@ -110,7 +110,7 @@ class Fitting:
         replaced()
         self._run(made)
 
-    def _retype(self, altered: Alterations, column: ColumnForm) -> None:
+    def _retype(self, altered: AlterationBuilder, column: ColumnForm) -> None:
         """By what the old values become, if they become something: the copy's take their place at once."""
         *ways, last = altered.ways_to_retype(column)
         for each in ways:
@@ -123,12 +123,12 @@ class Fitting:
                     raise
         self._run([last])
 
-    def _run(self, alterations: Sequence[Alteration]) -> None:
+    def _run(self, alterations: Sequence[TableAlteration]) -> None:
         run(self._follower, self._found.name, self._called, alterations)
 
     @property
-    def _divided(self) -> Partitions:
-        return Partitions(self._follower, self._found, self._called, ())
+    def _divided(self) -> TablePartitions:
+        return TablePartitions(self._follower, self._found, self._called, ())
 
     @property
     def _sorted_keys(self) -> list[list[str]]:
@@ -143,22 +143,22 @@ def find(
     table: TableName,
     formed: Place,
     published: Collection[str],
-) -> Fitting:
+) -> FormAdjustment:
     """What a table needs that has the form as of this place, and whose copy has these columns.
 
     Raises SchemaStopped where it is not to follow.
     """
     now = source_forms.read(source, [table.table_oid]).get(table.table_oid)
     if now is None:
-        return Fitting(follower, found, table, _NONE, None)
+        return FormAdjustment(follower, found, table, _NONE, None)
     change = _change(log, follower, found, table, formed, now)
     # What is not published is in no copy: the follower needs it as little.
     left_out = {each.name for each in change.added} - set(published)
     change = replace(change, added=tuple(each for each in change.added if each.name not in left_out))
     form = replace(now, columns=[each for each in now.columns if each["name"] not in left_out])
-    made = Fitting(follower, found, table, change, form, partitions.read(source, table.table_oid))
+    made = FormAdjustment(follower, found, table, change, form, partitions.read(source, table.table_oid))
     if found.ddl == "stop" and made.is_needed:
-        altered = Alterations(follower, (table.table_schema, table.table_name)).of_columns(change, ())
+        altered = AlterationBuilder(follower, (table.table_schema, table.table_name)).of_columns(change, ())
         if altered:
             text = altered[0].as_text(follower)
             raise SchemaStopped(f"{altered[0].what}, and --ddl is stop", f"`{text}` there")
@@ -167,7 +167,7 @@ def find(
 
 def _change(
     log: Connection, follower: Connection, found: Follower, table: TableName, formed: Place, now: SourceForm
-) -> Difference:
+) -> FormDifference:
     """From the form that the table was made with, or else from that which the history has of this place."""
     begins = Position(found.source_id, found.name)
     made = copies.find_form(follower, begins, table.table_oid)
@@ -186,9 +186,9 @@ def _change(
     return change if before.table_oid == table.table_oid else _in_its_place(follower, table, change, now)
 
 
-def _in_its_place(follower: Connection, table: TableName, change: Difference, now: SourceForm) -> Difference:
+def _in_its_place(follower: Connection, table: TableName, change: FormDifference, now: SourceForm) -> FormDifference:
     """The change of a table that takes the place of another one: each of its columns is looked for."""
-    there = Alterations(follower, (table.table_schema, table.table_name))
+    there = AlterationBuilder(follower, (table.table_schema, table.table_name))
     retyped = tuple(each for each in change.retyped if there.has(each.name, change))
     known = {each.name for each in retyped}
     columns = difference.between(replace(now, columns=[], key_columns=[]), now, numbered=False).added
@@ -204,4 +204,4 @@ def _as_copied(copied: CopiedForm, now: SourceForm) -> SourceForm | None:
 
 _NO_WAY = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.CannotCoerce, psycopg.errors.DatatypeMismatch)
 """What the follower says where a value does not become one of another type."""
-_NONE = Difference(("", ""), {}, {}, (), (), (), None, unclear=False)
+_NONE = FormDifference(("", ""), {}, {}, (), (), (), None, unclear=False)

@@ -18,7 +18,7 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import passed, refusals
 from pipeline.followers.registry import Follower, Note
-from pipeline.followers.schema_changes.alterations import Alteration
+from pipeline.followers.schema_changes.alterations import TableAlteration
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -40,7 +40,7 @@ class _Change:
     seen_lsn: int
 
 
-class LookedInheritance:
+class InheritanceChanges:
     """That of one follower's tables, as of now. `called`: the names of its tables, by oid."""
 
     def __init__(self, log: Connection, follower: Connection, found: Follower, called: Mapping[int, Name]) -> None:
@@ -115,9 +115,9 @@ class LookedInheritance:
         altered = self._alteration(each)
         return Note(f"{altered.what}, and --ddl is stop", f"`{altered.as_text(self._follower)}` there")
 
-    def _alteration(self, each: _Change) -> Alteration:
+    def _alteration(self, each: _Change) -> TableAlteration:
         child, parent = self._called[each.child_oid], self._called[each.parent_oid]
         what = "inherits from {} at the source" if each.inherits else "does not inherit from {} at the source"
         query = "alter table {} inherit {}" if each.inherits else "alter table {} no inherit {}"
         altered = sql.SQL(query).format(sql.Identifier(*child), sql.Identifier(*parent))
-        return Alteration(what.format(".".join(parent)), altered)
+        return TableAlteration(what.format(".".join(parent)), altered)

@@ -23,7 +23,7 @@ from pipeline.followers.copying import copies, passed
 from pipeline.followers.copying.taken_names import left_name
 from pipeline.followers.registry import Follower, Note
 from pipeline.followers.schema_changes import partitions
-from pipeline.followers.schema_changes.partitions import FormerPartitions, Partitions, SourcePartition
+from pipeline.followers.schema_changes.partitions import FormerPartitions, SourcePartition, TablePartitions
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -44,7 +44,7 @@ keep."""
 
 
 @dataclass(frozen=True)
-class LookedPartition:
+class PartitionChange:
     """A change of a partition that a look found: `what` is attached, returned, detached or dropped.
 
     `names`: the names that it had, as `schema.name`. `is_reused`: another partition of the table has its name now.
@@ -74,7 +74,7 @@ class LookedPartition:
         return next((name for called in self.names for name in names if ".".join(name) == called), None)
 
 
-class LookedPartitions:
+class PartitionChanges:
     """Those of one follower's tables, as of now. `called`: the names of its tables, by oid."""
 
     def __init__(
@@ -88,7 +88,7 @@ class LookedPartitions:
             "made_seq": found.made_seq,
             "copy": found.copy,
         }
-        self._all = queries.rows(log, LookedPartition, statement(_ROOM, "looked_partitions"), values)
+        self._all = queries.rows(log, PartitionChange, statement(_ROOM, "looked_partitions"), values)
         self._pending = pending(follower, found, self._all)
         self._waits, self._not_before = dict[int, Note](), 0.0
 
@@ -125,7 +125,7 @@ class LookedPartitions:
         """
         due = [each for each in self._pending[oid] if each.place <= upto]
         root = self._called[oid]
-        divided = Partitions(
+        divided = TablePartitions(
             self._follower, self._found, root, self._called.values(), FormerPartitions(self._log, self._found, oid)
         )
         concerned = [each for each in due if (each.among(divided.names()) is None) == each.has_joined]
@@ -146,7 +146,7 @@ class LookedPartitions:
             raise
 
     def _divide(
-        self, here: Position, divided: Partitions, theirs: Sequence[SourcePartition], each: LookedPartition
+        self, here: Position, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange
     ) -> Position:
         there = each.among(divided.names())
         if each.has_joined:
@@ -163,7 +163,7 @@ class LookedPartitions:
                 return copies.want(self._follower, here, [each.root_oid])
         return here
 
-    def _joins(self, divided: Partitions, theirs: Sequence[SourcePartition], each: LookedPartition) -> bool:
+    def _joins(self, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange) -> bool:
         """Make or attach a partition; True if the table lacks rows of it that do not come.
 
         Of one that returned the log has only what differs from before it left: the table that was detached has that.
@@ -172,16 +172,16 @@ class LookedPartitions:
         is_made = divided.follow(theirs, Partition(each.place, each.leaf_oid, ("", ""), attached=True), is_kept=is_kept)
         return is_made and each.what == "returned" and not is_kept
 
-    def _keeps(self, each: LookedPartition) -> bool:
+    def _keeps(self, each: PartitionChange) -> bool:
         """True if the rows of a partition that left are still in the table: no table has them that was detached."""
         return not self._own([each])
 
-    def _own(self, of: Sequence[LookedPartition]) -> list[Name]:
+    def _own(self, of: Sequence[PartitionChange]) -> list[Name]:
         """Return tables of their own that these were at the follower."""
         names = [name for each in of for name in (*each.names, _left_name(each))]
         return self._follower.execute(statement(_ROOM, "tables_of_their_own"), {"names": names}).fetchall()
 
-    def _require_copies(self, each: LookedPartition, there: Name) -> None:
+    def _require_copies(self, each: PartitionChange, there: Name) -> None:
         if self._found.on_rewrite == "stop":
             root = ".".join(self._called[each.root_oid])
             raise SchemaStopped(
@@ -229,35 +229,35 @@ class LookedPartitions:
 
 
 @dataclass(frozen=True)
-class Divided:
+class PartitioningState:
     """A follower's table is divided as the source's up to this change; of `kept` the rows stay in it."""
 
     upto: int = 0
     kept: tuple[int, ...] = ()
 
 
-def divided(follower: Connection, found: Follower) -> dict[int, Divided]:
+def divided(follower: Connection, found: Follower) -> dict[int, PartitioningState]:
     """Return that of its tables, by oid; one without any change is not there."""
     values = {"source": found.source_id, "follower": found.name}
     rows = follower.execute(_FIND_LOOKED, values).fetchall()
-    return {oid: Divided(upto, tuple(kept)) for oid, upto, kept in rows}
+    return {oid: PartitioningState(upto, tuple(kept)) for oid, upto, kept in rows}
 
 
 def pending(
-    follower: Connection, found: Follower, listed: Sequence[LookedPartition]
-) -> dict[int, list[LookedPartition]]:
+    follower: Connection, found: Follower, listed: Sequence[PartitionChange]
+) -> dict[int, list[PartitionChange]]:
     """Return those that a follower's tables are not divided by yet, by the table's oid, in order."""
     if not listed:
         return {}
     known = divided(follower, found)
-    result = dict[int, list[LookedPartition]]()
+    result = dict[int, list[PartitionChange]]()
     for each in listed:
-        if each.id > known.get(each.root_oid, Divided()).upto:
+        if each.id > known.get(each.root_oid, PartitioningState()).upto:
             result.setdefault(each.root_oid, []).append(each)
     return result
 
 
-def kept(follower: Connection, root: Name, changes: Sequence[LookedPartition]) -> list[Name]:
+def kept(follower: Connection, root: Name, changes: Sequence[PartitionChange]) -> list[Name]:
     """Return partitions of a follower's table that the source has no longer."""
     newest = {each.leaf_oid: each for each in changes}
     gone = [each for each in newest.values() if not each.has_joined and not each.is_reused]
@@ -265,7 +265,7 @@ def kept(follower: Connection, root: Name, changes: Sequence[LookedPartition]) -
     return [name for each in gone if (name := each.among(names)) is not None]
 
 
-def _left_name(each: LookedPartition) -> str:
+def _left_name(each: PartitionChange) -> str:
     schema, _, name = each.names[0].partition(".")
     return f"{schema}.{left_name(name, each.leaf_oid)}"
 

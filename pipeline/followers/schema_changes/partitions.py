@@ -22,7 +22,7 @@ from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying.taken_names import left_name
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes.alterations import Alteration, run
+from pipeline.followers.schema_changes.alterations import TableAlteration, run
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -87,7 +87,7 @@ class FormerPartitions:
         return next((oid for called, oid, has_left in found if called == ".".join(name) and has_left >= left), None)
 
 
-class Partitions:
+class TablePartitions:
     """Of one table of a follower, which is called so there and at the source. `called`: all tables that it follows.
 
     `former`: those that the source has had, which may be in the way of others.
@@ -134,7 +134,7 @@ class Partitions:
         if parent is not None:
             query = sql.SQL("alter table {} detach partition {}")
             detached = query.format(sql.Identifier(*parent), sql.Identifier(*name))
-            self._run(Alteration(f"the source detached {_shown(name)} from {_shown(self._root)}", detached))
+            self._run(TableAlteration(f"the source detached {_shown(name)} from {_shown(self._root)}", detached))
 
     def detach_gone(self, name: Name, theirs: Sequence[SourcePartition]) -> None:
         """Detach a partition that the source has no longer, with those above it that it does not have either."""
@@ -172,7 +172,7 @@ class Partitions:
         if (oid := self._former.oid(name, left=True)) is not None:
             query = sql.SQL("alter table {} rename to {}")
             renamed = query.format(sql.Identifier(*name), sql.Identifier(left_name(name[1], oid)))
-            self._run(Alteration(f"the source has another partition {_shown(name)}", renamed))
+            self._run(TableAlteration(f"the source has another partition {_shown(name)}", renamed))
 
     def _in_the_way(self, error: SchemaStopped, theirs: Sequence[SourcePartition]) -> Name | None:
         """Return a partition that overlaps another one, and that the source has no longer. The error names it."""
@@ -185,21 +185,23 @@ class Partitions:
                 return name if oid is not None and oid not in oids else None
         return None
 
-    def _attachment(self, each: SourcePartition) -> Alteration:
+    def _attachment(self, each: SourcePartition) -> TableAlteration:
         attached = sql.SQL("alter table {} attach partition {} ").format(
             sql.Identifier(*each.parent), sql.Identifier(*each.called)
         )
         what = f"the source attached {_shown(each.called)} to {_shown(each.parent)}"
-        return Alteration(what, attached + _printed(each.bound))
+        return TableAlteration(what, attached + _printed(each.bound))
 
-    def _creation(self, each: SourcePartition) -> Iterator[Alteration]:
+    def _creation(self, each: SourcePartition) -> Iterator[TableAlteration]:
         what = f"the source made {_shown(each.called)}, a partition of {_shown(each.parent)}"
         there = "select pg_catalog.to_regnamespace(pg_catalog.quote_ident(%s)) is not null"
         if not queries.value(self._follower, there, [each.schema]):
-            yield Alteration(what, sql.SQL("create schema {}").format(sql.Identifier(each.schema)))
+            yield TableAlteration(what, sql.SQL("create schema {}").format(sql.Identifier(each.schema)))
         names = sql.Identifier(*each.called), sql.Identifier(*each.parent)
         made = sql.SQL("create table {} partition of {} ").format(*names) + _printed(each.bound)
-        yield Alteration(what, made if each.divided_by is None else made + _printed(f" partition by {each.divided_by}"))
+        yield TableAlteration(
+            what, made if each.divided_by is None else made + _printed(f" partition by {each.divided_by}")
+        )
 
     def _require_dispensable(self, new: Partition) -> None:
         """What the source does not have any more is missed by rows that find no place, or as a table of its own."""
@@ -218,7 +220,7 @@ class Partitions:
     def _is_table(self, name: Name) -> bool:
         return queries.value(self._follower, statement(_ROOM, "there"), _named(name)) is not None
 
-    def _run(self, alteration: Alteration) -> None:
+    def _run(self, alteration: TableAlteration) -> None:
         if self._found.ddl == "stop":
             text = alteration.as_text(self._follower)
             said = f"table {_shown(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
@@ -250,7 +252,7 @@ def settle(log: Connection, follower: Connection, found: Follower, table: TableN
                 return False
             position.change_tables(follower, here)
             with queries.lock_timeout(follower, truncates.LOCK_TIMEOUT):
-                Partitions(follower, found, root, called).detach(name)
+                TablePartitions(follower, found, root, called).detach(name)
     except SchemaStopped as error:
         if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
             return False  # who reads it would hold up the position

@@ -16,15 +16,15 @@ from pipeline.followers.copying import copies, missing_tables
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import last_forms, reached_versions, source_tables, table_names
-from pipeline.followers.schema_changes.alterations import Alteration, run
-from pipeline.followers.schema_changes.table_names import Moves, Name
+from pipeline.followers.schema_changes.alterations import TableAlteration, run
+from pipeline.followers.schema_changes.table_names import Name, NameChanges
 from pipeline.postgres.connections import Connection
 
 logger = logging.getLogger(__name__)
 _FORGOTTEN = {"action": "follower.forgotten"}
 
 
-class Renames:
+class TableRenames:
     """Renames the tables of one follower. May be used by several threads, each with a session of its own."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Renames:
         """True if the table still has that name: another one may have taken it."""
         return self.called(follower).get(table.table_oid) == (table.table_schema, table.table_name)
 
-    def needed(self, follower: Connection, targets: Mapping[int, Name]) -> Moves:
+    def needed(self, follower: Connection, targets: Mapping[int, Name]) -> NameChanges:
         """What happens to names, so that tables get these. Raises Unavailable if the source has to be asked."""
         return table_names.moves(targets, self.called(follower), partial(source_tables.read, self._config))
 
@@ -49,7 +49,7 @@ class Renames:
         """Raises SchemaStopped if the table cannot get this name; changes nothing."""
         self._alterations(follower, self.needed(follower, {oid: target}), self.called(follower))
 
-    def carry_out(self, session: Connection, here: Position, moves: Moves) -> None:
+    def carry_out(self, session: Connection, here: Position, moves: NameChanges) -> None:
         """Rename these tables, in the transaction that is open; `forget` those that are gone once it has ended.
 
         Raises SchemaStopped if the follower does not let us, or is not to follow.
@@ -90,7 +90,7 @@ class Renames:
         return taken
 
     def _forms_given_up(
-        self, log: Connection, follower: Connection, moves: Moves, taken: Mapping[int, Name]
+        self, log: Connection, follower: Connection, moves: NameChanges, taken: Mapping[int, Name]
     ) -> dict[int, SourceForm]:
         """By oid, the forms of the tables whose places these take: theirs until their copies are made."""
         found = self._find()
@@ -131,7 +131,7 @@ class Renames:
         found = self._find()
         return position.existing(follower, found.source_id, found.name, held=True)
 
-    def _rename(self, session: Connection, here: Position, moves: Moves, called: Mapping[int, Name]) -> None:
+    def _rename(self, session: Connection, here: Position, moves: NameChanges, called: Mapping[int, Name]) -> None:
         for name, each in self._alterations(session, moves, called):
             run(session, here.follower, name, [each])
         for oid, name in moves.names.items():
@@ -140,8 +140,8 @@ class Renames:
         copies.forget(session, here, moves.gone)
 
     def _alterations(
-        self, session: Connection, moves: Moves, called: Mapping[int, Name]
-    ) -> Sequence[tuple[Name, Alteration]]:
+        self, session: Connection, moves: NameChanges, called: Mapping[int, Name]
+    ) -> Sequence[tuple[Name, TableAlteration]]:
         found = table_names.alterations(session, moves.names, called)
         if found and self._find().ddl == "stop":
             (name, first), *_ = found

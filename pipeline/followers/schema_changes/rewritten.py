@@ -11,7 +11,7 @@ from pipeline.errors import SchemaStopped
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower
-from pipeline.followers.schema_changes.changed_types import LookedTypes
+from pipeline.followers.schema_changes.changed_types import UncertainTables
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -65,7 +65,7 @@ def copy_anew(
     found: Follower,
     here: Position,
     called: Mapping[int, Name],
-    look_at_types: Callable[[], LookedTypes],
+    look_at_types: Callable[[], UncertainTables],
 ) -> bool:
     """Let those be copied that were rewritten and are not copied since; whether there was one.
 

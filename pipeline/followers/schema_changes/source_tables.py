@@ -13,7 +13,7 @@ from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
-class SourceTable:
+class CurrentSourceTable:
     """`numbers`, `names`: of its columns. `keys`: the columns of each unique index.
 
     `deferrable_key`: its primary key holds only at a commit.
@@ -44,11 +44,11 @@ class SourceTable:
         return [[known[name] for name in key] for key in self.keys]
 
 
-def read(config: Config, oids: Iterable[int]) -> dict[int, SourceTable]:
+def read(config: Config, oids: Iterable[int]) -> dict[int, CurrentSourceTable]:
     """By oid; one that was dropped is not there. Raises Unavailable."""
     with connecting.connect_catalog(config) as source:
         query = statement("followers.schema_changes", "source_tables")
-        return {each.oid: each for each in queries.rows(source, SourceTable, query, {"oids": list(oids)})}
+        return {each.oid: each for each in queries.rows(source, CurrentSourceTable, query, {"oids": list(oids)})}
 
 
 def takes_null(config: Config, oid: int, column: str, number: int | None) -> bool:

@@ -9,8 +9,8 @@ from psycopg import sql
 
 from pipeline.errors import SchemaStopped
 from pipeline.followers.copying.taken_names import left_name
-from pipeline.followers.schema_changes.alterations import Alteration
-from pipeline.followers.schema_changes.source_tables import SourceTable
+from pipeline.followers.schema_changes.alterations import TableAlteration
+from pipeline.followers.schema_changes.source_tables import CurrentSourceTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -20,7 +20,7 @@ _ROOM = "followers.schema_changes"
 
 
 @dataclass(frozen=True)
-class Moves:
+class NameChanges:
     """Tables that get another name, by oid. `gone`: tables that the source has dropped, which give way to others.
 
     Those of them that have a name here get it because another table of the follower gets theirs; a table that is new
@@ -34,8 +34,8 @@ class Moves:
 def moves(
     targets: Mapping[int, Name],
     called: Mapping[int, Name],
-    at_source: Callable[[Iterable[int]], Mapping[int, SourceTable]],
-) -> Moves:
+    at_source: Callable[[Iterable[int]], Mapping[int, CurrentSourceTable]],
+) -> NameChanges:
     """What happens to names, so that these tables get these, and no two tables have one.
 
     `called`: what the follower calls its tables; `targets` may have others, which it does not have yet. A table that
@@ -44,7 +44,7 @@ def moves(
     """
     holders = {name: oid for oid, name in called.items()}
     if all(holders.get(name, oid) == oid for oid, name in targets.items()):
-        return Moves({oid: name for oid, name in targets.items() if called.get(oid) != name})
+        return NameChanges({oid: name for oid, name in targets.items() if called.get(oid) != name})
     now = {oid: each.called for oid, each in at_source({*called, *targets}).items()}
     owners = {name: oid for oid, name in now.items()}
     names, gone, pending = dict[int, Name](), set[int](), list(targets.items())
@@ -66,7 +66,7 @@ def moves(
             gone.add(holder)
             if oid in called:
                 names[holder] = _aside(holder, target)
-    return Moves({oid: name for oid, name in names.items() if called.get(oid) != name}, frozenset(gone))
+    return NameChanges({oid: name for oid, name in names.items() if called.get(oid) != name}, frozenset(gone))
 
 
 def _aside(oid: int, name: Name) -> Name:
@@ -75,7 +75,7 @@ def _aside(oid: int, name: Name) -> Name:
 
 def alterations(
     follower: Connection, wanted: Mapping[int, Name], called: Mapping[int, Name]
-) -> list[tuple[Name, Alteration]]:
+) -> list[tuple[Name, TableAlteration]]:
     """The statements that give these tables these names, each with the name of before; those that are not there have
     none. Raises SchemaStopped where something else has one of the names.
     """
@@ -90,7 +90,7 @@ def alterations(
             )
     exchanged = any(name in (called[other] for other in pending) for name in pending.values())
     along = {oid: _moving_along(follower, called[oid], name[0]) for oid, name in pending.items()}
-    aside, back = list[tuple[Name, Alteration]](), dict[int, list[tuple[Name, Alteration]]]()
+    aside, back = list[tuple[Name, TableAlteration]](), dict[int, list[tuple[Name, TableAlteration]]]()
     for oid, moving in along.items():
         back[oid] = []
         for place, (part, kind) in enumerate(moving):
@@ -110,10 +110,10 @@ def _moving_along(follower: Connection, called: Name, schema: str) -> list[tuple
 def _statements(
     wanted: Mapping[int, Name],
     called: Mapping[int, Name],
-    back: Mapping[int, Iterable[tuple[Name, Alteration]]],
+    back: Mapping[int, Iterable[tuple[Name, TableAlteration]]],
     *,
     exchanged: bool,
-) -> Iterator[tuple[Name, Alteration]]:
+) -> Iterator[tuple[Name, TableAlteration]]:
     """Names that are exchanged go over a third one. `back`: what follows once a table is in its schema."""
     here = {oid: called[oid] for oid in wanted}
     if exchanged:
@@ -124,7 +124,7 @@ def _statements(
         what = f"the source calls {'.'.join(called[oid])} {schema}.{name} now"
         if schema != here[oid][0]:
             made = sql.SQL("create schema if not exists {}").format(sql.Identifier(schema))
-            yield called[oid], Alteration(what, made)
+            yield called[oid], TableAlteration(what, made)
             over = here[oid][1]
             if over not in (name, f"pipeline_follower {oid}"):
                 # The other schema may have a table that is called as this one was.
@@ -133,17 +133,17 @@ def _statements(
             moved = sql.SQL("alter table {} set schema {}").format(
                 sql.Identifier(here[oid][0], over), sql.Identifier(schema)
             )
-            yield called[oid], Alteration(what, moved)
+            yield called[oid], TableAlteration(what, moved)
             here[oid] = schema, over
             yield from back[oid]
         if here[oid] != (schema, name):
             yield _renamed(called[oid], here[oid], name)
 
 
-def _renamed(called: Name, here: Name, name: str, kind: str = "table") -> tuple[Name, Alteration]:
+def _renamed(called: Name, here: Name, name: str, kind: str = "table") -> tuple[Name, TableAlteration]:
     what = f"the source calls {'.'.join(called)} {name} now"
     made = sql.SQL("alter {} {} rename to {}").format(sql.SQL(kind), sql.Identifier(*here), sql.Identifier(name))
-    return called, Alteration(what, made)
+    return called, TableAlteration(what, made)
 
 
 def _is_there(follower: Connection, name: Name) -> bool:

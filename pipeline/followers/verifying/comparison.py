@@ -15,9 +15,9 @@ from typing import Literal, TypeVar
 
 from psycopg import sql
 
-from pipeline.followers.verifying.settling import Key, Look, Row, Settling
-from pipeline.followers.verifying.shape import Shape, Table
-from pipeline.followers.verifying.sides import Side, Sum
+from pipeline.followers.verifying.settling import Key, RowPair, SideRow, UnsettledRows
+from pipeline.followers.verifying.shape import ComparedTable, ComparisonShape
+from pipeline.followers.verifying.sides import ComparisonSide, PartSum
 from pipeline.postgres import session_settings
 from pipeline.postgres.connections import Connection
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Difference:
+class RowDifference:
     """A row that the follower lacks, has besides, or has otherwise, then with the names of these columns.
 
     `key`: texts as the source prints them, or the follower, where only it has the row; empty for a table without a key.
@@ -50,22 +50,27 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Found:
+class ComparisonStep:
     """What a step has found: rows of the source that were compared, what differs, and how many rows did not settle.
 
     Those were written all the while, so that the two sides were never seen as of the same commit.
     """
 
     rows: int = 0
-    differences: Sequence[Difference] = ()
+    differences: Sequence[RowDifference] = ()
     unsettled: int = 0
 
 
-class Comparison:
+class TableComparison:
     """Of one table. Both connections are its own for as long."""
 
     def __init__(
-        self, source: Connection, follower: Connection, table: Table, shape: Shape, reach: Callable[[], object]
+        self,
+        source: Connection,
+        follower: Connection,
+        table: ComparedTable,
+        shape: ComparisonShape,
+        reach: Callable[[], object],
     ) -> None:
         """`reach`: returns once the follower has everything that the source had when it was called."""
         self._shape, self._reach = shape, reach
@@ -73,12 +78,12 @@ class Comparison:
         portable = len(encodings) > 1
         self._ranged = shape.ranged and not portable  # the order of bytes is another one, too
         at_source, columns = _at_source(table), shape.columns
-        self._source = Side(source, SOURCE, at_source, columns, shape.source, portable=portable)
+        self._source = ComparisonSide(source, SOURCE, at_source, columns, shape.source, portable=portable)
         there = sql.Identifier(table.follower_schema, table.follower_name)
         only = sql.SQL("{} as t" if shape.partitioned else "only {} as t").format(there)
-        self._follower = Side(follower, FOLLOWER, [only], columns, shape.follower, portable=portable)
+        self._follower = ComparisonSide(follower, FOLLOWER, [only], columns, shape.follower, portable=portable)
 
-    def run(self) -> Iterator[Found]:
+    def run(self) -> Iterator[ComparisonStep]:
         """Compare, step by step. Raises psycopg.Error of either database, and what `reach` raises."""
         with ThreadPoolExecutor(1, thread_name_prefix="follower") as self._beside:
             if self._shape.source.key is None:
@@ -86,44 +91,44 @@ class Comparison:
                 return
             candidates: list[Key] = []
             for rows, keys in self._ranges() if self._ranged else self._buckets():
-                yield Found(rows)
+                yield ComparisonStep(rows)
                 candidates += keys
                 while len(candidates) >= KEYS_PER_LOOK:
                     yield self._settled(candidates[:KEYS_PER_LOOK])
                     candidates = candidates[KEYS_PER_LOOK:]
             yield self._settled(candidates)
 
-    def _whole(self) -> Iterator[Found]:
+    def _whole(self) -> Iterator[ComparisonStep]:
         """All rows together, as often as it takes: at both sides as of the same commit, or unchanged."""
         found = self._settled([()])
-        yield Found(self._source.sum(sql.SQL("true")).rows, found.differences, found.unsettled)
+        yield ComparisonStep(self._source.sum(sql.SQL("true")).rows, found.differences, found.unsettled)
 
     def _ranges(self) -> Iterator[tuple[int, list[Key]]]:
         """The rows of each range, and the keys of those that may differ."""
         after: Key | None = None
         while True:
             upto = self._source.bound(after, ROWS_PER_PART)
-            part = partial(Side.range, after=after, upto=upto)
+            part = partial(ComparisonSide.range, after=after, upto=upto)
             here, there = self._sums(part)
             yield here.rows, self._differing(part) if here != there else []
             if upto is None:
                 return
             after = upto
 
-    def _sums(self, part: Callable[[Side], sql.Composable]) -> tuple[Sum, Sum]:
+    def _sums(self, part: Callable[[ComparisonSide], sql.Composable]) -> tuple[PartSum, PartSum]:
         return self._both(lambda side: side.sum(part(side)))
 
     def _buckets(self) -> Iterator[tuple[int, list[Key]]]:
         parts = 1 << max(0, (self._source.estimate() // ROWS_PER_PART).bit_length())
         here, there = self._both(lambda side: side.sums(parts))
         yield sum(found.rows for found in here.values()), []
-        none = Sum(0, 0)
+        none = PartSum(0, 0)
         differing = [each for each in range(parts) if here.get(each, none) != there.get(each, none)]
         for first in range(0, len(differing), _BUCKETS_AT_ONCE):
             buckets = differing[first : first + _BUCKETS_AT_ONCE]
-            yield 0, self._differing(partial(Side.bucket_is, parts=parts, buckets=buckets))
+            yield 0, self._differing(partial(ComparisonSide.bucket_is, parts=parts, buckets=buckets))
 
-    def _differing(self, part: Callable[[Side], sql.Composable]) -> list[Key]:
+    def _differing(self, part: Callable[[ComparisonSide], sql.Composable]) -> list[Key]:
         """Keys of rows of a part that are only at one side, or have other checksums there.
 
         All at once: while a cursor is open its table is locked, and the applier may have to truncate it.
@@ -131,10 +136,10 @@ class Comparison:
         here, there = self._both(lambda side: dict(side.keys(part(side))))
         return [key for key in here | there if here.get(key) != there.get(key)]
 
-    def _settled(self, candidates: Sequence[Key]) -> Found:
+    def _settled(self, candidates: Sequence[Key]) -> ComparisonStep:
         """Look at these rows until each is equal at both sides, or differs for good."""
-        settling, until = Settling(candidates), time.monotonic() + PATIENCE
-        differences: dict[Key, Difference] = {}
+        settling, until = UnsettledRows(candidates), time.monotonic() + PATIENCE
+        differences: dict[Key, RowDifference] = {}
         while keys := settling.pending:
             here, there = self._rows(keys)
             for look in settling.look(here, there):
@@ -144,25 +149,25 @@ class Comparison:
                 break
             if settling.pending:
                 self._reach()
-        return Found(0, tuple(differences.values()), len(settling.pending))
+        return ComparisonStep(0, tuple(differences.values()), len(settling.pending))
 
-    def _rows(self, keys: Sequence[Key]) -> tuple[dict[Key, Row], dict[Key, Row]]:
+    def _rows(self, keys: Sequence[Key]) -> tuple[dict[Key, SideRow], dict[Key, SideRow]]:
         return self._both(lambda side: side.by_key(keys))
 
-    def _difference(self, look: Look) -> Difference:
+    def _difference(self, look: RowPair) -> RowDifference:
         if look.follower is None:
             assert look.source is not None  # noqa: S101  it would not differ
-            return Difference(look.source.key, "missing")
+            return RowDifference(look.source.key, "missing")
         if look.source is None:
-            return Difference(look.follower.key, "extra")
+            return RowDifference(look.follower.key, "extra")
         pairs = zip(look.source.hashes, look.follower.hashes, strict=True)
         differing = [here != there for here, there in pairs]
         columns = tuple(
             name for name, differs in zip(self._shape.columns, differing, strict=False) if differs and look.source.key
         )
-        return Difference(look.source.key, "different", columns)
+        return RowDifference(look.source.key, "different", columns)
 
-    def _both(self, ask: Callable[[Side], T]) -> tuple[T, T]:
+    def _both(self, ask: Callable[[ComparisonSide], T]) -> tuple[T, T]:
         """Ask both sides at the same time."""
         there = self._beside.submit(ask, self._follower)
         try:
@@ -173,7 +178,7 @@ class Comparison:
         return here, there.result()
 
 
-def _at_source(table: Table) -> list[sql.Composable]:
+def _at_source(table: ComparedTable) -> list[sql.Composable]:
     """Its relations there. A table that is partitioned without a partition has no rows."""
     if not table.relations:
         return [sql.SQL("only {} as t").format(sql.Identifier(table.schema, table.name))]

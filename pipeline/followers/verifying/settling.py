@@ -18,7 +18,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SideRow:
     """A row as one side has it. `key`: as that side prints it. `version`: another one whenever the row was written,
     if this side can tell.
 
@@ -31,11 +31,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RowPair:
     """Both sides of a row at one look, None where it is not there."""
 
-    source: Row | None
-    follower: Row | None
+    source: SideRow | None
+    follower: SideRow | None
 
     @property
     def is_equal(self) -> bool:
@@ -43,24 +43,24 @@ class Look:
         return (self.source and self.source.hashes) == (self.follower and self.follower.hashes)
 
 
-class Settling:
+class UnsettledRows:
     """Keys of rows that may differ; each look settles some of them."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
-        self._pending: dict[Key, tuple[Look | None, int]] = dict.fromkeys(keys, (None, 0))
+        self._pending: dict[Key, tuple[RowPair | None, int]] = dict.fromkeys(keys, (None, 0))
 
     @property
     def pending(self) -> list[Key]:
         """What is to be looked at again."""
         return list(self._pending)
 
-    def look(self, source: Mapping[Key, Row], follower: Mapping[Key, Row]) -> Iterator[Look]:
+    def look(self, source: Mapping[Key, SideRow], follower: Mapping[Key, SideRow]) -> Iterator[RowPair]:
         """The rows that differ for good. Call it with what both sides have of all that is pending.
 
         Before the next look the follower must have come to have everything that the source had at this one.
         """
         for key, (before, looks) in list(self._pending.items()):
-            now = Look(source.get(key), follower.get(key))
+            now = RowPair(source.get(key), follower.get(key))
             looks = looks + 1 if now == before else 1
             if now.is_equal or looks == LOOKS:
                 del self._pending[key]

@@ -17,7 +17,7 @@ _OF_POSTGRES = "pg_catalog."
 
 
 @dataclass(frozen=True)
-class Relation:
+class ComparedRelation:
     """One that holds rows of a table at the source. `name`: quoted where need be. `condition`: SQL; None: all rows."""
 
     name: str
@@ -25,7 +25,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Table:
+class ComparedTable:
     """A table as the source publishes it. `key`: the columns by which its rows are known; empty: by none.
 
     `follower_schema`, `follower_name`: what the follower calls it.
@@ -35,7 +35,7 @@ class Table:
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    relations: tuple[Relation, ...]
+    relations: tuple[ComparedRelation, ...]
     follower_schema: str
     follower_name: str
 
@@ -44,7 +44,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Column:
+class ComparedColumn:
     """A column at one side. `sorts_alike`: values of one type are in the same order on every server."""
 
     relation: int
@@ -55,7 +55,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Form:
+class SideForm:
     """The form that one side must keep while rows are compared; an owner may alter all of it at any time.
 
     `names`: relations, as SQL, with their `forms`. `key`: None if there is none. `places`: the user may see where rows
@@ -76,20 +76,20 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ComparisonShape:
     """The columns that both sides have, in one order.
 
     `ranged`: both sides sort keys in the same order, so that their ranges hold the same rows.
     """
 
     columns: tuple[str, ...]
-    source: Form
-    follower: Form
+    source: SideForm
+    follower: SideForm
     ranged: bool
     partitioned: bool
 
 
-def read(source: Connection, follower: Connection, table: Table) -> Shape:
+def read(source: Connection, follower: Connection, table: ComparedTable) -> ComparisonShape:
     """The shape that both sides have now, each read in a transaction that is open.
 
     Raises NotComparable if the follower lacks what is to be compared, or if comparing keys may run an owner's code.
@@ -113,7 +113,7 @@ def read(source: Connection, follower: Connection, table: Table) -> Shape:
     sorted_alike = all(here[name].sorts_alike and there[name].sorts_alike for name in table.key)
     partitioned = any(column.partitioned for column in there.values())
     ranged = sorted_alike and _are_of_one_type(at_source.key, at_follower.key)
-    return Shape(compared, at_source, at_follower, ranged, partitioned)
+    return ComparisonShape(compared, at_source, at_follower, ranged, partitioned)
 
 
 def _is_there(connection: Connection, schema: str, name: str) -> bool:
@@ -124,17 +124,17 @@ def _is_there(connection: Connection, schema: str, name: str) -> bool:
     return found
 
 
-def _columns(connection: Connection, schema: str, name: str) -> dict[str, Column]:
+def _columns(connection: Connection, schema: str, name: str) -> dict[str, ComparedColumn]:
     query = statement("followers.verifying", "columns")
-    found = queries.rows(connection, Column, query, {"schema": schema, "name": name})
+    found = queries.rows(connection, ComparedColumn, query, {"schema": schema, "name": name})
     return {column.name: column for column in found}
 
 
-def _form(connection: Connection, names: Sequence[str], relation: int, key: Sequence[str]) -> Form:
+def _form(connection: Connection, names: Sequence[str], relation: int, key: Sequence[str]) -> SideForm:
     query = statement("followers.verifying", "forms")
     [(forms, places)] = connection.execute(query, {"names": list(names)}).fetchall()
     compared = key_comparison.read(connection, relation, key) if key else None
-    return Form(tuple(names), tuple(forms), relation, compared, places)
+    return SideForm(tuple(names), tuple(forms), relation, compared, places)
 
 
 def _quoted(connection: Connection, *name: str) -> str:

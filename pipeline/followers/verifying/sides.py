@@ -13,8 +13,8 @@ from typing import Any
 
 from psycopg import sql
 
-from pipeline.followers.verifying.settling import Key, Row
-from pipeline.followers.verifying.shape import Form
+from pipeline.followers.verifying.settling import Key, SideRow
+from pipeline.followers.verifying.shape import SideForm
 from pipeline.postgres import key_comparison, reading_session
 from pipeline.postgres.connections import Connection
 
@@ -25,14 +25,14 @@ _WHOLE: Key = ()
 
 
 @dataclass(frozen=True)
-class Sum:
+class PartSum:
     """Of the rows of a part: how many, and the sum of their checksums, which knows no order."""
 
     rows: int
     checksum: int
 
 
-class Side:
+class ComparisonSide:
     """Uses its connection, from one thread at a time; each question is a transaction that only reads."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Side:
         settings: Mapping[str, str],
         relations: Sequence[sql.Composable],
         columns: Sequence[str],
-        form: Form,
+        form: SideForm,
         *,
         portable: bool,
     ) -> None:
@@ -66,17 +66,17 @@ class Side:
         chosen = [*self._columns, version.format(places, sql.Identifier(self._mark))]
         return sql.SQL("select {} from {}").format(_COMMA.join(chosen), relation)
 
-    def sum(self, part: sql.Composable) -> Sum:
+    def sum(self, part: sql.Composable) -> PartSum:
         """Return the sum of the rows of a part."""
         query = sql.SQL("select pg_catalog.count(*), coalesce(pg_catalog.sum({}), 0) from {} where {}")
         [(rows, checksum)] = self._asked(query.format(self._checksum, self._rows, part))
-        return Sum(rows, int(checksum))
+        return PartSum(rows, int(checksum))
 
-    def sums(self, parts: int) -> dict[int, Sum]:
+    def sums(self, parts: int) -> dict[int, PartSum]:
         """Return the sums of all rows, divided by `bucket`."""
         query = sql.SQL("select {}, pg_catalog.count(*), pg_catalog.sum({}) from {} group by 1")
         found = self._asked(query.format(self._bucket(parts), self._checksum, self._rows))
-        return {bucket: Sum(rows, int(total)) for bucket, rows, total in found}
+        return {bucket: PartSum(rows, int(total)) for bucket, rows, total in found}
 
     def keys(self, part: sql.Composable) -> Iterator[tuple[Key, int]]:
         """Yield key and checksum of each row of a part, in no order."""
@@ -86,7 +86,7 @@ class Side:
             for key, checksum in cursor.execute(query):
                 yield tuple(key), int(checksum)
 
-    def by_key(self, keys: Sequence[Key]) -> dict[Key, Row]:
+    def by_key(self, keys: Sequence[Key]) -> dict[Key, SideRow]:
         """Return the rows that are there, by the key that was asked for; a table without a key is one row."""
         if self._key is None:
             return {_WHOLE: self._whole()}
@@ -99,7 +99,7 @@ class Side:
             self._key.same(),
         )
         found = self._asked(query)
-        return {keys[place]: Row(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
+        return {keys[place]: SideRow(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
 
     def bound(self, after: Key | None, rows: int) -> Key | None:
         """Return the key that comes `rows` rows after another, None if there are fewer."""
@@ -139,9 +139,9 @@ class Side:
             self._form.require_unaltered(self._connection)
             yield
 
-    def _whole(self) -> Row:
+    def _whole(self) -> SideRow:
         found = self.sum(sql.SQL("true"))
-        return Row(_WHOLE, "", (found.rows, found.checksum))
+        return SideRow(_WHOLE, "", (found.rows, found.checksum))
 
     def _texts(self) -> sql.Composable:
         texts = (sql.SQL("pg_catalog.concat({})").format(each) for each in self._keys)

@@ -14,7 +14,7 @@ from pipeline.followers.applying import position
 from pipeline.followers.operating import adding as add_follower
 from pipeline.followers.registry import Options
 from pipeline.followers.schema_changes import alterations
-from pipeline.followers.schema_changes.alterations import Alteration
+from pipeline.followers.schema_changes.alterations import TableAlteration
 from tests.fixtures.followers import TABLES, Adding, run
 from tests.fixtures.postgres import unique
 
@@ -95,7 +95,7 @@ def test_row_security(adding: Adding, follower_dsn: str, role: str) -> None:
 
 def test_a_table_of_another_owner_is_named_with_the_remedy(follower_dsn: str, role: str) -> None:
     run(follower_dsn, "create table orders (id int primary key)")
-    added = Alteration("the source added column z", sql.SQL("alter table orders add column z int"))
+    added = TableAlteration("the source added column z", sql.SQL("alter table orders add column z int"))
     with psycopg.connect(make_conninfo(follower_dsn, user=role)) as follower, pytest.raises(SchemaStopped) as raised:
         alterations.run(follower, "reports", ("public", "orders"), [added])
     assert "must be owner of table orders" in str(raised.value)

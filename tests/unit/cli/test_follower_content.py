@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.followers.operating.follower_content import show_verified
 from pipeline.followers.operating.verify import Compared, Verified
-from pipeline.followers.verifying.comparison import Difference
+from pipeline.followers.verifying.comparison import RowDifference
 from pipeline.terminal.json_values import as_json
 
 EQUAL = Compared("public.a", rows=1200, unsettled=1)
@@ -17,7 +17,7 @@ DIFFERS = Compared(
     "differs",
     rows=3,
     differing=103,
-    differences=[Difference(("1", "x"), "different", ("note", "n")), Difference(("2", "y"), "missing")],
+    differences=[RowDifference(("1", "x"), "different", ("note", "n")), RowDifference(("2", "y"), "missing")],
 )
 REFUSED = Compared("public.c", "refused", "it is copying")
 

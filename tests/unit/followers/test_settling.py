@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.followers.verifying.settling import Key, Look, Row, Settling
+from pipeline.followers.verifying.settling import Key, RowPair, SideRow, UnsettledRows
 
 ONE: Key = ("1",)
-Looks = list[tuple[Row | None, Row | None]]
+Looks = list[tuple[SideRow | None, SideRow | None]]
 
 
-def row(version: str, *hashes: int | None) -> Row:
-    return Row(ONE, version, hashes)
+def row(version: str, *hashes: int | None) -> SideRow:
+    return SideRow(ONE, version, hashes)
 
 
-def settled(*looks: tuple[Row | None, Row | None]) -> tuple[list[list[Look]], list[Key]]:
+def settled(*looks: tuple[SideRow | None, SideRow | None]) -> tuple[list[list[RowPair]], list[Key]]:
     """What each look settles as different, and what is pending after the last."""
-    settling = Settling([ONE])
+    settling = UnsettledRows([ONE])
     found = [list(settling.look(side(here), side(there))) for here, there in looks]
     return found, settling.pending
 
 
-def side(found: Row | None) -> Mapping[Key, Row]:
+def side(found: SideRow | None) -> Mapping[Key, SideRow]:
     return {} if found is None else {ONE: found}
 
 
 def test_a_row_that_is_the_same_at_three_looks_and_differs_is_a_difference() -> None:
     pair = row("a", 1, None), row("b", 1, 2)
     assert settled(pair, pair) == ([[], []], [ONE])
-    assert settled(pair, pair, pair) == ([[], [], [Look(*pair)]], [])
+    assert settled(pair, pair, pair) == ([[], [], [RowPair(*pair)]], [])
 
 
 def test_what_is_only_at_one_side_is_one_too() -> None:
     for pair in ((row("a", 1), None), (None, row("a", 1))):
-        assert settled(pair, pair, pair) == ([[], [], [Look(*pair)]], [])
+        assert settled(pair, pair, pair) == ([[], [], [RowPair(*pair)]], [])
 
 
 def test_equal_values_settle_it_at_once_whatever_their_versions() -> None:
@@ -56,5 +56,5 @@ def test_a_row_that_was_written_at_either_side_is_looked_at_from_the_beginning()
 
 
 def test_null_is_not_the_same_as_no_row() -> None:
-    assert not Look(None, row("a", None)).is_equal
-    assert not Look(row("a", None), row("a", 0)).is_equal
+    assert not RowPair(None, row("a", None)).is_equal
+    assert not RowPair(row("a", None), row("a", 0)).is_equal

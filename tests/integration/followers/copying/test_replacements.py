@@ -14,7 +14,7 @@ from pipeline.errors import TablesChanged
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, replacements
-from pipeline.followers.copying.replacements import Replacements
+from pipeline.followers.copying.replacements import TableReplacements
 from pipeline.followers.copying.staged_rows import StagedRows
 from pipeline.followers.operating import resync as resync_follower
 from pipeline.followers.running import copier, following
@@ -42,9 +42,9 @@ ENDED = """
     where application_name = 'pipeline copier' and datname = current_database()
 """
 PHASES = {
-    "before it is read": (Replacements, "_staged"),
+    "before it is read": (TableReplacements, "_staged"),
     "once it was read": (StagedRows, "replace"),
-    "before the log is applied": (Replacements, "_place"),
+    "before the log is applied": (TableReplacements, "_place"),
 }
 
 
@@ -290,7 +290,7 @@ def reports_once_more(made: Copying) -> None:
 def test_who_writes_to_the_table_at_the_follower_does_not_hold_up_the_others(
     stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch
 ):
-    with things.running(), Gate(monkeypatch, Replacements, "_place") as gate:
+    with things.running(), Gate(monkeypatch, TableReplacements, "_place") as gate:
         begun(things)
         resync(things, "things")
         gate.reach()
@@ -313,7 +313,7 @@ def test_who_writes_to_the_table_at_the_follower_does_not_hold_up_the_others(
 
 
 def test_one_that_is_wanted_once_more_begins_anew(stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch):
-    with things.running(), Gate(monkeypatch, Replacements, "_place") as gate:
+    with things.running(), Gate(monkeypatch, TableReplacements, "_place") as gate:
         begun(things)
         table = oid(stage, "things")
         resync(things, "things")
@@ -356,7 +356,7 @@ def test_one_that_is_wanted_while_an_applier_begins_is_passed_over(
 ):
     """The applier has read which tables follow the log, and not yet where it is."""
     with (
-        Gate(monkeypatch, Replacements, "_staged") as copied,
+        Gate(monkeypatch, TableReplacements, "_staged") as copied,
         Gate(monkeypatch, following, "Applier") as applies,
         things.running(),
     ):
@@ -493,7 +493,7 @@ def test_what_is_in_the_log_before_the_copy_can_see_it_is_applied_to_it(
             made = stack.enter_context(copying(stage, cluster, OTHERS, tables=["others"], copy="none"))
             stack.enter_context(made.running())
             begun(made)
-            gate = stack.enter_context(Gate(monkeypatch, Replacements, "_staged"))
+            gate = stack.enter_context(Gate(monkeypatch, TableReplacements, "_staged"))
             resync(made, "others")
             gate.reach()
             have_commits_wait(stage)

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline.errors import FollowerError, Refused, Unavailable
-from pipeline.followers.copying.source_tables import NotYet, SourceTables
+from pipeline.followers.copying.source_tables import CopyDelayedError, SourceTables
 from pipeline.followers.running import remedies
 from pipeline.postgres import connections, copy_data, session_settings
 from pipeline.postgres.connections import Connection
@@ -103,11 +103,11 @@ def test_a_table_that_was_altered_after_the_look_is_looked_at_again(made: psycop
     table = oid(made, "orders")
     relations = tables.settled(table)
     made.execute("alter table orders rename to others")
-    with pytest.raises(NotYet, match="renamed or dropped"), tables.reading(table, relations):
+    with pytest.raises(CopyDelayedError, match="renamed or dropped"), tables.reading(table, relations):
         pass
     made.execute("alter table others rename to orders")
     made.execute("alter table orders add more text")
-    with pytest.raises(NotYet, match="altered just now"), tables.reading(table, relations):
+    with pytest.raises(CopyDelayedError, match="altered just now"), tables.reading(table, relations):
         pass
     assert len(read(tables, table)) == 3
 
@@ -116,10 +116,10 @@ def test_only_those_who_wrote_before_the_look_are_waited_for(made: psycopg.Conne
     table = oid(made, "orders")
     with psycopg.connect(made.info.dsn) as first, psycopg.connect(made.info.dsn) as second:
         first.execute("update orders set state = 'open' where id = 1")
-        with pytest.raises(NotYet, match=f"pid {first.info.backend_pid} "):
+        with pytest.raises(CopyDelayedError, match=f"pid {first.info.backend_pid} "):
             tables.settled(table)
         second.execute("update orders set state = 'open' where id = 2")
-        with pytest.raises(NotYet, match=f"pid {first.info.backend_pid} "):
+        with pytest.raises(CopyDelayedError, match=f"pid {first.info.backend_pid} "):
             tables.settled(table)
         first.commit()
         assert tables.settled(table)

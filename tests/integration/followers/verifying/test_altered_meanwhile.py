@@ -7,8 +7,8 @@ import pytest
 from pipeline.errors import NotComparable
 from pipeline.followers import connecting
 from pipeline.followers.verifying import comparison, shape
-from pipeline.followers.verifying.comparison import Comparison
-from pipeline.followers.verifying.shape import Relation, Table
+from pipeline.followers.verifying.comparison import TableComparison
+from pipeline.followers.verifying.shape import ComparedRelation, ComparedTable
 from pipeline.postgres import connections, reading_session
 from tests.fixtures.hostile_objects import Hostile
 from tests.fixtures.postgres import Cluster
@@ -43,7 +43,7 @@ def test_no_code_of_an_owner_runs_who_alters_his_table_meanwhile(
                 owner.execute(made.encode())
         with owners["follower"].as_owner() as owner:
             owner.execute("delete from app.t where n operator(pg_catalog.=) 2")
-        table = Table("app", "t", ("id", "n"), ("id",), (Relation("app.t", None),), "app", "t")
+        table = ComparedTable("app", "t", ("id", "n"), ("id",), (ComparedRelation("app.t", None),), "app", "t")
         with (
             connections.connect(source_dsn, "source", settings=comparison.SOURCE, prepare_threshold=None) as source,
             connecting.connect("f", follower_dsn, program="test", prepare_threshold=None) as follower,
@@ -53,7 +53,7 @@ def test_no_code_of_an_owner_runs_who_alters_his_table_meanwhile(
                 reading_session.transaction(follower, comparison.FOLLOWER),
             ):
                 found = shape.read(source, follower, table)
-            steps = Comparison(source, follower, table, found, lambda: None).run()
+            steps = TableComparison(source, follower, table, found, lambda: None).run()
             next(steps)
             with owners[at].as_owner() as owner:
                 owner.execute(altered.encode())

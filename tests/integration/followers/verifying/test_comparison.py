@@ -12,8 +12,8 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.errors import NotComparable
 from pipeline.followers.verifying import comparison, shape
-from pipeline.followers.verifying.comparison import Comparison, Difference
-from pipeline.followers.verifying.shape import Relation, Table
+from pipeline.followers.verifying.comparison import RowDifference, TableComparison
+from pipeline.followers.verifying.shape import ComparedRelation, ComparedTable
 from pipeline.postgres import connections, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from tests.fixtures.postgres import Cluster, unique
@@ -31,22 +31,22 @@ class Sides:
             for connection in (self.source, self.follower):
                 connection.execute(statement.encode())
 
-    def table(self, name: str, key: str = "id", condition: str | None = None) -> Table:
+    def table(self, name: str, key: str = "id", condition: str | None = None) -> ComparedTable:
         query = "select column_name from information_schema.columns where table_name = %s order by ordinal_position"
         columns = tuple(row[0] for row in self.source.execute(query, (name,)).fetchall())
         relation = sql.Identifier("public", name).as_string(self.source)
         keys = tuple(each for each in key.split("|") if each)
-        return Table("public", name, columns, keys, (Relation(relation, condition),), "public", name)
+        return ComparedTable("public", name, columns, keys, (ComparedRelation(relation, condition),), "public", name)
 
     def compare(
-        self, table: Table, reach: Callable[[], object] = lambda: None, *, unsettled: int = 0
-    ) -> list[Difference]:
+        self, table: ComparedTable, reach: Callable[[], object] = lambda: None, *, unsettled: int = 0
+    ) -> list[RowDifference]:
         with (
             reading_session.transaction(self.source, comparison.SOURCE),
             reading_session.transaction(self.follower, comparison.FOLLOWER),
         ):
             found = shape.read(self.source, self.follower, table)
-        steps = list(Comparison(self.source, self.follower, table, found, reach).run())
+        steps = list(TableComparison(self.source, self.follower, table, found, reach).run())
         assert sum(step.unsettled for step in steps) == unsettled
         return sorted((each for step in steps for each in step.differences), key=lambda each: (each.kind, each.key))
 
@@ -81,7 +81,10 @@ def test_every_part_is_compared(sides: Sides, monkeypatch: pytest.MonkeyPatch) -
     found = sides.compare(sides.table("t", "part|id"))
     kinds = [each.kind for each in found]
     assert (kinds.count("missing"), kinds.count("extra"), kinds.count("different")) == (10, 20, 2)
-    assert found[:2] == [Difference(("p0", "99"), "different", ("n",)), Difference(("p1", "1"), "different", ("n",))]
+    assert found[:2] == [
+        RowDifference(("p0", "99"), "different", ("n",)),
+        RowDifference(("p1", "1"), "different", ("n",)),
+    ]
 
 
 def test_an_empty_side_lacks_all_rows(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +134,7 @@ def test_a_key_that_is_printed_otherwise_is_one_difference(sides: Sides) -> None
     sides.run("create table public.t (id numeric primary key)")
     sides.source.execute("insert into public.t values (1.0)")
     sides.follower.execute("insert into public.t values (1.00)")
-    assert sides.compare(sides.table("t")) == [Difference(("1.0",), "different", ("id",))]
+    assert sides.compare(sides.table("t")) == [RowDifference(("1.0",), "different", ("id",))]
 
 
 def test_names_may_be_anything(sides: Sides) -> None:
@@ -142,7 +145,7 @@ def test_names_may_be_anything(sides: Sides) -> None:
     name, key = "o%dd {} \" tab'le", "~|a%s {}"
     assert sides.compare(sides.table(name, key)) == []
     sides.follower.execute(b'update public."o%dd {} "" tab\'le" set "~~" = null')
-    assert sides.compare(sides.table(name, key)) == [Difference(("1", "3"), "different", ("~~",))]
+    assert sides.compare(sides.table(name, key)) == [RowDifference(("1", "3"), "different", ("~~",))]
 
 
 def test_values_that_are_equal_for_sql_may_differ(sides: Sides) -> None:
@@ -158,8 +161,8 @@ def test_values_that_are_equal_for_sql_may_differ(sides: Sides) -> None:
     )
     sides.follower.execute("update public.t set doc = null, code = null, f = '{}' where id = 2")
     assert sides.compare(sides.table("t")) == [
-        Difference(("1",), "different", ("pair", "doc", "f", "p")),
-        Difference(("2",), "different", ("doc", "code", "f")),
+        RowDifference(("1",), "different", ("pair", "doc", "f", "p")),
+        RowDifference(("2",), "different", ("doc", "code", "f")),
     ]
 
 
@@ -186,8 +189,8 @@ def test_a_role_that_may_read_only_published_columns_compares_them(sides: Sides)
     sides.source.execute(f"create role {role} login; grant select (id, n) on public.t to {role}".encode())
     try:
         with opened(make_conninfo(sides.source.info.dsn, user=role), sides.follower.info.dsn) as narrow:
-            assert narrow.compare(narrow.table("t")) == [Difference(("2",), "different", ("n",))]
-            assert narrow.compare(narrow.table("t", "")) == [Difference((), "different")]
+            assert narrow.compare(narrow.table("t")) == [RowDifference(("2",), "different", ("n",))]
+            assert narrow.compare(narrow.table("t", "")) == [RowDifference((), "different")]
     finally:
         sides.source.execute(f"drop owned by {role}; drop role {role}".encode())
 
@@ -196,7 +199,7 @@ def test_rows_without_a_key_are_a_multiset(sides: Sides) -> None:
     sides.run("create table public.t (a int, b text)", "insert into public.t values (1, 'x'), (1, 'x'), (2, null)")
     assert sides.compare(sides.table("t", "")) == []
     sides.follower.execute("delete from public.t where ctid = (select min(ctid) from public.t)")
-    assert sides.compare(sides.table("t", "")) == [Difference((), "different")]
+    assert sides.compare(sides.table("t", "")) == [RowDifference((), "different")]
     sides.follower.execute("insert into public.t values (1, 'x')")
     assert sides.compare(sides.table("t", "")) == []
 
@@ -211,7 +214,7 @@ def test_encodings_may_be_other_ones(source_dsn: str, follower_cluster: Cluster)
             sides.run("create table public.t (id text primary key, n text)", "insert into public.t values ('ä', 'ö')")
             assert sides.compare(sides.table("t")) == []
             sides.follower.execute("update public.t set n = 'o'")
-            assert sides.compare(sides.table("t")) == [Difference(("ä",), "different", ("n",))]
+            assert sides.compare(sides.table("t")) == [RowDifference(("ä",), "different", ("n",))]
     finally:
         follower_cluster.drop(name)
 
@@ -225,7 +228,7 @@ def test_a_row_that_arrives_between_two_looks_is_no_difference(sides: Sides) -> 
         asked.append(1)
         sides.follower.execute("insert into public.t values (1) on conflict do nothing")
 
-    assert sides.compare(sides.table("t"), reach) == [Difference(("2",), "missing")]
+    assert sides.compare(sides.table("t"), reach) == [RowDifference(("2",), "missing")]
     assert len(asked) == 2
 
 
@@ -247,7 +250,7 @@ def test_rows_without_a_column_are_counted(sides: Sides) -> None:
     sides.run("create table public.t ()", "insert into public.t default values")
     assert sides.compare(sides.table("t", "")) == []
     sides.source.execute("insert into public.t default values")
-    assert sides.compare(sides.table("t", "")) == [Difference((), "different")]
+    assert sides.compare(sides.table("t", "")) == [RowDifference((), "different")]
     sides.follower.execute("drop table public.t")
     with pytest.raises(NotComparable, match="the follower has no such table"):
         sides.compare(sides.table("t", ""))

@@ -11,8 +11,8 @@ from pipeline.errors import NotComparable
 from pipeline.followers import connecting, row_counts
 from pipeline.followers.registry import TableName
 from pipeline.followers.verifying import comparison, shape
-from pipeline.followers.verifying.comparison import Comparison, Difference
-from pipeline.followers.verifying.shape import Relation, Table
+from pipeline.followers.verifying.comparison import RowDifference, TableComparison
+from pipeline.followers.verifying.shape import ComparedRelation, ComparedTable
 from pipeline.postgres import connections, reading_session
 from pipeline.postgres.connections import Connection
 from tests.fixtures.hostile_objects import HARMLESS, OBJECTS, OWNER_PROGRAM, Hostile, HostileObject
@@ -22,15 +22,15 @@ KEYLESS = "partition key"
 PLANNED = {"index expression", "index predicate", "statistics", KEYLESS}
 
 
-def described(follower: Connection, each: HostileObject) -> Table:
+def described(follower: Connection, each: HostileObject) -> ComparedTable:
     query = "select column_name from information_schema.columns where table_schema = 'app' and table_name = %s"
     columns = tuple(name for (name,) in follower.execute(query, [each.table]).fetchall())
     holder = f"app.{each.table}" + ("_1" if each.kind == KEYLESS else "")
     key = {KEYLESS: (), "operator": ("id", "n")}.get(each.kind, ("id",))
-    return Table("app", each.table, columns, key, (Relation(holder, None),), "app", each.table)
+    return ComparedTable("app", each.table, columns, key, (ComparedRelation(holder, None),), "app", each.table)
 
 
-def compared(source: Connection, follower: Connection, table: Table) -> list[Difference] | None:
+def compared(source: Connection, follower: Connection, table: ComparedTable) -> list[RowDifference] | None:
     """The differences; None of a table that is refused."""
     try:
         with (
@@ -38,7 +38,7 @@ def compared(source: Connection, follower: Connection, table: Table) -> list[Dif
             reading_session.transaction(follower, comparison.FOLLOWER),
         ):
             found = shape.read(source, follower, table)
-        steps = list(Comparison(source, follower, table, found, lambda: None).run())
+        steps = list(TableComparison(source, follower, table, found, lambda: None).run())
     except NotComparable:
         return None
     return [each for step in steps for each in step.differences]
