@@ -42,6 +42,7 @@ from pipeline.config.values import (
 )
 from pipeline.errors import ConfigError
 
+_PREFIX = "PIPELINE_"
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -51,7 +52,7 @@ class Config(ExportSettings):
     DSNs are secrets: `repr` and every message leave their value out.
     """
 
-    model_config = SettingsConfigDict(env_prefix="PIPELINE_", frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     source_dsn: Dsn = Field(None, description="database to replicate from; embedded when not set")
     source_read_dsn: Dsn = Field(
@@ -228,7 +229,7 @@ SECRETS = tuple(name for name, field in Config.model_fields.items() if SecretStr
 
 def variable(setting: str) -> str:
     """Return the environment variable of a setting."""
-    return f"PIPELINE_{setting.upper()}"
+    return f"{_PREFIX}{setting.upper()}"
 
 
 def from_json(text: str) -> Config:
@@ -257,16 +258,22 @@ def load(file: Path | None = None, **flags: Any) -> Config:
         raise ConfigError("; ".join(_explain(part, secrets) for part in error.errors())) from None
 
 
-def unknown_variables() -> list[str]:
-    """Return PIPELINE_ variables of the environment that are not settings, perhaps because of a typing error."""
+def unknown_variables() -> dict[str, str | None]:
+    """Return the PIPELINE_ variables of the environment that are not settings, each with the most similar one.
+
+    None if no setting has a similar variable.
+    """
     known = {variable(name) for name in Config.model_fields}
     known |= {secret_files.naming(variable(name)) for name in SECRETS}
-    return sorted(
+    unknown = sorted(
         name
         for name in os.environ
-        if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_") and name not in known
+        if name.startswith(_PREFIX) and not name.startswith("PIPELINE_TEST_") and name not in known
         if not follower_passwords.is_one(name)
     )
+    names = {each.removeprefix(_PREFIX): each for each in known}
+    near = {name: difflib.get_close_matches(name.removeprefix(_PREFIX), names, 1, 0.5) for name in unknown}
+    return {name: names[found[0]] if found else None for name, found in near.items()}
 
 
 def describe(dsn: str) -> str:

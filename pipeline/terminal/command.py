@@ -28,10 +28,9 @@ def load(context: typer.Context, role: str) -> Config:
     logs.setup(config.log_level, config.log_format, role)
     from pipeline.config import settings
 
-    for name in settings.unknown_variables():
-        logger.warning(
-            "unknown setting %s; docs/reference/settings.md lists all", name, extra={"action": "config.unknown"}
-        )
+    for name, similar in settings.unknown_variables().items():
+        hint = f"did you mean {similar}?" if similar else "`pipeline settings` shows all settings"
+        logger.warning("unknown setting %s; %s", name, hint, extra={"action": "config.unknown"})
     return config
 
 

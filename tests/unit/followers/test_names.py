@@ -71,7 +71,7 @@ def test_the_check_of_unknown_settings_knows_the_variables(monkeypatch: pytest.M
     monkeypatch.setenv("PIPELINE_FOLLOWER_PASSWORD_", "x")
     monkeypatch.setenv("PIPELINE_FOLLOWER_PASSWORDS_A", "x")
     monkeypatch.setenv("PIPELINE_FOLLOWER_PASSWORD_small", "x")
-    assert unknown_variables() == [
+    assert list(unknown_variables()) == [
         "PIPELINE_FOLLOWER_PASSWORDS_A",
         "PIPELINE_FOLLOWER_PASSWORD_",
         "PIPELINE_FOLLOWER_PASSWORD_small",
