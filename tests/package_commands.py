@@ -29,6 +29,7 @@ ELSEWHERE = ("serve", "migrate", "demo", "followers watch")
 """The test runs these otherwise."""
 DONE = """
 init
+settings
 status
 health --ready
 check

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from pydantic.fields import FieldInfo
 
 from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import SECRETS, Config
@@ -82,14 +81,17 @@ def _flags() -> Iterator[inspect.Parameter]:
         kinds = setting.annotation, *get_args(setting.annotation)
         is_path = Path in kinds and LakeBucket not in kinds  # a URL taken for a path loses a slash
         kind: Any = Path | None if is_path else str | None
-        annotation = Annotated[kind, typer.Option(of(name), help=_help(setting))]
+        annotation = Annotated[kind, typer.Option(of(name), help=help_of(name), hidden=True)]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _help(setting: FieldInfo) -> str:
-    text = str(setting.description)
-    default = f"{setting.default:g}" if isinstance(setting.default, float) else setting.default
-    return f"{text[0].upper()}{text[1:]}." + (f" Default: {default}" if default not in (None, ()) else "")
+def help_of(setting: str) -> str:
+    """Return what a setting means, and its default if it has one."""
+    text, default = str(Config.model_fields[setting].description), Config.model_fields[setting].default
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    shown = f"{default:g}" if isinstance(default, float) else default
+    return f"{text[0].upper()}{text[1:]}." + (f" Default: {shown}" if shown not in (None, "", {}) else "")
 
 
 def without_secrets(arguments: Sequence[str], flags: Collection[str]) -> list[str]:

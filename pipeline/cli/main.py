@@ -17,7 +17,7 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.cli import flags
+from pipeline.cli import flags, settings_list
 from pipeline.cli.commands import dead_letters, init, retention, routes, slots, sources, status, verify
 from pipeline.config import file as config_file
 from pipeline.config import settings
@@ -32,29 +32,37 @@ from pipeline.terminal.command import Json, load, output
 
 logger = logging.getLogger(__name__)
 
+START, KEEP, READ, LAKE = "Run the server", "Look after the log", "Serve its readers", "The lake"
+"""The panels of `pipeline --help`."""
+
 app = typer.Typer(
     name="pipeline",
-    help="Every committed change of a Postgres database as a row of sequin_events: in commit order, exactly once.",
+    help="""\
+Every committed change of a Postgres database as a row of sequin_events: in commit order, exactly once.
+
+Start here: check, serve, status. The settings, shown by `pipeline settings`, are options of every command.
+""",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for name, group in (
-    ("slots", slots.app),
-    ("sources", sources.app),
-    ("routes", routes.app),
-    ("consumers", commands.app),
-    ("backfill", backfills.app),
-    ("followers", followers.app),
-    ("dead-letters", dead_letters.app),
-    ("export", exports.app),
+for name, group, panel in (
+    ("slots", slots.app, KEEP),
+    ("sources", sources.app, KEEP),
+    ("routes", routes.app, KEEP),
+    ("backfill", backfills.app, KEEP),
+    ("dead-letters", dead_letters.app, KEEP),
+    ("consumers", commands.app, READ),
+    ("followers", followers.app, READ),
+    ("export", exports.app, LAKE),
 ):
-    app.add_typer(group, name=name)
-followers.app.command()(followers_release.release)
-followers.app.command()(followers_watch.watch)
-app.command()(init.init)
-app.command()(retention.retention)
-app.command()(status.status)
-app.command()(verify.verify)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+followers.app.command(epilog="Example: pipeline followers release reports --sequences")(followers_release.release)
+followers.app.command(epilog="Example: pipeline followers watch")(followers_watch.watch)
+app.command(rich_help_panel=START, epilog="Example: pipeline init --config staging.toml")(init.init)
+app.command(rich_help_panel=START, epilog="Example: pipeline settings")(settings_list.settings)
+app.command(rich_help_panel=KEEP, epilog="Example: pipeline retention --dry-run")(retention.retention)
+app.command(rich_help_panel=START, epilog="Example: pipeline status --watch")(status.status)
+app.command(rich_help_panel=KEEP, epilog="Example: pipeline verify public.orders --content")(verify.verify)
 
 PROGRAM = "pipeline"
 """The name that shells complete, whatever the path by which the program was started."""
@@ -115,7 +123,9 @@ def options(
     context.obj = partial(settings.load, config, **given)
 
 
-@app.command()
+@app.command(
+    rich_help_panel=START, epilog="Example: pipeline serve --source-dsn postgresql://localhost/shop --slot shop"
+)
 def serve(context: typer.Context, only: Only = None, accept: Accept = None) -> int:
     """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C exits at once.
 
@@ -126,7 +136,7 @@ def serve(context: typer.Context, only: Only = None, accept: Accept = None) -> i
     return serve.serve(load(context, "serve"), only.value if only else None, accept or ())
 
 
-@app.command()
+@app.command(rich_help_panel=START, epilog="Example: pipeline migrate --reader reporting")
 def migrate(context: typer.Context, reader: Reader = None) -> int:
     """Migrate the pipeline database to the newest revision; with --reader, create a role for SQL readers too."""
     from pipeline.operate.preflight import legacy_log
@@ -146,7 +156,7 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
     return 0
 
 
-@app.command()
+@app.command(rich_help_panel=START, epilog="Example: pipeline health --ready")
 def health(
     context: typer.Context,
     only: Only = None,
@@ -160,7 +170,7 @@ def health(
     return health.run(found, only.value if only else None, ready=ready)
 
 
-@app.command()
+@app.command(rich_help_panel=START, epilog="Example: pipeline check --sql --at source")
 def check(
     context: typer.Context,
     as_json: Json = False,
@@ -191,7 +201,7 @@ def check(
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
 
-@app.command()
+@app.command(rich_help_panel=START, epilog="Example: pipeline demo --seconds 30 --followers 1")
 def demo(
     seconds: Annotated[float, typer.Option(min=1, max=600, help="How long the writers write.")] = 15.0,
     data_dir: Annotated[Path | None, typer.Option(help="The demo's data directory. Default: .pipeline/demo")] = None,
@@ -210,7 +220,14 @@ def demo(
 @cache
 def parser() -> Any:
     """Return the click command of the whole program. Building it takes longer than most commands."""
-    return typer.main.get_command(app)
+    return _program()
+
+
+def _program() -> Any:
+    program = typer.main.get_command(app)
+    for option in program.params:
+        option.hidden = option.hidden or option.name in ("install_completion", "show_completion")
+    return program
 
 
 def main() -> int:
@@ -219,7 +236,7 @@ def main() -> int:
         " ".join(["pipeline", *flags.without_secrets(sys.argv[1:], (*flags.SECRET_FLAGS, followers.DSN_FLAG))])
     )
     if _completion_is_wanted():
-        program = typer.main.get_command(app)  # a separate one, since it is changed
+        program = _program()  # a separate one, since it is changed
         _let_settings_follow(program)
     else:
         program = parser()
@@ -277,6 +294,8 @@ def _let_settings_follow(group: Any, settings: Any = None) -> None:
     Only for completion and help: a command that runs finds them in front, where `flags.divided` has put them.
     """
     settings = settings or [each for each in group.params if each.expose_value]
+    for each in settings:
+        each.hidden = False
     for command in group.commands.values():
         own = {name for each in command.params for name in each.opts}
         command.params += [each for each in settings if own.isdisjoint(each.opts)]

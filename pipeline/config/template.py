@@ -43,13 +43,22 @@ _EXAMPLES = {
 """In TOML, where the default does not show how a value is written."""
 
 
+def groups() -> dict[str, list[str]]:
+    """Return the settings under their headings."""
+    found: dict[str, list[str]] = {heading: [] for heading in _GROUPS.values()}
+    heading = ""
+    for name in Config.model_fields:
+        heading = _GROUPS.get(name, heading)
+        found[heading].append(name)
+    return found
+
+
 def text() -> str:
     """Return the whole file. It states defaults only, and can be loaded as it is."""
     parts = [_comment(_HEAD)]
-    for name in Config.model_fields:
-        if name in _GROUPS:
-            parts.append(f"# --- {_GROUPS[name]} ---")
-        parts.append("\n".join(_setting(name)))
+    for heading, names in groups().items():
+        parts.append(f"# --- {heading} ---")
+        parts += ["\n".join(_setting(name)) for name in names]
     return "\n\n".join(parts) + "\n"
 
 

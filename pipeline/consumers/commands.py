@@ -23,7 +23,7 @@ Listed = Annotated[str | None, typer.Option(help="Comma separated; default: all.
 START = "now, beginning, or a seq after which to begin."
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline consumers list")
 def consumers_list(context: typer.Context, as_json: Json = False) -> int:
     """Each consumer with its pending and delivered items, and how many seqs it is behind."""
     from pipeline.consumers import status
@@ -35,7 +35,7 @@ def consumers_list(context: typer.Context, as_json: Json = False) -> int:
     return 0
 
 
-@app.command("create")
+@app.command("create", epilog="Example: pipeline consumers create mailer --tables public.orders --start beginning")
 def consumers_create(
     context: typer.Context,
     name: Name,
@@ -73,7 +73,7 @@ def consumers_create(
     return _change(context, "create_consumer", "created", name, as_json, **given)
 
 
-@app.command("show")
+@app.command("show", epilog="Example: pipeline consumers show mailer")
 def consumers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """One consumer: its settings and status."""
     from pipeline.consumers import status
@@ -87,25 +87,25 @@ def consumers_show(context: typer.Context, name: Name, as_json: Json = False) ->
     return 0
 
 
-@app.command("delete")
+@app.command("delete", epilog="Example: pipeline consumers delete mailer")
 def consumers_delete(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Delete a consumer, with what it has not acknowledged. The log stays."""
     return _change(context, "drop_consumer", "deleted", name, as_json)
 
 
-@app.command("pause")
+@app.command("pause", epilog="Example: pipeline consumers pause mailer")
 def consumers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Deliver nothing more to it; changes are still kept for it."""
     return _change(context, "pause_consumer", "paused", name, as_json)
 
 
-@app.command("resume")
+@app.command("resume", epilog="Example: pipeline consumers resume mailer")
 def consumers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Deliver again."""
     return _change(context, "resume_consumer", "resumed", name, as_json)
 
 
-@app.command("reset")
+@app.command("reset", epilog="Example: pipeline consumers reset mailer --start beginning")
 def consumers_reset(
     context: typer.Context,
     name: Name,
@@ -116,7 +116,7 @@ def consumers_reset(
     return _change(context, "reset_consumer", "reset", name, as_json, start=start)
 
 
-@app.command("dead-letters")
+@app.command("dead-letters", epilog="Example: pipeline consumers dead-letters mailer --retry")
 def consumers_dead_letters(
     context: typer.Context,
     name: Name,

@@ -23,7 +23,7 @@ Limit = Annotated[int, typer.Option(min=1, help="How many of the newest.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Fail while another export is running.")]
 
 
-@app.command("run")
+@app.command("run", epilog="Example: pipeline export run --no-wait")
 def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = False) -> int:
     """Export what is new, after an export that is already running; shows the progress. --json: one event per line."""
     from pipeline.exports import export_progress, lakes
@@ -42,7 +42,7 @@ def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = 
     return 0
 
 
-@app.command("compact")
+@app.command("compact", epilog="Example: pipeline export compact")
 def export_compact(context: typer.Context, as_json: Json = False) -> int:
     """Merge small files of changes now, as the server does by its schedule. --json: one event per line."""
     from pipeline.exports import compaction, export_progress
@@ -60,7 +60,7 @@ def export_compact(context: typer.Context, as_json: Json = False) -> int:
     return 0
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline export list --limit 5")
 def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
     """The newest ranges, the newest runs with the reason if one failed, and folders that keep small files."""
     from pipeline.exports import ledger
@@ -76,7 +76,7 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
     return 0
 
 
-@app.command("show")
+@app.command("show", epilog="Example: pipeline export show 7")
 def export_show(
     context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)], as_json: Json = False
 ) -> int:
@@ -91,7 +91,7 @@ def export_show(
     return 0
 
 
-@app.command("state")
+@app.command("state", epilog="Example: pipeline export state public.orders --as-of 1042 --output orders")
 def export_state(
     context: typer.Context,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table")],

@@ -36,7 +36,7 @@ Always = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Show how far it is until it ends. Ctrl-C leaves it running.")]
 
 
-@app.command("start")
+@app.command("start", epilog="Example: pipeline backfill start public.orders --where 'total > 100' --wait")
 def backfill_start(
     context: typer.Context,
     table: Table,
@@ -70,7 +70,7 @@ def backfill_start(
     return 0
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline backfill list --limit 5")
 def backfill_list(
     context: typer.Context,
     as_json: Json = False,
@@ -87,7 +87,7 @@ def backfill_list(
     return 0
 
 
-@app.command("settle")
+@app.command("settle", epilog="Example: pipeline backfill settle public.orders --keep")
 def backfill_settle(
     context: typer.Context, table: Table, keep: Keep = False, always: Always = None, as_json: Json = False
 ) -> int:
@@ -103,7 +103,7 @@ def backfill_settle(
     return 0
 
 
-@app.command("show")
+@app.command("show", epilog="Example: pipeline backfill show 3")
 def backfill_show(context: typer.Context, number: Number, as_json: Json = False) -> int:
     """One backfill: how far it is, how fast, how long it still takes."""
     from pipeline.snapshots import status
@@ -115,7 +115,7 @@ def backfill_show(context: typer.Context, number: Number, as_json: Json = False)
     return 0
 
 
-@app.command("pause")
+@app.command("pause", epilog="Example: pipeline backfill pause 3")
 def backfill_pause(context: typer.Context, number: Number, as_json: Json = False) -> int:
     """Read no more of it for now; what is being read is finished."""
     from pipeline.snapshots import status
@@ -123,7 +123,7 @@ def backfill_pause(context: typer.Context, number: Number, as_json: Json = False
     return _change(context, status.pause, number, as_json)
 
 
-@app.command("resume")
+@app.command("resume", epilog="Example: pipeline backfill resume 3")
 def backfill_resume(context: typer.Context, number: Number, as_json: Json = False) -> int:
     """Go on with one that is paused."""
     from pipeline.snapshots import status
@@ -131,7 +131,7 @@ def backfill_resume(context: typer.Context, number: Number, as_json: Json = Fals
     return _change(context, status.resume, number, as_json)
 
 
-@app.command("cancel")
+@app.command("cancel", epilog="Example: pipeline backfill cancel 3")
 def backfill_cancel(context: typer.Context, number: Number, as_json: Json = False) -> int:
     """End it; the events that it has added stay."""
     from pipeline.snapshots import status

@@ -16,7 +16,7 @@ All = Annotated[bool, typer.Option("--all", help="All parked ones.")]
 State = Annotated[str | None, typer.Option(help="Only in this state: parked, retrying, retried or discarded.")]
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline dead-letters list --state parked")
 def dead_letters_list(context: typer.Context, state: State = None, as_json: Json = False) -> int:
     """List changes that could not be written: place in the source's history, cause, and state."""
     from pipeline.cli.render.dead_letters import show_dead_letters
@@ -31,7 +31,7 @@ def dead_letters_list(context: typer.Context, state: State = None, as_json: Json
     return 0
 
 
-@app.command("retry")
+@app.command("retry", epilog="Example: pipeline dead-letters retry 12 13")
 def dead_letters_retry(context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False) -> int:
     """Let the server write these changes again, at the head of the log and marked. Exit 1 if one fails again."""
     from pipeline.cli.render.dead_letters import show_retried
@@ -45,7 +45,7 @@ def dead_letters_retry(context: typer.Context, ids: Ids = None, everything: All 
     return 1 if found.failed else 0
 
 
-@app.command("discard")
+@app.command("discard", epilog="Example: pipeline dead-letters discard --all")
 def dead_letters_discard(
     context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False
 ) -> int:

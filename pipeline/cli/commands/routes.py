@@ -14,7 +14,7 @@ def routes() -> None:
     """Show which changes go to which events table, as set by PIPELINE_ROUTES or [[routes]] in pipeline.toml."""
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline routes list")
 def routes_list(context: typer.Context, as_json: Json = False) -> int:
     """List routes in force, events tables with their newest seq and counts, and every change of routes with its LSN."""
     from pipeline.cli.render.routes import show_routing

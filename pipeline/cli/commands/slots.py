@@ -24,7 +24,7 @@ app = typer.Typer(help="The replication slots at the source.", no_args_is_help=T
 Orphans = Annotated[bool, typer.Option("--orphans", help="Only copies of our slot that no part of a backlog needs.")]
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline slots list --orphans")
 def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans = False) -> int:
     """List logical slots of the source: their owners, their readers, and the WAL that they hold back."""
     from pipeline.cli.render import slots
@@ -35,7 +35,7 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
     return 0
 
 
-@app.command("create")
+@app.command("create", epilog="Example: pipeline slots create spare")
 def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
     """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it.
 
@@ -72,7 +72,7 @@ def _create_ours(context: typer.Context) -> int:
 Force = Annotated[bool, typer.Option("--force", help="Also the slot that this server reads.")]
 
 
-@app.command("delete")
+@app.command("delete", epilog="Example: pipeline slots delete spare --yes")
 def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Yes = False) -> int:
     """Remove a slot; the source then removes WAL that nothing else needs. Asks for its name to be typed.
 

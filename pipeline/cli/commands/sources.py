@@ -15,7 +15,7 @@ from pipeline.terminal.confirm import Yes
 app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_help=True)
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline sources list --json")
 def sources_list(context: typer.Context, as_json: Json = False) -> int:
     """List the sources that the pipeline database knows: cluster, timeline, slot, position and epoch."""
     from pipeline.cli.render import status
@@ -27,7 +27,7 @@ def sources_list(context: typer.Context, as_json: Json = False) -> int:
     return 0
 
 
-@app.command("adopt")
+@app.command("adopt", epilog="Example: pipeline sources adopt --reread")
 def sources_adopt(
     context: typer.Context,
     reread: Annotated[bool, typer.Option("--reread", help="Compare all tables with the log then.")] = False,
@@ -63,7 +63,7 @@ def sources_adopt(
     return 0
 
 
-@app.command("rewrites")
+@app.command("rewrites", epilog="Example: pipeline sources rewrites --settle public.orders")
 def sources_rewrites(
     context: typer.Context,
     settle: Annotated[
@@ -87,7 +87,7 @@ def sources_rewrites(
     return 1 if unknown else 0
 
 
-@app.command("skip-transaction")
+@app.command("skip-transaction", epilog="Example: pipeline sources skip-transaction 0/1A2B3C8")
 def sources_skip_transaction(
     context: typer.Context,
     position: Annotated[str, typer.Argument(metavar="LSN", help="LSN of its commit, as shown by `pipeline status`.")],

@@ -90,7 +90,7 @@ OfFollower = Annotated[
 ]
 
 
-@app.command("add")
+@app.command("add", epilog="Example: pipeline followers add reports --dsn postgresql://reports.internal/shop")
 def followers_add(
     context: typer.Context,
     dsn: Dsn,
@@ -129,7 +129,7 @@ def followers_add(
     return 0
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pipeline followers list")
 def followers_list(context: typer.Context, as_json: Json = False) -> int:
     """Each follower with its state, and how far the log is beyond it."""
     from pipeline.followers.operating import status
@@ -141,7 +141,7 @@ def followers_list(context: typer.Context, as_json: Json = False) -> int:
     return 0
 
 
-@app.command("show")
+@app.command("show", epilog="Example: pipeline followers show reports")
 def followers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """One follower: its state with the reason and the remedy, its tables and settings."""
     from pipeline.followers.operating import status
@@ -153,7 +153,7 @@ def followers_show(context: typer.Context, name: Name, as_json: Json = False) ->
     return 0
 
 
-@app.command("wait")
+@app.command("wait", epilog="Example: pipeline followers wait reports --timeout 60")
 def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None, as_json: Json = False) -> int:
     """Wait until each follows all its tables and has everything that is committed at the source by now.
 
@@ -175,7 +175,7 @@ def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None
     return 0 if found.ok else 1
 
 
-@app.command("verify")
+@app.command("verify", epilog="Example: pipeline followers verify reports public.orders")
 def followers_verify(context: typer.Context, name: Name, tables: OfFollower = None, as_json: Json = False) -> int:
     """Compare its tables with the source's by content, while both are written.
 
@@ -190,7 +190,7 @@ def followers_verify(context: typer.Context, name: Name, tables: OfFollower = No
     return 0 if found.ok else 1
 
 
-@app.command("resync")
+@app.command("resync", epilog="Example: pipeline followers resync reports public.orders")
 def followers_resync(context: typer.Context, name: Name, tables: Named, as_json: Json = False) -> int:
     """Copy tables anew from the source, while the others go on. Who reads them sees their rows of before until then.
 
@@ -205,7 +205,7 @@ def followers_resync(context: typer.Context, name: Name, tables: Named, as_json:
     return 0
 
 
-@app.command("skip-transaction")
+@app.command("skip-transaction", epilog="Example: pipeline followers skip-transaction reports 1042")
 def followers_skip_transaction(context: typer.Context, name: Name, seq: Seq, as_json: Json = False) -> int:
     """Let it go on without the transaction that it has stopped before. Its tables then lack what that did.
 
@@ -220,7 +220,7 @@ def followers_skip_transaction(context: typer.Context, name: Name, seq: Seq, as_
     return 0
 
 
-@app.command("pause")
+@app.command("pause", epilog="Example: pipeline followers pause reports")
 def followers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Apply nothing more to it for now. The log is kept for it meanwhile."""
     from pipeline.followers.operating import status
@@ -228,7 +228,7 @@ def followers_pause(context: typer.Context, name: Name, as_json: Json = False) -
     return _change(context, status.pause, "paused", name, as_json)
 
 
-@app.command("resume")
+@app.command("resume", epilog="Example: pipeline followers resume reports")
 def followers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Go on with one that is paused, where it was."""
     from pipeline.followers.operating import status
@@ -236,7 +236,7 @@ def followers_resume(context: typer.Context, name: Name, as_json: Json = False) 
     return _change(context, status.resume, "resumed", name, as_json)
 
 
-@app.command("remove")
+@app.command("remove", epilog="Example: pipeline followers remove reports")
 def followers_remove(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Forget it. Its database stays as it is, and the log is no longer kept for it."""
     from pipeline.followers.operating import status

@@ -21,8 +21,9 @@ def test_a_setting_has_its_flag_with_its_description_and_default(name: str) -> N
     text = option.help
     assert option.opts == [f"--{name.replace('_', '-')}"]
     assert text.lower().startswith((setting.description or "-").lower())
-    if setting.default not in (None, ()):
-        assert f"Default: {str(setting.default).removesuffix('.0')}" in text
+    if setting.default not in (None, (), "", {}):
+        default = ",".join(setting.default) if isinstance(setting.default, tuple) else str(setting.default)
+        assert f"Default: {default.removesuffix('.0')}" in text
 
 
 def test_the_parser_of_all_commands_is_made_once() -> None:

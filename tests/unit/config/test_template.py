@@ -25,7 +25,7 @@ def freed(name: str = r"\w+") -> str:
 
 
 def test_it_has_every_setting_with_its_description() -> None:
-    assert re.findall(r"^#(\w+) = ", TEXT, re.MULTILINE) == list(Config.model_fields)
+    assert sorted(re.findall(r"^#(\w+) = ", TEXT, re.MULTILINE)) == sorted(Config.model_fields)
     words = " ".join(TEXT.replace("\n# ", " ").split()).lower()
     for name, field in Config.model_fields.items():
         assert f"{field.description}.".lower() in words, name
