@@ -19,19 +19,19 @@ class ConfigError(PipelineError):
     exit_code = 2
 
 
-class WrongArgument(ConfigError):
+class WrongArgumentError(ConfigError):
     """A reader of the log gave an argument that is not possible."""
 
 
-class ConditionRefused(ConfigError):
+class ConditionRefusedError(ConfigError):
     """A condition on rows has a part that could do more than choose among them; nothing of it was run."""
 
 
-class TableRefused(ConfigError):
+class TableRefusedError(ConfigError):
     """A table that was named is not there, is not captured, or cannot be read."""
 
 
-class FollowerRefused(ConfigError):
+class FollowerRefusedError(ConfigError):
     """A database, its name or its tables cannot be a follower as they are; nothing was changed."""
 
 
@@ -43,19 +43,19 @@ class SchemaError(PipelineError):
     """The pipeline database is not at this version's revision, or cannot be migrated to it."""
 
 
-class NotReady(PipelineError):
+class NotReadyError(PipelineError):
     """`pipeline check` finds what neither waiting nor a running server can cure, and what was not accepted."""
 
 
-class AddressInUse(PipelineError):
+class AddressInUseError(PipelineError):
     """The address to listen on is already in use."""
 
 
-class Unavailable(PipelineError):
+class DatabaseUnavailableError(PipelineError):
     """A database does not answer, or the connection is lost."""
 
 
-class Refused(Unavailable):
+class StatementRefusedError(DatabaseUnavailableError):
     """A database answers, and refuses a statement of ours; the text has its words and the SQLSTATE.
 
     `place`: which database, as the text names it: "source", "pipeline database" or "follower"; "" if that is not known.
@@ -68,11 +68,11 @@ class Refused(Unavailable):
         self.tables = tables
 
 
-class DatabaseSilent(Unavailable):
+class DatabaseSilentError(DatabaseUnavailableError):
     """A database is frozen, or cut off without a word."""
 
 
-class ReadAgain(Unavailable):
+class ReadAgainError(DatabaseUnavailableError):
     """Changes that were read, and not stored, have to be written in another way: the source is asked for them again."""
 
 
@@ -80,11 +80,11 @@ class StorageError(PipelineError):
     """The pipeline database rejected what the server needs to store."""
 
 
-class Fenced(StorageError):
+class FencedError(StorageError):
     """Another process has taken over; this one must write nothing more."""
 
 
-class RetentionBusy(PipelineError):
+class RetentionBusyError(PipelineError):
     """Another session is dropping old events."""
 
 
@@ -92,23 +92,23 @@ class ConsumerError(PipelineError):
     """A reader of the log cannot continue as it is."""
 
 
-class UnknownConsumer(ConsumerError):
+class UnknownConsumerError(ConsumerError):
     """There is no consumer of that name."""
 
 
-class WrongKind(ConsumerError):
+class WrongConsumerKindError(ConsumerError):
     """The consumer is of the other kind."""
 
 
-class CursorHeld(ConsumerError):
+class CursorHeldError(ConsumerError):
     """Another client reads that cursor; the text names it, and since when it reads."""
 
 
-class ConsumerChanged(ConsumerError):
+class ConsumerChangedError(ConsumerError):
     """The consumer was reset or taken by another client; a client that reconnects continues from its position."""
 
 
-class CursorExpired(ConsumerError):
+class CursorExpiredError(ConsumerError):
     """The log is no longer kept back to that position. `floor`: every event after this seq is kept; None: unknown."""
 
     def __init__(self, sentence: str, floor: int | None = None) -> None:
@@ -120,23 +120,23 @@ class FollowerError(PipelineError):
     """A follower cannot begin, change or go on, as it is: the text says why."""
 
 
-class UnknownFollower(FollowerError):
+class UnknownFollowerError(FollowerError):
     """There is no follower of that name."""
 
 
-class Overtaken(FollowerError):
+class ApplierOvertakenError(FollowerError):
     """Another applier has moved the follower's position; what this one wrote is rolled back."""
 
 
-class TablesChanged(Overtaken):
+class FollowedTablesChangedError(ApplierOvertakenError):
     """Which of a follower's tables follow the log has changed: one is to be copied, or was. Read them again."""
 
 
-class Released(FollowerError):
+class FollowerReleasedError(FollowerError):
     """A follower was released: nothing more is applied to it."""
 
 
-class Locked(FollowerError):
+class TableLockedError(FollowerError):
     """Another session uses a table of a follower that is to be truncated or divided. `pid`: the session, if known."""
 
     def __init__(self, sentence: str, pid: int | None) -> None:
@@ -144,7 +144,7 @@ class Locked(FollowerError):
         self.pid = pid
 
 
-class Differs(FollowerError):
+class RowDiffersError(FollowerError):
     """A follower lacks a row that the log changes, or has one that the log adds: `seq` is the event's."""
 
     def __init__(self, sentence: str, table: str, seq: int) -> None:
@@ -153,7 +153,7 @@ class Differs(FollowerError):
         self.seq = seq
 
 
-class SchemaStopped(FollowerError):
+class SchemaChangeError(FollowerError):
     """A follower cannot have what DDL has made of a table at the source; `remedy`: what to do there."""
 
     def __init__(self, sentence: str, remedy: str) -> None:
@@ -161,7 +161,7 @@ class SchemaStopped(FollowerError):
         self.remedy = remedy
 
 
-class NotFollowable(FollowerError):
+class NotFollowableError(FollowerError):
     """The log does not say what a row is, or a table has another form from there on: `seq` is the event's.
 
     `why`: `skipped`, `parked`, `changed` (the form), `unknown` (the form with which it was copied), `incomplete` (a new
@@ -183,23 +183,23 @@ class BackfillError(PipelineError):
     """A backfill cannot begin, or cannot change, as it is: the text says in which state it is."""
 
 
-class UnknownBackfill(BackfillError):
+class UnknownBackfillError(BackfillError):
     """There is no backfill with that id."""
 
 
-class NotComparable(PipelineError):
+class NotComparableError(PipelineError):
     """What the log says of a table cannot be compared with its source: the text says why."""
 
 
-class ExportFailed(PipelineError):
+class ExportFailedError(PipelineError):
     """An export did not run, or not to its end. The next one exports what it had not finished."""
 
 
-class ExportBusy(ExportFailed):
+class ExportBusyError(ExportFailedError):
     """Another exporter is running for the same lake."""
 
 
-class ExportStopped(ExportFailed):
+class ExportStoppedError(ExportFailedError):
     """The export was asked to stop."""
 
     exit_code = 130
@@ -209,47 +209,47 @@ class ReplicationError(PipelineError):
     """The source cannot be replicated from as it is."""
 
 
-class SourceUnfit(ReplicationError):
+class SourceUnfitError(ReplicationError):
     """The source's settings, version or privileges do not allow logical replication."""
 
 
-class PublicationMissing(ReplicationError):
+class PublicationMissingError(ReplicationError):
     """The publication does not exist and cannot be created."""
 
 
-class SlotMissing(ReplicationError):
+class SlotMissingError(ReplicationError):
     """The named slot does not exist."""
 
 
-class SlotExists(ReplicationError):
+class SlotExistsError(ReplicationError):
     """The slot to create already exists."""
 
 
-class SlotInUse(ReplicationError):
+class SlotInUseError(ReplicationError):
     """Another program is reading the slot."""
 
 
-class SlotUnusable(ReplicationError):
+class SlotUnusableError(ReplicationError):
     """The slot exists but must not be used."""
 
 
-class SourceChanged(ReplicationError):
+class SourceChangedError(ReplicationError):
     """Our positions are not valid at this source: changes are missing, or its settings are not those we began with."""
 
 
-class HistoryDiverged(SourceChanged):
+class HistoryDivergedError(SourceChangedError):
     """What we staged is not, or not completely, in the history of this source."""
 
 
-class SlotTaken(SourceChanged):
+class SlotTakenError(SourceChangedError):
     """The slot carries the mark of another pipeline database."""
 
 
-class SlotLost(SourceChanged):
+class SlotLostError(SourceChangedError):
     """The slot no longer holds all that we have not stored."""
 
 
-class PublicationChanged(SourceChanged):
+class PublicationChangedError(SourceChangedError):
     """A publication that we use published less than we know of, at least for a while."""
 
 
@@ -257,27 +257,27 @@ class SessionError(ReplicationError):
     """A client's session at the source cannot be streamed; the text is for the client."""
 
 
-class SessionUnknown(SessionError):
+class UnknownSessionError(SessionError):
     """No session of that name was made here."""
 
 
-class SessionHeld(SessionError):
+class SessionHeldError(SessionError):
     """Another client streams the session; the text names it, and since when."""
 
 
-class SessionRefused(SessionError):
+class SessionRefusedError(SessionError):
     """No session can be made now; the text is for the log."""
 
 
-class SessionsFull(SessionRefused):
+class SessionsFullError(SessionRefusedError):
     """No session makes room for another one yet; the text, for the client, names them and until when they are kept."""
 
 
-class SessionGone(SessionError):
+class SessionGoneError(SessionError):
     """The session has ended, or its slot no longer holds all that is not acknowledged; the text says why."""
 
 
-class Undecodable(ReplicationError):
+class UndecodableChangeError(ReplicationError):
     """The source ended the stream at a change that it cannot send.
 
     `commit_lsn`, `committed_at` (µs since 2000) and `xid` are of the transaction; `commit_lsn` is None when we had not
@@ -294,3 +294,15 @@ class Undecodable(ReplicationError):
 
 class DecodeError(ReplicationError):
     """Bytes that are not the protocol that we requested."""
+
+
+Unavailable = DatabaseUnavailableError
+"""The former name, for programs that import it."""
+Refused = StatementRefusedError
+"""The former name, for programs that import it."""
+UnknownConsumer = UnknownConsumerError
+"""The former name, for programs that import it."""
+WrongKind = WrongConsumerKindError
+"""The former name, for programs that import it."""
+CursorExpired = CursorExpiredError
+"""The former name, for programs that import it."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, LiteralString
 import psycopg
 from psycopg.sql import SQL, Composable
 
-from pipeline.errors import PipelineError, SlotInUse, Unavailable
+from pipeline.errors import DatabaseUnavailableError, PipelineError, SlotInUseError
 from pipeline.postgres import connections
 
 Place = Literal["source", "pipeline"]
@@ -57,7 +57,7 @@ Findings = Iterator[Finding]
 def of_error(name: str, error: PipelineError) -> Finding:
     """The finding of an error: its text, and its remedy after the last semicolon."""
     text, separator, remedy = str(error).rpartition("; ")
-    waits = isinstance(error, Unavailable | SlotInUse)
+    waits = isinstance(error, DatabaseUnavailableError | SlotInUseError)
     return Finding("error", name, text, remedy, waits) if separator else Finding("error", name, remedy, waits=waits)
 
 

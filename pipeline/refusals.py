@@ -14,20 +14,20 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 from pipeline import close_codes
 from pipeline.errors import (
     BackfillError,
-    ConditionRefused,
+    ConditionRefusedError,
     ConsumerError,
-    CursorExpired,
-    CursorHeld,
+    CursorExpiredError,
+    CursorHeldError,
+    DatabaseUnavailableError,
     FollowerError,
     PipelineError,
     StorageError,
-    TableRefused,
-    Unavailable,
-    UnknownBackfill,
-    UnknownConsumer,
-    UnknownFollower,
-    WrongArgument,
-    WrongKind,
+    TableRefusedError,
+    UnknownBackfillError,
+    UnknownConsumerError,
+    UnknownFollowerError,
+    WrongArgumentError,
+    WrongConsumerKindError,
 )
 from pipeline.postgres import connections
 
@@ -49,19 +49,21 @@ class Meaning:
 
 
 _TABLE = (
-    Meaning(UnknownConsumer, 404, close_codes.UNKNOWN, "NOT_FOUND", "42704"),
-    Meaning(WrongKind, 409, close_codes.POLICY, "FAILED_PRECONDITION", "42809"),
-    Meaning(CursorHeld, 409, close_codes.HELD, "FAILED_PRECONDITION", "55006"),
-    Meaning(CursorExpired, 410, close_codes.EXPIRED, "OUT_OF_RANGE", "22003"),  # retention has dropped what comes next
+    Meaning(UnknownConsumerError, 404, close_codes.UNKNOWN, "NOT_FOUND", "42704"),
+    Meaning(WrongConsumerKindError, 409, close_codes.POLICY, "FAILED_PRECONDITION", "42809"),
+    Meaning(CursorHeldError, 409, close_codes.HELD, "FAILED_PRECONDITION", "55006"),
+    Meaning(
+        CursorExpiredError, 410, close_codes.EXPIRED, "OUT_OF_RANGE", "22003"
+    ),  # retention has dropped what comes next
     Meaning(ConsumerError, 409, close_codes.RESTART, "UNAVAILABLE", "42710"),  # the name is taken
-    Meaning(WrongArgument, 422, close_codes.RESTART, "INVALID_ARGUMENT", "22023"),
-    Meaning(ConditionRefused, 422, close_codes.RESTART, "INVALID_ARGUMENT"),
-    Meaning(TableRefused, 422, close_codes.RESTART, "NOT_FOUND"),
-    Meaning(UnknownBackfill, 404, close_codes.RESTART, "NOT_FOUND"),
+    Meaning(WrongArgumentError, 422, close_codes.RESTART, "INVALID_ARGUMENT", "22023"),
+    Meaning(ConditionRefusedError, 422, close_codes.RESTART, "INVALID_ARGUMENT"),
+    Meaning(TableRefusedError, 422, close_codes.RESTART, "NOT_FOUND"),
+    Meaning(UnknownBackfillError, 404, close_codes.RESTART, "NOT_FOUND"),
     Meaning(BackfillError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
-    Meaning(UnknownFollower, 404, close_codes.RESTART, "NOT_FOUND"),
+    Meaning(UnknownFollowerError, 404, close_codes.RESTART, "NOT_FOUND"),
     Meaning(FollowerError, 409, close_codes.RESTART, "FAILED_PRECONDITION"),
-    Meaning(Unavailable, 503, close_codes.RESTART, "UNAVAILABLE"),
+    Meaning(DatabaseUnavailableError, 503, close_codes.RESTART, "UNAVAILABLE"),
     Meaning(PipelineError, 500, close_codes.RESTART, "INTERNAL"),
 )
 _TEMPORARY = ("08", "53", "57", "40", "55P03")
@@ -88,7 +90,7 @@ def for_reader(error: Exception) -> PipelineError | None:
     if isinstance(error, PipelineError):
         return error
     if isinstance(error, PoolTimeout | TooManyRequests):
-        return Unavailable("the pipeline database does not answer or is busy; try again later")
+        return DatabaseUnavailableError("the pipeline database does not answer or is busy; try again later")
     if isinstance(error, psycopg.Error):
         return from_sqlstate(error) or _from_database(error)
     return _temporary(error) if isinstance(error, OSError) else None
@@ -101,8 +103,10 @@ def log_unexpected(error: Exception, action: str) -> None:
     logger.error("unexpected %s", type(error).__name__, extra={"action": action, "where": where})
 
 
-def _temporary(error: Exception) -> Unavailable:
-    return Unavailable(f"the pipeline database cannot do it now: {connections.one_line(error)}; try again later")
+def _temporary(error: Exception) -> DatabaseUnavailableError:
+    return DatabaseUnavailableError(
+        f"the pipeline database cannot do it now: {connections.one_line(error)}; try again later"
+    )
 
 
 def _from_database(error: psycopg.Error) -> PipelineError:
@@ -110,9 +114,9 @@ def _from_database(error: psycopg.Error) -> PipelineError:
     if state.startswith(_TEMPORARY) or connections.is_gone(error):
         return _temporary(error)
     if state in _NOT_MIGRATED:
-        return Unavailable("the pipeline database is of another version; run `pipeline migrate`")
+        return DatabaseUnavailableError("the pipeline database is of another version; run `pipeline migrate`")
     if isinstance(error, psycopg.DataError):
-        return WrongArgument("Postgres does not accept one of the values, for instance a text with a zero byte")
+        return WrongArgumentError("Postgres does not accept one of the values, for instance a text with a zero byte")
     logger.error("%s", connections.one_line(error), extra={"action": "api.failed", "sqlstate": state})
     return StorageError("the pipeline database rejected the server's statement; the server's log says why")
 

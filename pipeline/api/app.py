@@ -32,7 +32,7 @@ from pipeline.api import events, http_protocol, problems, websocket_protocol
 from pipeline.api.access_guard import RequestGuard
 from pipeline.api.connection_places import ConnectionPlaces
 from pipeline.api.http_protocol import LimitedHttp
-from pipeline.api.long_poll import ClientGone
+from pipeline.api.long_poll import ClientGoneError
 from pipeline.api.problems import Problem
 from pipeline.api.turns import Turns
 from pipeline.api.wire import Served, Service, Surroundings
@@ -95,7 +95,7 @@ def create(parts: Parts) -> FastAPI:
             expose_headers=["Retry-After"],
         )
     problems.install(app)
-    app.add_exception_handler(ClientGone, _client_gone)
+    app.add_exception_handler(ClientGoneError, _client_gone)
     _install_docs(app)
     for router in (*parts.routers, *(service.routes for service in parts.services)):
         app.include_router(router)

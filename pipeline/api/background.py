@@ -9,7 +9,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 
 T = TypeVar("T")
 NAME = "background"
@@ -25,13 +25,15 @@ class Background:
         self._closed = False
 
     async def run(self, work: Callable[[], T], unused: Callable[[T], None]) -> T:
-        """What `work` returns, or raises; Unavailable where there is too much of it, and once this is closed.
+        """Return what `work` returns, or raise its error.
+
+        Raises DatabaseUnavailableError if too much work waits, and after `close`.
 
         `unused` gets, in the thread, a result for which nobody waits any more.
         """
         self._require_open()
         if not self._room.acquire(blocking=False):
-            raise Unavailable("too many others wait for the same; try again later")
+            raise DatabaseUnavailableError("too many others wait for the same; try again later")
         future: Future[T] = Future()
         self._waited.add(future)
         threading.Thread(target=self._work, args=(future, work, unused), name=NAME, daemon=True).start()
@@ -46,7 +48,7 @@ class Background:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise Unavailable("the server is stopping")
+            raise DatabaseUnavailableError("the server is stopping")
 
     def close(self) -> None:
         """Let nobody wait any more; work that has begun goes on in its thread."""

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 async def in_thread(request: Request, work: Callable[[], T], *, source_too: bool = False) -> T:
-    """Return what blocking work returns. Raises DatabaseSilent once the pipeline database is silent meanwhile.
+    """Return what blocking work returns. Raises DatabaseSilentError once the pipeline database is silent meanwhile.
 
     `source_too`: the same for the source. The work then ends by itself, and nothing waits for it.
     """

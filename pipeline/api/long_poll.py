@@ -19,7 +19,7 @@ _MIN_WAIT, _MAX_WAIT = 0.02, 1.0
 T = TypeVar("T")
 
 
-class ClientGone(Exception):
+class ClientGoneError(Exception):
     """The client has disconnected; what was begun for it is rolled back."""
 
 
@@ -30,9 +30,9 @@ class Client:
         self.gone = False
 
     def require_there(self) -> None:
-        """Raises ClientGone."""
+        """Raises ClientGoneError."""
         if self.gone:
-            raise ClientGone
+            raise ClientGoneError
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def until_found(
     look: Callable[[Client], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
 ) -> T | None:
-    """What `look` finds; None after `seconds`, or when the server is about to end. Raises ClientGone.
+    """What `look` finds; None after `seconds`, or when the server is about to end. Raises ClientGoneError.
 
     `due` tells in how many seconds something becomes available without a notification; None: nothing does.
     """

@@ -16,7 +16,7 @@ import psycopg
 from pipeline.client import exact_json
 from pipeline.config import patterns
 from pipeline.config.settings import describe
-from pipeline.errors import ConsumerError, CursorExpired, Refused, Unavailable
+from pipeline.errors import ConsumerError, CursorExpiredError, DatabaseUnavailableError, StatementRefusedError
 from pipeline.log.page import (
     EventFilter,
     EventPage,
@@ -90,7 +90,8 @@ class EventLog:
         """The next events after a seq, at most `limit`; empty when there are none yet.
 
         A legacy table may have one seq several times: then all its events are returned, even more than `limit`.
-        Raises CursorExpired when retention has dropped the next one, Unavailable, ConsumerError as `follow`.
+        Raises CursorExpiredError when retention has dropped the next one, DatabaseUnavailableError, ConsumerError as
+        `follow`.
         """
         events: list[Event] = []
         with self._reader(_filter(tables)) as reader:
@@ -109,8 +110,9 @@ class EventLog:
         `tables`: `schema.table`, where `*` matches anything; none means all. Ends after `wait` seconds without an
         event; None: never. No transaction is open in the database while the caller handles an event. A lost connection
         is retried without end, and reading continues where it was.
-        Raises CursorExpired when retention has dropped the next event, Unavailable when the first connection fails,
-        ConsumerError when the table does not exist or may not be read, when `tables` is no list of such patterns, or
+        Raises CursorExpiredError when retention has dropped the next event, DatabaseUnavailableError when the first
+        connection fails, ConsumerError when the table does not exist or may not be read, when `tables` is no list of
+        such patterns, or
         `after` is a seq that the log has not handed out.
         """
         return self._following(_Place(after, wait), _filter(tables))
@@ -124,7 +126,7 @@ class EventLog:
                     delay = _FIRST_DELAY
                     yield from _follow(reader, place)
                     return
-            except Unavailable as error:
+            except DatabaseUnavailableError as error:
                 if place.seen is None:
                     raise
                 logger.warning("%s; trying again", error, extra={"action": "client.lost"})
@@ -142,10 +144,10 @@ class EventLog:
                 yield _Reader(connection, self._table, wanted)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             if not connections.is_gone(error):
-                raise Refused(
+                raise StatementRefusedError(
                     f"{where} cannot be read: {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
                 ) from error
-            raise Unavailable(f"{where} is not available: {connections.one_line(error)}") from error
+            raise DatabaseUnavailableError(f"{where} is not available: {connections.one_line(error)}") from error
         except psycopg.errors.UndefinedTable as error:
             raise ConsumerError(f"{where} does not exist; run `pipeline migrate`, or name another table") from error
         except psycopg.errors.InsufficientPrivilege as error:
@@ -209,14 +211,17 @@ class _Reader:
             self._poll = _POLL_ALONE_SECONDS
 
     def page(self, after: int, limit: int) -> EventPage[Event]:
-        """The next events, at most `limit`. Raises CursorExpired, and ConsumerError for a seq that is yet to come."""
+        """The next events, at most `limit`.
+
+        Raises CursorExpiredError, and ConsumerError for a seq that is yet to come.
+        """
         request = EventPageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
         if after != self._reached and (lost := self._lost.read(self._connection, after)):
-            raise CursorExpired(f"{lost}; some changes come again", lost.before)
+            raise CursorExpiredError(f"{lost}; some changes come again", lost.before)
         kept_from = self.kept_from()
         if is_expired(after, kept_from):
-            raise CursorExpired(
+            raise CursorExpiredError(
                 f"events up to seq {kept_from - 1} of {self._table} are no longer kept, so reading cannot continue "
                 f"after {after}; continue after {kept_from - 1}, and make up for the missing events",
                 kept_from - 1,

@@ -17,7 +17,13 @@ from pipeline.client import exact_json
 from pipeline.client.held_items import HeldItems, Item, collected
 from pipeline.config.settings import describe
 from pipeline.consumers.queue.consumers import CHANNEL
-from pipeline.errors import ConsumerError, Refused, Unavailable, UnknownConsumer, WrongKind
+from pipeline.errors import (
+    ConsumerError,
+    DatabaseUnavailableError,
+    StatementRefusedError,
+    UnknownConsumerError,
+    WrongConsumerKindError,
+)
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement
@@ -34,7 +40,7 @@ _ITEM = statement("client", "receive_items")
 _JSON = {8: "record", 9: "changes", 10: "exact", 12: "transaction_annotations", 13: "metadata"}
 _TRY_AGAIN = "40"
 """Of SQLSTATE: a deadlock, or what could not be serialized."""
-_REFUSALS = {"42704": UnknownConsumer, "42809": WrongKind}
+_REFUSALS = {"42704": UnknownConsumerError, "42809": WrongConsumerKindError}
 
 
 class Pump:
@@ -123,17 +129,19 @@ class Pump:
             if (refused := _REFUSALS.get(error.sqlstate or "")) is not None:
                 raise refused(connections.one_line(error)) from error
             if not (connections.is_gone(error) or (error.sqlstate or "").startswith(_TRY_AGAIN)):
-                raise Refused(f"{where}: {connections.one_line(error)} (SQLSTATE {error.sqlstate})") from error
-            lost = self._lost(Unavailable(f"{where} is not available: {connections.one_line(error)}"))
+                raise StatementRefusedError(
+                    f"{where}: {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+                ) from error
+            lost = self._lost(DatabaseUnavailableError(f"{where} is not available: {connections.one_line(error)}"))
         logger.warning("%s; trying again", lost, extra={"action": "client.lost"})
         self._delay = min(2 * self._delay, _LONGEST_DELAY)
         return False
 
-    def _lost(self, error: Unavailable) -> Unavailable:
+    def _lost(self, error: DatabaseUnavailableError) -> DatabaseUnavailableError:
         """Raises it where no other connection is to be made: the first one failed, or the queue is being closed."""
         left = sum(map(len, self._settling.values())) + len(self._held.acks) + len(self._held.nacks)
         if self._closing and left:
-            raise Unavailable(f"{error}; {left} items that were settled last may be handed out again")
+            raise DatabaseUnavailableError(f"{error}; {left} items that were settled last may be handed out again")
         if self._closing or not self._delay:
             raise error
         return error

@@ -43,8 +43,8 @@ class Queue:
     SIGTERM: used in the main thread of a program that has no handler for it, the queue sets one: the loop ends behind
     the item in hand, and when the queue is closed the program ends as it would have. Not with `on_sigterm=False`.
 
-    The loop raises Unavailable when the first connection fails, UnknownConsumer, WrongKind, and Refused with what else
-    the database refuses.
+    The loop raises DatabaseUnavailableError when the first connection fails, UnknownConsumerError,
+    WrongConsumerKindError, and StatementRefusedError with what else the database refuses.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Queue:
     def close(self) -> None:
         """Settle what was said of items, and give back what was taken ahead; items in hand come again.
 
-        Raises Unavailable where the database is away and settled items may come again.
+        Raises DatabaseUnavailableError where the database is away and settled items may come again.
         """
         self._finish()
         if self._pump.error is not None:

@@ -13,7 +13,7 @@ from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import row_text
 from pipeline.comparing.partition_bounds import Part
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.postgres import key_comparison, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
@@ -64,17 +64,20 @@ class Compared:
 
 
 def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oid: int) -> Compared:
-    """The table as it is at the source now. Raises NotComparable where its rows have no key, or it is not there."""
+    """The table as it is at the source now.
+
+    Raises NotComparableError where its rows have no key, or it is not there.
+    """
     publications = list(publication_ledger.known(stored))
     relations = tuple(published_relations.read(source, oid, publications))
     columns = next((relation.columns for relation in relations if relation.columns), None)
     made = list(stored.publications.values())
     found = introspection.present(source, oid, stored.slot, publications, made, columns or [], joined=True)
     if found is None or not relations:
-        raise NotComparable("it is not there any more, or is not published")
+        raise NotComparableError("it is not there any more, or is not published")
     version = found.version
     if not version.key_columns or version.unique_in_root is False:
-        raise NotComparable("it has no key that tells its rows apart")
+        raise NotComparableError("it has no key that tells its rows apart")
     last = _last(pipeline, stored, oid)
     named = tuple(replace(column, names=_names(column, last, oid)) for column in version.columns)
     by_name = {column.name: column for column in named}
@@ -93,7 +96,7 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
 
 
 def comparison(source: Connection, table: Compared) -> KeyComparison:
-    """How the table's keys are compared at the source. Raises NotComparable if that may run code of an owner."""
+    """How the table's keys are compared at the source. Raises NotComparableError if that may run code of an owner."""
     return key_comparison.read(source, table.relations[0].oid, [column.name for column in table.key])
 
 

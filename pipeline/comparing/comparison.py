@@ -19,7 +19,7 @@ from pipeline.comparing import log_state, source_rows
 from pipeline.comparing.compared import Compared
 from pipeline.comparing.log_state import Key, LogState
 from pipeline.comparing.source_rows import SourceRows
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection
 
@@ -67,7 +67,8 @@ class Comparison:
     def run(self, share: float = 1.0) -> Iterator[tuple[Looked, LogState]]:
         """Compare; `share`: only so many of the parts, chosen at random.
 
-        Raises NotComparable, psycopg.Error of either database, or Unavailable where the log does not go on.
+        Raises NotComparableError, psycopg.Error of either database, or DatabaseUnavailableError where the log does not
+        go on.
         """
         with log_state.opened(self._pipeline, self._stored, self.table, ROWS_PER_PART) as state:
             self._wait_for_commits(state)
@@ -83,12 +84,12 @@ class Comparison:
     def _wait_for_commits(self, state: LogState) -> None:
         """Until snapshots contain what the state has. A commit that waits for a standby is streamed, and not visible.
 
-        Raises Unavailable where that takes too long.
+        Raises DatabaseUnavailableError where that takes too long.
         """
         since = time.monotonic()
         while state.has_any_of(source_rows.running(self._source)) and not self._stopping():
             if time.monotonic() - since > STALLED_SECONDS:
-                raise Unavailable(
+                raise DatabaseUnavailableError(
                     f"a transaction that the log has has not become visible at the source for {STALLED_SECONDS:.0f} s:"
                     " it waits for a synchronous standby. Content can be compared once that has answered"
                 )
@@ -128,7 +129,7 @@ class Comparison:
 
 
 def wait_for_log(pipeline: Connection, stored: ReplicationSource, lsn: int) -> None:
-    """Until the log has everything before this LSN. Raises Unavailable when it stands still."""
+    """Until the log has everything before this LSN. Raises DatabaseUnavailableError when it stands still."""
     last, since = None, time.monotonic()
     while True:
         reaches, place = progress.log_reaches(pipeline, stored.id, lsn)
@@ -137,7 +138,7 @@ def wait_for_log(pipeline: Connection, stored: ReplicationSource, lsn: int) -> N
         if place != last:
             last, since = place, time.monotonic()
         if time.monotonic() - since > STALLED_SECONDS:
-            raise Unavailable(
+            raise DatabaseUnavailableError(
                 f"the log has stood still for {STALLED_SECONDS:.0f} s; `pipeline status` says why. Content can be"
                 " compared only while a server replicates"
             )

@@ -33,8 +33,8 @@ def keys(
     `bounds`: of partitions; only keys that these may have are compared, where bounds and keys say which; None: all.
 
     In the one and not in the other, other values, or a state that the log cannot tell. Ends early once `stopping` says
-    so. Raises NotComparable where the table has no key, is gone or was truncated meanwhile, psycopg.Error, and
-    Unavailable where the log stands still.
+    so. Raises NotComparableError where the table has no key, is gone or was truncated meanwhile, psycopg.Error, and
+    DatabaseUnavailableError where the log stands still.
     """
     with reading_session.transaction(source, SNAPSHOT):
         table = compared.read(source, pipeline, stored, table_oid)

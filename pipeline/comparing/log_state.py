@@ -17,7 +17,7 @@ from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import partition_bounds, row_text
 from pipeline.comparing.compared import Compared
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.log import planner_statistics, tables
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres.connections import Connection
@@ -71,7 +71,7 @@ class Row:
     parked: bool
 
 
-class Truncated(NotComparable):
+class TableTruncatedError(NotComparableError):
     """The table was truncated while it was compared: what was read of the log is void."""
 
 
@@ -201,11 +201,11 @@ class LogState:
         return row_text.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])
 
     def read_on(self) -> None:
-        """Read what has come since the last time. Raises Truncated."""
+        """Read what has come since the last time. Raises TableTruncatedError."""
         upto = self._heads()
         values = self._parts_of_statement(self._read_upto, upto)
         if self._connection.execute(sql.SQL("{}").format(values["truncated"])).fetchone():
-            raise Truncated("it was truncated meanwhile")
+            raise TableTruncatedError("it was truncated meanwhile")
         self._connection.execute(
             sql.SQL(statement("comparing", "add_changes")).format(
                 **values,

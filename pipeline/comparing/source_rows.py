@@ -14,7 +14,7 @@ from psycopg import sql
 from pipeline.comparing import compared, partition_bounds, row_text
 from pipeline.comparing.compared import Compared
 from pipeline.comparing.log_state import Key, Sum
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.postgres import connections, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -33,7 +33,7 @@ from pg_catalog.pg_snapshot_xip(pg_catalog.pg_current_snapshot()) x
 """The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
 
 
-class Altered(NotComparable):
+class TableAlteredError(NotComparableError):
     """The table is no longer what it was when the comparison began; another comparison may succeed."""
 
 
@@ -41,7 +41,7 @@ class SourceRows:
     """Uses the connection, from one thread."""
 
     def __init__(self, source: Connection, table: Compared) -> None:
-        """Raises NotComparable if comparing its keys may run code of an owner."""
+        """Raises NotComparableError if comparing its keys may run code of an owner."""
         self._source, self._table = source, table
         with reading_session.transaction(source, SNAPSHOT):
             self._key = compared.comparison(source, table)
@@ -49,7 +49,7 @@ class SourceRows:
         self._checksum = row_text.checksum(row_text.source_row(table.columns))
 
     def in_order(self, keys: Sequence[Key]) -> list[Key]:
-        """These keys in the order of the source, which may sort texts by other rules. Raises NotComparable."""
+        """These keys in the order of the source, which may sort texts by other rules. Raises NotComparableError."""
         if not keys:
             return []
         values = self._key.listed_values()
@@ -61,7 +61,7 @@ class SourceRows:
                 self._require_same_key()
                 found = self._source.execute(query).fetchall()
         except psycopg.DataError as error:
-            raise NotComparable(
+            raise NotComparableError(
                 f"{connections.one_line(error)} (SQLSTATE {error.sqlstate}); the log has a key from before that type"
                 f" was altered: `pipeline backfill start {self._table.name}` reads its rows"
             ) from error
@@ -109,7 +109,10 @@ class SourceRows:
 
     @contextmanager
     def _snapshot(self) -> Iterator[str]:
-        """A transaction of its own, in the snapshot that it yields. Raises NotComparable if the table was altered."""
+        """A transaction of its own, in the snapshot that it yields.
+
+        Raises NotComparableError if the table was altered.
+        """
         relations = self._table.relations
         names = [queries.trusted(each.name) for each in relations]
         values = {"oids": [each.oid for each in relations], "shapes": [each.shape for each in relations]}
@@ -118,11 +121,11 @@ class SourceRows:
                 try:
                     reading_session.lock(self._source, names, SNAPSHOT, LOCK_TIMEOUT)
                 except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
-                    raise Altered(_ALTERED) from error
+                    raise TableAlteredError(_ALTERED) from error
             found = self._source.execute(statement("comparing", "begin_look"), values).fetchone()
             snapshot, unaltered = found or ("", False)
             if not unaltered:
-                raise Altered(_ALTERED)
+                raise TableAlteredError(_ALTERED)
             self._require_same_key()
             with key_comparison.no_ambiguity():
                 yield snapshot
@@ -130,7 +133,7 @@ class SourceRows:
     def _require_same_key(self) -> None:
         """An owner who renames a type, or adds a cast, alters no table of it."""
         if compared.comparison(self._source, self._table) != self._key:
-            raise Altered(_ALTERED)
+            raise TableAlteredError(_ALTERED)
 
     def _where(self, bounds: Bounds) -> sql.Composable:
         after, upto = bounds

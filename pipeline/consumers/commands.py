@@ -167,9 +167,9 @@ def _change(context: typer.Context, change: LiteralString, done: str, name: str,
 
 def _unknown(name: str) -> PipelineError:
     """Whoever wants to change or remove a consumer does not want to create it: the name is wrong."""
-    from pipeline.errors import UnknownConsumer
+    from pipeline.errors import UnknownConsumerError
 
-    return UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows all')
+    return UnknownConsumerError(f'there is no consumer "{name}"; `pipeline consumers list` shows all')
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def possible() -> bool:
 
 
 def export(console: Console, config: Config) -> Exported:
-    """Export the whole log and count it on both sides. Raises ExportFailed."""
+    """Export the whole log and count it on both sides. Raises ExportFailedError."""
     with console.status("exporting the log to Parquet with Spark") as status:
 
         def on_event(event: Event) -> None:

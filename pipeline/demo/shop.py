@@ -60,7 +60,7 @@ _NOTES = (
 _EXTRAS = (None, {"wrap": "red"}, {"engrave": 'To "J"', "lines": [1, 2]}, {"grams": 12.50, "bio": True, "by": None})
 
 
-class ChangedMind(Exception):
+class ChangedMindError(Exception):
     """A customer wants the last step undone."""
 
 
@@ -144,10 +144,10 @@ class Clerk(threading.Thread):
                 "orders", customer_id=self._dice.randint(1, REGULARS), note=self._dice.choice(_NOTES)
             )
             for line_no, sku in enumerate(sorted(self._dice.sample(_SKUS, self._dice.randint(1, 4))), start=1):
-                with suppress(ChangedMind, psycopg.errors.CheckViolation), self.session.savepoint():
+                with suppress(ChangedMindError, psycopg.errors.CheckViolation), self.session.savepoint():
                     self._add_line(order["id"], line_no, sku)
                     if self._dice.random() < 0.08:
-                        raise ChangedMind
+                        raise ChangedMindError
             total = "total = (select sum(quantity * unit_price) from shop.order_lines where order_id = id)"
             self.session.update("orders", total, "id = %(id)s", id=order["id"])
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from pipeline.errors import ExportFailed, ExportStopped
+from pipeline.errors import ExportFailedError, ExportStoppedError
 
 Event = Mapping[str, Any]
 OnEvent = Callable[[Event], None]
@@ -71,7 +71,7 @@ class Kept:
     def take(self, script: Script) -> _Process | None:
         """The process that waits, if it can do this run; one that cannot is ended.
 
-        Raises ExportFailed where the log of the run cannot be written; then it goes on waiting.
+        Raises ExportFailedError where the log of the run cannot be written; then it goes on waiting.
         """
         process = self._waiting
         if process is None:
@@ -99,7 +99,7 @@ def run(script: Script, on_event: OnEvent, stopped: Callable[[], bool], kept: Ke
     """Run it to its end; returns its last event.
 
     Whatever happens, no process that it started is left when this returns, but for one that `kept` has. Raises
-    ExportFailed with the reason, ExportStopped once `stopped` returns True.
+    ExportFailedError with the reason, ExportStoppedError once `stopped` returns True.
     """
     if kept is not None and (process := kept.take(script)) is not None:
         found = _run_in(process, script, on_event, stopped, kept)
@@ -126,7 +126,7 @@ def _run_in(
 
 def _checked(process: _Process, last: Event, script: Script) -> Event:
     if process.returncode:
-        raise ExportFailed(_reason(process.returncode, last, script.log))
+        raise ExportFailedError(_reason(process.returncode, last, script.log))
     return last
 
 
@@ -161,7 +161,7 @@ class _Process:
     def ask(self, script: Script) -> None:
         """Do another run, to whose log goes what of the last one's standard error comes late.
 
-        Raises OSError when it has ended, ExportFailed when that log cannot be written.
+        Raises OSError when it has ended, ExportFailedError when that log cannot be written.
         """
         before, self._log = self._log, _opened(script.log)
         before.close()
@@ -221,7 +221,7 @@ def _opened(log: Path) -> IO[bytes]:
     try:
         return log.open("ab", buffering=0)
     except OSError as error:
-        raise ExportFailed(f"{log}: {error.strerror}; fix that") from error
+        raise ExportFailedError(f"{log}: {error.strerror}; fix that") from error
 
 
 def _follow(process: _Process, script: Script, on_event: OnEvent, stopped: Callable[[], bool]) -> tuple[Event, bool]:
@@ -234,9 +234,11 @@ def _follow(process: _Process, script: Script, on_event: OnEvent, stopped: Calla
     before = b""
     for line in process.lines():
         if stopped():
-            raise ExportStopped("the export was stopped; nothing is lost, the next run continues where this one ended")
+            raise ExportStoppedError(
+                "the export was stopped; nothing is lost, the next run continues where this one ended"
+            )
         if time.monotonic() > deadline:
-            raise ExportFailed(
+            raise ExportFailedError(
                 f"took longer than {script.seconds:g} s; raise PIPELINE_EXPORT_TIMEOUT, or see {script.log}"
             )
         if line and line != before:  # a repeated line is progress that made none

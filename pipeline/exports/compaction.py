@@ -26,7 +26,7 @@ class Compacted:
 def compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> Sequence[Compacted]:
     """Merge what is small in each lake of these settings; starts no process for one where nothing is.
 
-    Raises ExportFailed, and ExportStopped.
+    Raises ExportFailedError, and ExportStoppedError.
     """
     extra.require(config.export_formats)
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:

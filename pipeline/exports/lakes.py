@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.config.bucket import LakeAt
 from pipeline.config.settings import Config
-from pipeline.errors import ExportBusy, ExportFailed, ExportStopped
+from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedError
 from pipeline.exports import job
 from pipeline.exports.child import Kept, OnEvent
 from pipeline.exports.job import Outcome
@@ -45,13 +45,13 @@ def of(config: Config, events_table: str) -> Config:
 
 
 def named(config: Config, events_table: str | None) -> Config:
-    """The same; None: the default one. Raises ExportFailed for a table that was never written to."""
+    """The same; None: the default one. Raises ExportFailedError for a table that was never written to."""
     if events_table is None or events_table == config.events_table:
         return config
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
         known = exported_tables(config, connection)
     if events_table not in known:
-        raise ExportFailed(f"there is no events table {events_table}; name one of {', '.join(known)}")
+        raise ExportFailedError(f"there is no events table {events_table}; name one of {', '.join(known)}")
     return of(config, events_table)
 
 
@@ -74,15 +74,17 @@ def export(
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
         names = exported_tables(config, connection)
     made: list[Exported] = []
-    failed: ExportFailed | None = None
+    failed: ExportFailedError | None = None
     for name in names:
         one = of(config, name)
         try:
             keeps = kept if name == config.events_table else None
             outcome = job.export(one, trigger, on_event, stopped, wait=wait, kept=keeps)
             made.append(Exported(name, one.exports, outcome))
-        except ExportFailed as error:
-            if isinstance(error, ExportStopped) or (name == config.events_table and not isinstance(error, ExportBusy)):
+        except ExportFailedError as error:
+            if isinstance(error, ExportStoppedError) or (
+                name == config.events_table and not isinstance(error, ExportBusyError)
+            ):
                 raise  # what is wrong with the folder is wrong with all in it
             failed = failed or error
     if failed is not None:

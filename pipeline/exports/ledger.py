@@ -13,7 +13,7 @@ from psycopg import sql
 
 from pipeline.config.settings import Config
 from pipeline.config.values import ICEBERG
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 from pipeline.exports.window import Window
 from pipeline.log.table import EventsTable
 from pipeline.postgres import migrations, queries
@@ -113,7 +113,8 @@ class UnexchangedFolder:
 def window(connection: Connection, config: Config) -> Window:
     """What the lake of these settings lacks.
 
-    Raises ExportFailed when the events table does not exist, SchemaError when the database is not at this revision.
+    Raises ExportFailedError when the events table does not exist, SchemaError when the database is not at this
+    revision.
     """
     migrations.require_head(connection)
     table = EventsTable.parse(config.events_table)
@@ -127,7 +128,7 @@ def window(connection: Connection, config: Config) -> Window:
     try:
         return queries.one(connection, Window, query, parameters) or Window()
     except psycopg.errors.UndefinedTable as error:
-        raise ExportFailed(
+        raise ExportFailedError(
             f"the events table {table} does not exist; restore it, or correct PIPELINE_EVENTS_TABLE"
         ) from error
 
@@ -182,10 +183,10 @@ def exports(connection: Connection, limit: int | None) -> list[Export]:
 
 
 def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
-    """One range and its files. Raises ExportFailed when no range has this id."""
+    """One range and its files. Raises ExportFailedError when no range has this id."""
     found = queries.one(connection, Export, statement("exports", "list_exports"), {"id": number, "limit": 1})
     if found is None:
-        raise ExportFailed(f"there is no export {number}; `pipeline export list` shows all")
+        raise ExportFailedError(f"there is no export {number}; `pipeline export list` shows all")
     return found, queries.rows(connection, File, statement("exports", "export_files"), {"id": number})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 from pipeline.exports import extra, java, reach, spark_cluster
 from pipeline.exports.status import why_off
 from pipeline.findings import Finding, Findings
@@ -23,7 +23,7 @@ def run(config: Config) -> Findings:
     yield _folder(config)
     try:
         found = java.find(os.environ)
-    except ExportFailed as error:
+    except ExportFailedError as error:
         text, _, remedy = str(error).partition("; ")
         yield Finding("warning", "java", text, remedy)
     else:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pipeline.config import cron
 from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 from pipeline.exports import extra, job, ledger, reach, window
 from pipeline.exports.ledger import HiddenState, Run, WaitingStates
 from pipeline.exports.window import Window
@@ -87,6 +87,6 @@ def _window(config: Config, connection: Connection) -> tuple[Window, str | None]
         found = ledger.window(connection, config)
         extra.require(config.export_formats)
         job.require_lake(config, found)
-    except ExportFailed as error:
+    except ExportFailedError as error:
         return found, str(error)
     return found, None

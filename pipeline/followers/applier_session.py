@@ -8,7 +8,7 @@ from typing import Literal
 
 import psycopg
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.followers import connecting
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -52,7 +52,7 @@ def look(name: str, dsn: str, seconds: float) -> Applier:
     try:
         with connecting.answering(name, dsn, seconds, program="pipeline status") as follower:
             return seen(follower)
-    except Unavailable as error:
+    except DatabaseUnavailableError as error:
         return Applier("unknown", str(error))
     except psycopg.Error as error:
         return Applier("unknown", connections.one_line(error))

@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.config import follower_passwords, secret_files, values
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerRefused, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FollowerRefusedError
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 
@@ -23,19 +23,22 @@ _PLACE = ("host", "hostaddr", "port", "dbname")
 
 
 def parts(dsn: str) -> dict[str, str]:
-    """What a follower's DSN has of libpq's parameters. Raises FollowerRefused, also where one of them is a secret."""
+    """What a follower's DSN has of libpq's parameters.
+
+    Raises FollowerRefusedError, also where one of them is a secret.
+    """
     try:
         found = values.dsn_parts(dsn)
     except ValueError as error:
-        raise FollowerRefused(f"--dsn: {error}") from None
+        raise FollowerRefusedError(f"--dsn: {error}") from None
     if "password" in found:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             "--dsn has a password, which would be stored with it; leave it out, and have it in PGPASSFILE or the file "
             f"of passfile=, in a service file, or in {follower_passwords.PREFIX}<NAME>, here and where the server runs"
         )
     for name in SECRETS:
         if name in found:
-            raise FollowerRefused(
+            raise FollowerRefusedError(
                 f"--dsn has {name}, a secret, which would be stored with it; "
                 "leave it out, and have it in a service file"
             )
@@ -57,7 +60,7 @@ def what(name: str) -> str:
 def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
     """A connection in autocommit, with this process's environment; the server sees it as `program`.
 
-    Raises Unavailable with libpq's reason and what to do.
+    Raises DatabaseUnavailableError with libpq's reason and what to do.
     """
     options.setdefault("settings", session_settings.SOURCE)
     try:
@@ -67,19 +70,19 @@ def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
 
 
 def connect_catalog(config: Config) -> Connection:
-    """A session at the source that reads its catalogs for followers. Raises Unavailable."""
+    """A session at the source that reads its catalogs for followers. Raises DatabaseUnavailableError."""
     return connections.connect(config.source, "source", name="pipeline follower schema")
 
 
 @contextmanager
 def answering(name: str, dsn: str, seconds: float, *, program: str) -> Iterator[Connection]:
-    """For one look, as `connections.answering` has it. Raises Unavailable."""
+    """For one look, as `connections.answering` has it. Raises DatabaseUnavailableError."""
     given = with_password(name, dsn)
     with connections.answering(given, what(name), seconds, name=program) as follower:
         yield follower
 
 
-def unavailable(name: str, dsn: str, error: BaseException) -> Unavailable:
+def unavailable(name: str, dsn: str, error: BaseException) -> DatabaseUnavailableError:
     """The error for a follower that does not answer, or refused a statement, which is then said."""
     variable = follower_passwords.variable(name)
     login = f"the user in --dsn, or the password in PGPASSFILE, a service file or {variable}"

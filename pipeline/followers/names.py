@@ -6,24 +6,24 @@ import re
 from collections.abc import Collection, Mapping
 
 from pipeline.config import follower_passwords
-from pipeline.errors import FollowerRefused
+from pipeline.errors import FollowerRefusedError
 
 LONGEST = 63
 _EXPECTED = f"a follower's name has 1 to {LONGEST} of the letters A-Z a-z, digits, `_`, `.` and `-`"
 
 
 def require_free(name: str, taken: Collection[str]) -> None:
-    """Raises FollowerRefused for what is no name, is taken, or has the password variable of one that is.
+    """Raises FollowerRefusedError for what is no name, is taken, or has the password variable of one that is.
 
     What is no name is not shown: somebody will give a DSN with a password in its place.
     """
     if not re.fullmatch(rf"[A-Za-z0-9_.-]{{1,{LONGEST}}}", name) or name in (".", ".."):
-        raise FollowerRefused(f"{_EXPECTED}; choose another, and give the database with --dsn")
+        raise FollowerRefusedError(f"{_EXPECTED}; choose another, and give the database with --dsn")
     if name in taken:
-        raise FollowerRefused(f'there is a follower "{name}"; choose another name, or remove that one')
+        raise FollowerRefusedError(f'there is a follower "{name}"; choose another name, or remove that one')
     for other in sorted(taken):
         if shared := follower_passwords.variables(other) & follower_passwords.variables(name):
-            raise FollowerRefused(
+            raise FollowerRefusedError(
                 f'"{name}" and the follower "{other}" would have one password variable, {min(shared)}; '
                 "choose another name"
             )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import psycopg
 
-from pipeline.errors import FollowerError, FollowerRefused
+from pipeline.errors import FollowerError, FollowerRefusedError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -174,7 +174,7 @@ def add(
 ) -> None:
     """Store a new follower, which begins after this position; retention waits for it from then on.
 
-    `dsn`: as `connecting.parts` takes it. Raises FollowerRefused when somebody has taken the name meanwhile.
+    `dsn`: as `connecting.parts` takes it. Raises FollowerRefusedError when somebody has taken the name meanwhile.
     """
     values = {
         **asdict(options),
@@ -192,7 +192,7 @@ def add(
             made: int = queries.value(connection, statement("followers", "add_follower"), values)
             add_tables(connection, made, tables)
     except psycopg.errors.UniqueViolation as error:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f'somebody has just added a follower "{name}", or one with its password variable; choose another name'
         ) from error
 

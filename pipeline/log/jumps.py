@@ -21,7 +21,7 @@ from pipeline.postgres.queries import statement
 logger = logging.getLogger(__name__)
 
 SourceClock = Callable[[], int]
-"""Returns the microseconds since 1970 by the source's clock; raises Unavailable."""
+"""Returns the microseconds since 1970 by the source's clock; raises DatabaseUnavailableError."""
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _HOLD_WRITERS = "select from pipeline.shuffle_progress order by source_id for update"
 """Keep all sessions from writing events, of any source, until this transaction ends."""
@@ -33,7 +33,7 @@ def clock(source: Connection) -> int:
 
 
 def clock_at(dsn: str) -> int:
-    """Return the source's clock over a new connection to the source. Raises Unavailable."""
+    """Return the source's clock over a new connection to the source. Raises DatabaseUnavailableError."""
     with connections.connect(dsn, "source", name="pipeline clock") as source:
         return clock(source)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import Refused
+from pipeline.errors import StatementRefusedError
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -123,10 +123,10 @@ class PartitionCreator:
         if not self._attach(self._span(seq), _AHEAD_LOCK_TIMEOUT):
             self._next_try_ahead = time.monotonic() + _AHEAD_EVERY
 
-    def used_up(self) -> Refused:
+    def used_up(self) -> StatementRefusedError:
         """Return the error to raise if no seq is left."""
         table = self._table
-        return Refused(
+        return StatementRefusedError(
             f"the sequence of {table} is at its end: no seq beyond {LAST_SEQ} can be written; set it back to the "
             f"newest event, with setval of {table.schema}.{table.sequence_name}"
         )

@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.log import indexes, legacy_tables, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.log.table_shape import ExistingRelation
@@ -26,9 +26,9 @@ _LONGEST = 63
 def ensure(connection: Connection, table: EventsTable) -> None:
     """Make an events table like the default one, with its own sequence, or migrate a legacy one of that name.
 
-    Raises SchemaError when something of that name is not an events table, Unavailable when another session makes or
-    migrates tables for too long. Indexes that readers need and a legacy table lacks are built outside of a transaction
-    only, since that may take long.
+    Raises SchemaError when something of that name is not an events table, DatabaseUnavailableError when another session
+    makes or migrates tables for too long. Indexes that readers need and a legacy table lacks are built outside of a
+    transaction only, since that may take long.
     """
     if not _is_current(connection, table):
         with connection.transaction():
@@ -56,7 +56,7 @@ def _wait_for_migrations(connection: Connection, table: EventsTable) -> None:
         with queries.lock_timeout(connection, LOCK_TIMEOUT):
             connection.execute("select pg_advisory_xact_lock(%s)", [migrations.LOCK_KEY])
     except psycopg.errors.LockNotAvailable as error:
-        raise Unavailable(
+        raise DatabaseUnavailableError(
             f"{table} cannot be created: another session has been creating or migrating tables for {LOCK_TIMEOUT}; "
             "end it (pg_locks shows it with locktype advisory), or try again"
         ) from error

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import ConfigError, RetentionBusy
+from pipeline.errors import ConfigError, RetentionBusyError
 from pipeline.exports import lakes, status
 from pipeline.log import tables
 from pipeline.log.partitions import EventsPartition
@@ -99,7 +99,10 @@ def read(config: Config, connection: Connection) -> Retention | None:
 
 
 def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
-    """Drop what may be dropped. Raises RetentionBusy if another session does, ConfigError for no PIPELINE_RETENTION."""
+    """Drop what may be dropped.
+
+    Raises RetentionBusyError if another session does, ConfigError for no PIPELINE_RETENTION.
+    """
     keep = config.retention_seconds
     if keep is None:
         raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")
@@ -174,7 +177,7 @@ def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
     """Only one session for each table; the lock is released with the connection, if not before."""
     values = (_LOCK, str(table))
     if not (queries.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
-        raise RetentionBusy("retention is already running; try again when it has ended")
+        raise RetentionBusyError("retention is already running; try again when it has ended")
     yield
     connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", values)
 

@@ -129,9 +129,10 @@ class Status:
 
 
 def collect(config: Config, patience: float = 60.0) -> Status:
-    """The status now. Raises Unavailable only for the pipeline database; an unavailable source is a reason.
+    """The status now.
 
-    `patience`: seconds that the pipeline database has to answer, once it has let us in.
+    Raises DatabaseUnavailableError only for the pipeline database; an unavailable source is a reason. `patience`:
+    seconds that the pipeline database has to answer, once it has let us in.
     """
     with connections.answering(
         config.database, "pipeline database", patience, name="pipeline status", for_command=True

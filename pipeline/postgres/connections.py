@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from pipeline.config.settings import describe
-from pipeline.errors import Refused, Unavailable
+from pipeline.errors import DatabaseUnavailableError, StatementRefusedError
 from pipeline.postgres import open_sessions, session_settings
 
 Connection = psycopg.Connection[TupleRow]
@@ -87,7 +87,7 @@ def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
 def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> Connection:
     """An autocommit connection that the server sees as `name`, with the settings for this database's sessions.
 
-    `what` is the database's role, also in messages. Raises Unavailable with libpq's reason in one line.
+    `what` is the database's role, also in messages. Raises DatabaseUnavailableError with libpq's reason in one line.
     """
     options.setdefault("settings", session_settings.of_database(what))
     try:
@@ -97,8 +97,9 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
 
 def connect_promptly(dsn: str, what: str, *, name: str, seconds: float | None = None, **options: Any) -> Connection:
-    """Connect as `connect` does, but raise Unavailable after `seconds`, by default those that a command has.
+    """Connect as `connect` does, but raise DatabaseUnavailableError after `seconds`.
 
+    The default of `seconds` is the time that a command has.
     libpq's own limit holds for each address of each host, and leaves out the name server. A thread that still waits for
     one of them is left behind.
     """
@@ -139,8 +140,10 @@ def _close_unused(made: queue.SimpleQueue[Connection | BaseException]) -> None:
 def answering(
     dsn: str, what: str, seconds: float, *, name: str, for_command: bool = False, **options: Any
 ) -> Iterator[Connection]:
-    """A connection for one look, as `connect` makes it. Raises Unavailable when connecting, or what is done inside,
-    takes longer than so many seconds each (connecting: 2 at least): a frozen server accepts connections and is silent.
+    """Open a connection for one check, as `connect` does.
+
+    Connecting and the work inside of the block may each take `seconds`, connecting at least 2; then
+    DatabaseUnavailableError is raised, because a frozen server accepts connections and is silent.
 
     `for_command`: connecting has the time that it has for every command.
     """
@@ -160,7 +163,7 @@ def answering(
             yield connection
     except psycopg.Error as error:
         if late.is_set():
-            raise Unavailable(f"{what} ({describe(dsn)}) does not answer within {seconds:g} s") from error
+            raise DatabaseUnavailableError(f"{what} ({describe(dsn)}) does not answer within {seconds:g} s") from error
         raise
     finally:
         timer.cancel()
@@ -213,7 +216,7 @@ async def connect_async(dsn: str, *, name: str, settings: Mapping[str, str], **o
 
 def unavailable(
     dsn: str, what: str, error: BaseException, *, setting: str | None = None, login: str | None = None
-) -> Unavailable:
+) -> DatabaseUnavailableError:
     """The error for a database that refused or dropped a connection, or refused a statement, which is then said.
 
     `setting`: where the DSN is from, and `login`: where user and password are; of a database that is no setting's.
@@ -225,13 +228,17 @@ def unavailable(
         state = getattr(error, "sqlstate", "")
         remedy = _OF_STATEMENTS.get((what, state)) or _OF_STATEMENTS.get(("", state), "")
         refused = f"{what} ({describe(dsn)}) refused a statement: {cause} (SQLSTATE {state})"
-        return Refused(f"{refused}; {remedy}" if remedy else refused, what)
+        return StatementRefusedError(f"{refused}; {remedy}" if remedy else refused, what)
     remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
     remedy = remedy.format(setting=setting, login=login)
-    return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}" + (f"; {remedy}" if remedy else ""))
+    return DatabaseUnavailableError(
+        f"{what} ({describe(dsn)}) is not available: {cause}" + (f"; {remedy}" if remedy else "")
+    )
 
 
-def unavailable_one(source: Connection, source_dsn: str, database_dsn: str, error: psycopg.Error) -> Unavailable:
+def unavailable_one(
+    source: Connection, source_dsn: str, database_dsn: str, error: psycopg.Error
+) -> DatabaseUnavailableError:
     """The error of one of two databases. `source`: a connection to the source, whose end tells that it is the source.
 
     A refused statement says itself which database refused it; over a connection for asyncio, it is the pipeline

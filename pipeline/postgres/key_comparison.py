@@ -16,7 +16,7 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -154,16 +154,16 @@ class KeyComparison:
 def read(connection: Connection, relation: int, names: Sequence[str], *, by_text: bool = False) -> KeyComparison:
     """How the key of this table is compared, as the catalog has it in this transaction.
 
-    `names`: the key's columns. Raises NotComparable if that could run code of an owner; with `by_text` values of such
-    columns are compared by their texts instead, which only says whether keys are the same.
+    `names`: the key's columns. Raises NotComparableError if that could run code of an owner; with `by_text` values of
+    such columns are compared by their texts instead, which only says whether keys are the same.
     """
     values = {"relation": relation, "names": list(names)}
     found = queries.rows(connection, KeyColumn, statement("postgres", "key_columns"), values)
     if len(found) < len(names):
-        raise NotComparable("its key was altered just now; run it again")
+        raise NotComparableError("its key was altered just now; run it again")
     for column in found:
         if column.refusal and not by_text:
-            raise NotComparable(
+            raise NotComparableError(
                 f"the type {column.declared} of its key column {column.name} {column.refusal}, and comparing such"
                 " values may run functions of the type's owner; give the table a key of other types to compare it"
             )
@@ -191,11 +191,11 @@ def _by_text(column: KeyColumn) -> KeyColumn:
 
 @contextmanager
 def no_ambiguity() -> Iterator[None]:
-    """Raise NotComparable if a cast that a type's owner has declared makes a comparison of keys ambiguous."""
+    """Raise NotComparableError if a cast that a type's owner has declared makes a comparison of keys ambiguous."""
     try:
         yield
     except psycopg.errors.AmbiguousFunction as error:
-        raise NotComparable(
+        raise NotComparableError(
             f"an implicit cast of a type of its key makes comparing ambiguous: {connections.one_line(error)}; drop that"
             " cast, or create it as assignment"
         ) from error

@@ -36,7 +36,7 @@ def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
 
     A table from before under the name of `events_table` is migrated with it; any other is left alone.
     Safe to run from several processes at once. Raises SchemaError for a revision this code does not know, or when
-    locks are not to be had within LOCK_TIMEOUT; Unavailable when the database does not answer.
+    locks are not to be had within LOCK_TIMEOUT; DatabaseUnavailableError when the database does not answer.
     """
     with connections.connect(dsn, "pipeline database", name="pipeline schema") as connection:
         if current_revision(connection) == head() and functions.are_current(connection):

@@ -17,7 +17,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline.config.settings import Config, describe
-from pipeline.errors import SourceUnfit
+from pipeline.errors import SourceUnfitError
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import AsyncConnection, Connection
 from pipeline.postgres.queries import statement
@@ -40,7 +40,8 @@ def connect(
     """Open a session at the source for reading rows of users' tables, as the reading role.
 
     The role is that of PIPELINE_SOURCE_READ_DSN, by default that of PIPELINE_SOURCE_DSN. Nothing is prepared in it.
-    Raises Unavailable if the source does not answer, and SourceUnfit if the two settings name different databases.
+    Raises DatabaseUnavailableError if the source does not answer, and SourceUnfitError if the two settings name
+    different databases.
     """
     dsn = config.source_reading
     connection = connections.connect(dsn, "source", name=name, settings=settings, prepare_threshold=None, **options)
@@ -56,7 +57,7 @@ def connect(
 
 
 async def connect_async(config: Config, *, name: str, settings: Mapping[str, str]) -> AsyncConnection:
-    """As `connect`, for asyncio. Raises psycopg's own errors, and SourceUnfit."""
+    """As `connect`, for asyncio. Raises psycopg's own errors, and SourceUnfitError."""
     dsn = config.source_reading
     connection = await connections.connect_async(dsn, name=name, settings=settings, prepare_threshold=None)
     if dsn == config.source:
@@ -160,7 +161,7 @@ def _require_same_database(reading: Connection, source: Connection, dsn: str) ->
 
 def _require_same(reading: object, source: object, dsn: str) -> None:
     if reading != source:
-        raise SourceUnfit(
+        raise SourceUnfitError(
             f"PIPELINE_SOURCE_READ_DSN ({describe(dsn)}) is not the database of PIPELINE_SOURCE_DSN: another database,"
             " or another server, such as a standby; name the same server and database with another user"
         )

@@ -13,7 +13,7 @@ from typing import Literal
 
 import psycopg
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -85,15 +85,16 @@ def _evict_frozen(connection: Connection, role: str) -> bool:
 
 @contextmanager
 def held(connection: Connection, name: str, seconds: float) -> Iterator[None]:
-    """Hold the lock of this name inside of the block. Waits so many seconds at most, and then raises Unavailable.
+    """Hold the lock of this name inside of the block.
 
-    As a role's, it is lost by a holder that is frozen, or that leaves its session unused for FROZEN_SECONDS while
-    another one waits. Where the databases are one, names at the source and at the pipeline database must differ.
+    Waits so many seconds at most, and then raises DatabaseUnavailableError. As a role's, it is lost by a holder that is
+    frozen, or that leaves its session unused for FROZEN_SECONDS while another one waits. Where the databases are one,
+    names at the source and at the pipeline database must differ.
     """
     deadline = time.monotonic() + seconds
     while not try_acquire(connection, name):
         if time.monotonic() > deadline:
-            raise Unavailable(f"another session holds the lock on {name} for too long; it is tried again")
+            raise DatabaseUnavailableError(f"another session holds the lock on {name} for too long; it is tried again")
         time.sleep(0.05)
     try:
         yield

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import psycopg
 
-from pipeline.errors import DatabaseSilent
+from pipeline.errors import DatabaseSilentError
 from pipeline.postgres import connections, session_settings
 
 T = TypeVar("T")
@@ -32,9 +32,9 @@ class Silence:
         self._trying: asyncio.Task[bool] | None = None
 
     @property
-    def error(self) -> DatabaseSilent:
+    def error(self) -> DatabaseSilentError:
         """What a client is told that waited for it."""
-        return DatabaseSilent(f"the {self._what} does not answer; try again later")
+        return DatabaseSilentError(f"the {self._what} does not answer; try again later")
 
     async def is_silent(self) -> bool:
         """Return True if the database lets nobody in. One that refuses a connection is not silent."""
@@ -52,7 +52,7 @@ class Silence:
             return isinstance(error, TimeoutError | psycopg.errors.ConnectionTimeout)
 
     async def unless_silent(self, work: Awaitable[T], unused: Callable[[T], object] = lambda _: None) -> T:
-        """Return what the work returns. Raises DatabaseSilent once the database turns out to be silent meanwhile.
+        """Return what the work returns. Raises DatabaseSilentError once the database turns out to be silent meanwhile.
 
         The work is then cancelled, and nothing waits for its end. `unused` gets a result that nothing takes any more.
         """

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.process.child import FROZEN_SECONDS, POLL, Child, Process, be_as_program, program
 from pipeline.process.child_errors import ChildErrors
 
@@ -99,14 +99,14 @@ class Siblings:
     def fork(self, name: str, line: socket.socket) -> Process | None:
         """As ForkServer.fork. When the fork server has ended, the supervisor is about to end this process too.
 
-        Raises Unavailable when it has not ended and does not answer; then this process should end.
+        Raises DatabaseUnavailableError when it has not ended and does not answer; then this process should end.
         """
         if self._gone:
             return None
         forked = self._forks.ask(self._line, name, line, lambda: not self._gone)
         self._look()
         if forked is None and not self._gone:  # a late answer would be taken for the next request's
-            raise Unavailable(f"no process for {name}: the fork server does not answer")
+            raise DatabaseUnavailableError(f"no process for {name}: the fork server does not answer")
         return forked
 
     def _look(self) -> None:

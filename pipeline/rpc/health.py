@@ -13,7 +13,7 @@ import grpc
 from grpc.aio import EOF
 from grpc_health.v1 import health_pb2
 
-from pipeline.errors import PipelineError, Unavailable
+from pipeline.errors import DatabaseUnavailableError, PipelineError
 from pipeline.process.signals import in_thread
 from pipeline.rpc import statuses
 from pipeline.rpc.calls import until_one_ends
@@ -70,11 +70,11 @@ class Health:
         if len(self._calls) >= MOST_CALLS:
             oldest = next(iter(self._calls))
             del self._calls[oldest]
-            oldest.set_result(Unavailable(_TOO_MANY))
+            oldest.set_result(DatabaseUnavailableError(_TOO_MANY))
         self._calls[ended] = None
         try:
             await until_one_ends(ended, answer(context))
-        except Unavailable as error:
+        except DatabaseUnavailableError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         finally:
             self._calls.pop(ended, None)

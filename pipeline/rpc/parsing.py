@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
-from pipeline.errors import WrongArgument
+from pipeline.errors import WrongArgumentError
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def parser(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
 
 
 def require(message: T | None) -> T:
-    """Raises WrongArgument for one that could not be read."""
+    """Raises WrongArgumentError for one that could not be read."""
     if message is None:
-        raise WrongArgument("the message cannot be read as what this call takes")
+        raise WrongArgumentError("the message cannot be read as what this call takes")
     return message

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import grpc
 
 from pipeline import refusals
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +25,16 @@ _UNEXPECTED = "an unexpected error; see the server's log"
 async def abort(context: grpc.aio.ServicerContext[object, object], error: Exception) -> NoReturn:
     """End the call with what an error means to a reader. Where a database is does not concern the client."""
     # Where a client goes while it is sent something, that may fail before grpcio cancels the call.
-    known = Unavailable(_GONE) if isinstance(error, grpc.aio.InternalError) else refusals.for_reader(error)
+    known = DatabaseUnavailableError(_GONE) if isinstance(error, grpc.aio.InternalError) else refusals.for_reader(error)
     if known is None:
         refusals.log_unexpected(error, "grpc.failed")
         await context.abort(grpc.StatusCode.INTERNAL, _UNEXPECTED)
     status = grpc.StatusCode[refusals.meaning(known).grpc]
-    if isinstance(known, Unavailable):
+    if isinstance(known, DatabaseUnavailableError):
         logger.info("a call ended: %s", known, extra={"action": "grpc.unavailable"})
-    await context.abort(status, _AWAY if isinstance(known, Unavailable) and _ADDRESS.search(str(known)) else str(known))
+    await context.abort(
+        status, _AWAY if isinstance(known, DatabaseUnavailableError) and _ADDRESS.search(str(known)) else str(known)
+    )
     raise AssertionError("abort raises")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.consumers.cursor.feed import Feed
-from pipeline.errors import CursorExpired, WrongArgument
+from pipeline.errors import CursorExpiredError, WrongArgumentError
 from pipeline.log import shapes
 from pipeline.log.page import DEFAULT_LOG, NewestSeq, OldestKeptSeq, beyond, is_expired
 from pipeline.log.shapes import EventColumns
@@ -27,22 +27,22 @@ class Table:
     async def begin(self, after: int | None) -> int:
         """The seq after which a call begins; None: before the oldest event that is kept.
 
-        Raises CursorExpired where events that follow are no longer kept, or the log lost that one, and WrongArgument
-        beyond the newest one.
+        Raises CursorExpiredError where events that follow are no longer kept, or the log lost that one, and
+        WrongArgumentError beyond the newest one.
         """
         async with self._lend() as connection:
             if after is None:
                 return await self._kept_from.read_async(connection) - 1
             kept_from, lost = await self._kept_from.read_with_lost_async(connection, after)
             if lost:
-                raise CursorExpired(str(lost), lost.before)
+                raise CursorExpiredError(str(lost), lost.before)
             if wrong := beyond(after, await self._newest.read_async(connection), kept_from):
-                raise WrongArgument(wrong)
+                raise WrongArgumentError(wrong)
         _require_kept(after, kept_from)
         return after
 
     async def require_kept(self, after: int) -> None:
-        """Raises CursorExpired if events after that seq may have been dropped before they were read: ask afterwards."""
+        """Raise CursorExpiredError if events after that seq may have been dropped unread: ask after reading."""
         async with self._lend() as connection:
             _require_kept(after, await self._kept_from.read_async(connection))
 
@@ -68,7 +68,7 @@ class Tables:
 
 def _require_kept(after: int, kept_from: int) -> None:
     if is_expired(after, kept_from):
-        raise CursorExpired(
+        raise CursorExpiredError(
             f"the events up to seq {kept_from - 1} were dropped by retention; continue with after.seq = "
             f"{kept_from - 1}, or without `from`",
             kept_from - 1,

@@ -12,7 +12,7 @@ from types import TracebackType
 
 import psycopg
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process import supervised
@@ -73,7 +73,7 @@ class LeaderElection:
             self._asked_at = time.monotonic()
             try:
                 self._ask(self._connection or self._connect())
-            except (Unavailable, psycopg.Error) as error:
+            except (DatabaseUnavailableError, psycopg.Error) as error:
                 self._lose(connections.one_line(error))
             except Exception as error:
                 logger.exception("unexpected error", extra={"action": "serve.lead_failed"})

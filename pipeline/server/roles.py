@@ -17,7 +17,7 @@ from setproctitle import setproctitle
 from pipeline import logs
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Undecodable
+from pipeline.errors import DatabaseUnavailableError, FencedError, PipelineError, SlotInUseError, UndecodableChangeError
 from pipeline.postgres import connections, role_locks, waits
 from pipeline.postgres.connections import Connection
 from pipeline.process import memory
@@ -37,7 +37,12 @@ _supervisor = 0
 """The supervisor's pid, which identifies this server; the parent of a role is the fork server."""
 _siblings: Siblings | None = None
 """The fork server's other processes; None if no fork server has forked this one."""
-RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Undecodable)
+RETRIED: tuple[type[PipelineError], ...] = (
+    DatabaseUnavailableError,
+    SlotInUseError,
+    FencedError,
+    UndecodableChangeError,
+)
 """Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
 
 

@@ -16,7 +16,7 @@ import psycopg
 from pipeline.capture.source import blocked_transactions, slot_creation, sources
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
-from pipeline.errors import Undecodable
+from pipeline.errors import UndecodableChangeError
 from pipeline.log import jumps
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, role_locks, waits
@@ -70,12 +70,12 @@ def _run_replication(role: HeldRole) -> None:
             return
         try:
             asyncio.run(_replicate(role))
-        except Undecodable as error:
+        except UndecodableChangeError as error:
             _wait_at_blocked_transaction(role, error)
             raise
 
 
-def _wait_at_blocked_transaction(role: HeldRole, error: Undecodable) -> None:
+def _wait_at_blocked_transaction(role: HeldRole, error: UndecodableChangeError) -> None:
     """Report a transaction that the source cannot send, and wait before the next attempt."""
     from pipeline.capture.replication import undecodable
 
@@ -118,7 +118,7 @@ async def _replicate(role: HeldRole) -> None:
                 )
                 stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(role.report, "running"))
-        except Undecodable as error:
+        except UndecodableChangeError as error:
             undecodable.record(connection, prepared.source, error)
             raise
         except psycopg.Error as error:

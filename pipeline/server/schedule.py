@@ -16,7 +16,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from pipeline.capture.replication import prepare
 from pipeline.config import cron
 from pipeline.config.settings import Config
-from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
+from pipeline.errors import ExportBusyError, ExportStoppedError, PipelineError, RetentionBusyError
 from pipeline.exports import compaction, extra, lakes, status
 from pipeline.exports.child import Event, Kept
 from pipeline.log import indexes, table_shape
@@ -185,9 +185,9 @@ def export(config: Config, stopped: Callable[[], bool], kept: Kept | None = None
     """Export what is new in the log to the lake, in a separate process; starts none when nothing is new."""
     try:
         made = lakes.export(config, "schedule", _log_lost, stopped, kept=kept)
-    except ExportBusy as error:
+    except ExportBusyError as error:
         logger.info("%s", error, extra={"action": "export.busy"})
-    except ExportStopped as error:
+    except ExportStoppedError as error:
         logger.info("%s", error, extra={"action": "export.stopped"})
     else:
         for each in made:
@@ -212,7 +212,7 @@ def compact(config: Config, stopped: Callable[[], bool]) -> None:
     """Merge small files of the lake, in a separate process; starts none when nothing is small."""
     try:
         made = compaction.compact(config, _log_lost, stopped)
-    except ExportStopped as error:
+    except ExportStoppedError as error:
         logger.info("%s", error, extra={"action": "compaction.stopped"})
         return
     for each in made:
@@ -225,7 +225,7 @@ def retention(config: Config, stopped: Callable[[], bool]) -> None:
     """Drop events that are older than PIPELINE_RETENTION and that no reader needs."""
     try:
         found = drop_old.run(config, stopped)
-    except RetentionBusy as error:
+    except RetentionBusyError as error:
         logger.debug("%s", error, extra={"action": "retention.busy"})
         return
     if found.partitions or found.rows:

@@ -16,7 +16,7 @@ from pipeline.capture.source import sources
 from pipeline.config import certificates, settings
 from pipeline.config.settings import Config
 from pipeline.config.values import OFF
-from pipeline.errors import AddressInUse, ConfigError, NotReady, PipelineError, SourceUnfit
+from pipeline.errors import AddressInUseError, ConfigError, NotReadyError, PipelineError, SourceUnfitError
 from pipeline.findings import Finding
 from pipeline.operate.preflight import check, legacy_log, source_roles
 from pipeline.postgres import connections, databases, migrations, role_locks
@@ -89,8 +89,8 @@ def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool =
                 _refuse([finding for finding in found if finding.name == "pooler"])  # behind one, the rest says nothing
                 try:
                     prepare.refuse_unfit(config, source, pipeline)
-                except SourceUnfit as error:
-                    raise SourceUnfit(f"{error}{_others(found)}") from error
+                except SourceUnfitError as error:
+                    raise SourceUnfitError(f"{error}{_others(found)}") from error
                 _log_findings(found, source_roles.SUPERUSER, action="serve.superuser")
                 if sources.find_in_any(pipeline, config.source_id) is None:
                     _log_findings(found, preflight.NAME, preflight.RIGHTS, action="serve.snapshot")
@@ -121,13 +121,13 @@ def _is_led(pipeline: Connection) -> bool:
 
 
 def _refuse(found: Sequence[Finding]) -> None:
-    """Raises NotReady for errors that neither waiting nor a running server can cure."""
+    """Raises NotReadyError for errors that neither waiting nor a running server can cure."""
     lasting = [finding for finding in found if finding.level == "error" and not finding.waits]
     if not lasting:
         return
     said = ", and ".join(f"{finding.name}: {finding.text} ({finding.remedy or 'see the docs'})" for finding in lasting)
     names = " ".join(f"--accept '{name}'" for name in dict.fromkeys(finding.name for finding in lasting))
-    raise NotReady(f"{said}; fix it, or start with {names}")
+    raise NotReadyError(f"{said}; fix it, or start with {names}")
 
 
 def _others(found: Sequence[Finding]) -> str:
@@ -189,7 +189,7 @@ def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> Non
 
 
 def require_addresses(config: Config, chosen: Collection[str]) -> None:
-    """Raises AddressInUse for a port that these roles need and that is taken, ConfigError for a wrong certificate.
+    """Raises AddressInUseError for a port that these roles need and that is taken, ConfigError for a wrong certificate.
 
     The default port of gRPC is not needed: the role waits for it, and everything else is served.
     """
@@ -221,6 +221,6 @@ def log_addresses(config: Config, chosen: Collection[str]) -> None:
 
 def _require_free(host: str, port: int, setting: str) -> None:
     if reason := ports.refused(host, port):
-        raise AddressInUse(
+        raise AddressInUseError(
             f"cannot listen on {host}:{port}: {reason}; stop what uses the port, or choose another {setting}"
         )

@@ -16,7 +16,7 @@ from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NO_ZERO_BYTE
 from pipeline.api.problems import documented
 from pipeline.config.settings import Config
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import start as start_backfill
@@ -182,7 +182,7 @@ async def _asked(request: Request, ask: Callable[[Config, Connection], T]) -> T:
 def _connected(config: Config) -> Iterator[Connection]:
     """A connection to the pipeline database for one request."""
     if not _AT_ONCE.acquire(timeout=SECONDS):
-        raise Unavailable("too many requests about backfills at once; try again later")
+        raise DatabaseUnavailableError("too many requests about backfills at once; try again later")
     try:
         with connections.answering(config.database, "pipeline database", SECONDS, name="pipeline api") as pipeline:
             yield pipeline

@@ -13,7 +13,7 @@ from pipeline.capture.schema_history import versions
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots.known_tables import Known
 
@@ -59,6 +59,6 @@ class FormerKeys:
         """Its key as the stream would have it now: without columns that are not published."""
         try:
             found = compared.read(self._source, self._pipeline, self._stored, table.oid)
-        except (NotComparable, psycopg.errors.LockNotAvailable):  # not now
+        except (NotComparableError, psycopg.errors.LockNotAvailable):  # not now
             return None
         return Key(column.attnum for column in found.key if column.attnum is not None)

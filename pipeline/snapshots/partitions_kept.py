@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.capture.source import not_begun, sources
 from pipeline.config.settings import Config
-from pipeline.errors import BackfillError, TableRefused
+from pipeline.errors import BackfillError, TableRefusedError
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import known_tables, partition_changes
 
@@ -24,7 +24,7 @@ def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None
     """Settle what is known now of this table: `schema.table`, or a table of the schema public.
 
     `always`: partitions that leave later are settled at once, and so are those that join and are not read; None: as it
-    is. Raises TableRefused or BackfillError.
+    is. Raises TableRefusedError or BackfillError.
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
@@ -32,7 +32,7 @@ def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None
     wanted = name if "." in name else f"public.{name}"
     known = [each for each in known_tables.read(pipeline, stored).values() if each.captured and each.table == wanted]
     if not known:
-        raise TableRefused(f"{name[:200]} is no captured table; name the table whose partitions came or went")
+        raise TableRefusedError(f"{name[:200]} is no captured table; name the table whose partitions came or went")
     settled = partition_changes.keep(pipeline, stored, known[0].table_oid, always=always)
     found = next((each.always for each in partition_changes.notes(pipeline, stored) if each.table == wanted), False)
     return Kept(wanted, settled, found)

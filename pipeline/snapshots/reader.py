@@ -30,7 +30,7 @@ from pipeline.snapshots.comparing import NOTHING
 from pipeline.snapshots.conditions import check
 from pipeline.snapshots.departures import Departures
 from pipeline.snapshots.samples import Samples
-from pipeline.snapshots.shapes import Changed, Facts, Shape, Shapes, Unreadable, without_key
+from pipeline.snapshots.shapes import Facts, PlannedTableChangedError, Shape, Shapes, TableUnreadableError, without_key
 from pipeline.wal.markers import RANGE_MARKER
 from pipeline.wal.messages import UNCHANGED, Row
 
@@ -55,11 +55,11 @@ _CHANGE = rows.change_head(0, 0, 0, b"read")
 _DELETE = rows.change_head(0, 0, 0, b"delete")
 
 
-class Held(PipelineError):
+class TableReadBlockedError(PipelineError):
     """A session keeps the table from being read."""
 
 
-class TooSlow(PipelineError):
+class RangeReadTimeoutError(PipelineError):
     """A timeout ended the transaction: a shorter range may be read in time."""
 
     def __init__(self, sentence: str, remedy: str) -> None:
@@ -84,8 +84,9 @@ class RangeReader:
         """Read the range and stage its rows, unless it was taken away. `since`: seqs before the backfill began.
 
         `condition`: what a user wrote. It is checked in the transaction that reads, because a table's owner may alter
-        columns, or add a cast, at any time. Raises Held, Changed, TooSlow, Unreadable, NotComparable or
-        ConditionRefused; then nothing is staged, and no marker has committed.
+        columns, or add a cast, at any time. Raises TableReadBlockedError, PlannedTableChangedError,
+        RangeReadTimeoutError, TableUnreadableError, NotComparableError or ConditionRefusedError; then nothing is
+        staged, and no marker has committed.
         """
         with reading_session.transaction(self._source, SNAPSHOT):
             self._samples.take()
@@ -116,12 +117,12 @@ class RangeReader:
         facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
         shape = self._shapes.shape(taken.relation_oid, facts)
         if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
-            raise Changed(without_key(name, taken.backfill_id))
+            raise PlannedTableChangedError(without_key(name, taken.backfill_id))
         # By the keys that such rows have now, nobody would learn what becomes of them until then.
         if shape.by_key and captured_now.is_about_to_be_keyed(
             self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
         ):
-            raise Held("it has got a key: waits until its updates are captured")
+            raise TableReadBlockedError("it has got a key: waits until its updates are captured")
         chosen = [shape.published]
         if taken.keys is not None:  # what the log lacks of them is read again
             key = key_comparison.read(self._source, taken.relation_oid, shape.version.key_columns, by_text=True)
@@ -142,13 +143,13 @@ class RangeReader:
             facts = self._shapes.facts(oid, taken.table_oid, name)
             shape = self._shapes.shape(oid, facts)
             if not shape.by_key or any(len(key) != len(shape.version.key_columns) for key in taken.keys or ()):
-                raise Unreadable(f"{name} has another key than when it was compared; start it again")
+                raise TableUnreadableError(f"{name} has another key than when it was compared; start it again")
             comparison = key_comparison.read(self._source, oid, shape.version.key_columns)
             chosen = comparison.is_one_of(taken.keys or ())
             self._copy(range_query(taken, name, shape.version, [chosen, shape.published]), shape, staging, found)
             read.append((facts, shape, comparison))
         if self._shapes.leaves(taken.table_oid) != leaves:
-            raise Changed("its partitions are others now")
+            raise PlannedTableChangedError("its partitions are others now")
         facts, shape, comparison = read[0]
         found |= self._stage_missing(taken.keys or (), comparison, shape, staging, found)
         return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
@@ -160,7 +161,7 @@ class RangeReader:
         leaves = self._shapes.leaves(taken.table_oid)
         if not leaves:
             name = self._shapes.name(taken.table_oid)
-            raise Unreadable(f"{name}: {NOTHING}")
+            raise TableUnreadableError(f"{name}: {NOTHING}")
         oid, name = leaves[0]
         version = self._shapes.shape(oid, self._shapes.facts(oid, taken.table_oid, name)).version
         self._source.execute("rollback")
@@ -237,19 +238,19 @@ class RangeReader:
         if isinstance(error, psycopg.errors.LockNotAvailable):
             reading_session.roll_back(self._source)
             with reading_session.transaction(self._source, SNAPSHOT):
-                return Held(self._who_holds(taken))
+                return TableReadBlockedError(self._who_holds(taken))
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
-            return Changed("the table was renamed or dropped")
+            return PlannedTableChangedError("the table was renamed or dropped")
         if isinstance(error, _TIMEOUTS):
-            return TooSlow(line, remedy if isinstance(error, psycopg.errors.QueryCanceled) else _RAISE)
+            return RangeReadTimeoutError(line, remedy if isinstance(error, psycopg.errors.QueryCanceled) else _RAISE)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             reading_session.roll_back(self._source)
             with reading_session.transaction(self._source, SNAPSHOT):
-                return Unreadable(self._shapes.refused(taken.relation_oid, taken.table_oid) or line)
+                return TableUnreadableError(self._shapes.refused(taken.relation_oid, taken.table_oid) or line)
         if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
             return error
         remedy = _OLD_KEY if isinstance(error, psycopg.DataError) and taken.keys else ""
-        return Unreadable(f"{line} (SQLSTATE {error.sqlstate}){remedy}")
+        return TableUnreadableError(f"{line} (SQLSTATE {error.sqlstate}){remedy}")
 
     def _limit(self) -> int | None:
         """How many milliseconds a range with a condition has; None if the role's own timeout is shorter."""

@@ -28,11 +28,11 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 """What a relation is called now, quoted; no row when it was dropped."""
 
 
-class Unreadable(PipelineError):
+class TableUnreadableError(PipelineError):
     """This table cannot be read, for a reason that does not go away by itself."""
 
 
-class Changed(PipelineError):
+class PlannedTableChangedError(PipelineError):
     """The table is no longer what was planned: it is in another file, has another root, or is not there."""
 
 
@@ -84,10 +84,10 @@ def without_key(name: str, backfill: int) -> str:
     )
 
 
-def _unreadable(user: str, name: str, columns: Sequence[str]) -> Unreadable:
+def _unreadable(user: str, name: str, columns: Sequence[str]) -> TableUnreadableError:
     grant = printable.sql(f"grant select{to_read.listed(columns)} on {name} to {printable.identifier(user)}")
     what = f"{', '.join(columns)} of {name}" if columns else name
-    return Unreadable(f'user "{user}" may not read {what}; run: {grant}, then start it again')
+    return TableUnreadableError(f'user "{user}" may not read {what}; run: {grant}, then start it again')
 
 
 class Shapes:
@@ -102,10 +102,10 @@ class Shapes:
         return list(publication_ledger.known(self._stored))
 
     def name(self, oid: int) -> str:
-        """The relation's name, quoted. Raises Changed when it is gone."""
+        """The relation's name, quoted. Raises PlannedTableChangedError when it is gone."""
         name: str | None = queries.value(self._source, _RELATION_NAME, {"oid": oid})
         if name is None:
-            raise Changed("the table was dropped")
+            raise PlannedTableChangedError("the table was dropped")
         return name
 
     def leaves(self, table_oid: int) -> list[tuple[int, str]]:
@@ -113,15 +113,18 @@ class Shapes:
         return self._source.execute(statement("snapshots", "leaves"), {"oid": table_oid}).fetchall()
 
     def facts(self, oid: int, table_oid: int, name: str, file: int | None = None) -> Facts:
-        """Of a relation that is locked. Raises Changed when it is not what was planned, Unreadable."""
+        """Of a relation that is locked.
+
+        Raises PlannedTableChangedError when it is not what was planned, TableUnreadableError.
+        """
         values = {"oid": oid, "name": name, "publications": self._publications}
         facts = queries.one(self._source, Facts, statement("snapshots", "range_facts"), values)
         if facts is None or not facts.same_name:
-            raise Changed("the table was renamed or dropped")
+            raise PlannedTableChangedError("the table was renamed or dropped")
         if facts.table_oid != table_oid:
-            raise Changed(f"{name} was attached to another table, or detached")
+            raise PlannedTableChangedError(f"{name} was attached to another table, or detached")
         if file is not None and facts.file != file:
-            raise Changed(f"{name} was written anew")
+            raise PlannedTableChangedError(f"{name} was written anew")
         if not facts.readable:
             user = self._source.info.user
             columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid) or ()
@@ -136,7 +139,7 @@ class Shapes:
         )
 
     def shape(self, oid: int, facts: Facts) -> Shape:
-        """How its rows are read. Raises Changed or Unreadable."""
+        """How its rows are read. Raises PlannedTableChangedError or TableUnreadableError."""
         known = self._known.get(oid)
         if known is None or known.shape != facts.shape:
             known = self._known[oid] = self._describe(oid, facts)
@@ -148,7 +151,7 @@ class Shapes:
             self._stored = sources.find(self._pipeline, self._stored.id) or self._stored
             found = self._published(oid)
         if found is None:
-            raise Unreadable("it is not published any more")
+            raise TableUnreadableError("it is not published any more")
         user = self._source.info.user
         columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid, ())
         if columns:
@@ -163,7 +166,7 @@ class Shapes:
             joined=True,
         )
         if described is None:
-            raise Changed("the table was dropped")
+            raise PlannedTableChangedError("the table was dropped")
         published = None if found.condition is None else queries.trusted(found.condition)
         return Shape(facts.shape, described, published, StagedRelation(0, described.version))
 

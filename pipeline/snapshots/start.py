@@ -15,7 +15,7 @@ from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared
 from pipeline.config.settings import Config
-from pipeline.errors import BackfillError, ConditionRefused, NotComparable, TableRefused
+from pipeline.errors import BackfillError, ConditionRefusedError, NotComparableError, TableRefusedError
 from pipeline.postgres import connections, queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -65,7 +65,8 @@ def start(
 
     `differences`: it compares the whole table with the log, and only what differs becomes events. Where the log lacks
     only what partitions have changed that came or went, it compares what these may have.
-    Raises TableRefused, ConditionRefused, or BackfillError where one of the table is under way, or no source is known.
+    Raises TableRefusedError, ConditionRefusedError, or BackfillError where one of the table is under way, or no source
+    is known.
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
@@ -78,7 +79,7 @@ def start(
         relations = to_read.relations(reading, [table.oid], list(publication_ledger.known(stored)), sized=False)
     for relation in relations:
         if relation.refused:
-            raise TableRefused(relation.refused)
+            raise TableRefusedError(relation.refused)
     if differences:
         _require_comparable(table, relations, choose)
         _require_comparable_key(source, pipeline, stored, table)
@@ -109,19 +110,19 @@ def _begin(
 
 
 def captured_table(source: Connection, name: str, captured: Mapping[int, CapturedTable]) -> CapturedTable:
-    """The captured table of this name, `schema.table` or one of the schema public. Raises TableRefused."""
+    """The captured table of this name, `schema.table` or one of the schema public. Raises TableRefusedError."""
     found = _named(source, name, captured.values())
     return captured.get(found.oid) or _refuse(found)
 
 
 def _require_comparable(table: CapturedTable, relations: Iterable[to_read.Relation], choose: Choose | None) -> None:
     if choose is not None:
-        raise ConditionRefused(
+        raise ConditionRefusedError(
             "a whole table is compared; leave the condition out, or read the rows without differences"
         )
     if not table.keyed or not all(relation.identified for relation in relations):
         name = f"{table.schema}.{table.name}"
-        raise TableRefused(
+        raise TableRefusedError(
             f"{name} has no key by which rows could be compared; `pipeline backfill start {name}` reads it"
         )
 
@@ -129,13 +130,13 @@ def _require_comparable(table: CapturedTable, relations: Iterable[to_read.Relati
 def _require_comparable_key(
     source: Connection, pipeline: Connection, stored: ReplicationSource, table: CapturedTable
 ) -> None:
-    """Raises TableRefused if comparing the table's keys may run code of an owner."""
+    """Raises TableRefusedError if comparing the table's keys may run code of an owner."""
     if not table.relations:
         return
     try:
         compared.comparison(source, compared.read(source, pipeline, stored, table.oid))
-    except NotComparable as error:
-        raise TableRefused(f"{table.schema}.{table.name} cannot be compared: {error}") from error
+    except NotComparableError as error:
+        raise TableRefusedError(f"{table.schema}.{table.name} cannot be compared: {error}") from error
 
 
 def _named(source: Connection, name: str, captured: Iterable[CapturedTable]) -> Named:
@@ -150,18 +151,20 @@ def _named(source: Connection, name: str, captured: Iterable[CapturedTable]) -> 
     some = near or [*list(comparable.values())[:3], *(["…"] if len(known) > 3 else [])]
     listed = ", ".join(some)
     remedy = f"is it one of {listed}?" if listed else "no table is captured yet"
-    raise TableRefused(f"the source has no table {name[:200]}; {remedy}")
+    raise TableRefusedError(f"the source has no table {name[:200]}; {remedy}")
 
 
 def _refuse(found: Named) -> NoReturn:
     """Why a relation is not captured as a table of its own."""
     if found.root is not None:
-        raise TableRefused(f"{found.name} is a partition; name its root, {found.root}")
+        raise TableRefusedError(f"{found.name} is a partition; name its root, {found.root}")
     if found.kind in _KINDS:
-        raise TableRefused(f"{found.name} is {_KINDS[found.kind]}, which Postgres does not replicate; name a table")
+        raise TableRefusedError(
+            f"{found.name} is {_KINDS[found.kind]}, which Postgres does not replicate; name a table"
+        )
     if found.persistence != "p":
-        raise TableRefused(f"{found.name} is unlogged or temporary, which Postgres does not replicate")
-    raise TableRefused(f"{found.name} is not captured: no publication in use has it; `pipeline status` says why")
+        raise TableRefusedError(f"{found.name} is unlogged or temporary, which Postgres does not replicate")
+    raise TableRefusedError(f"{found.name} is not captured: no publication in use has it; `pipeline status` says why")
 
 
 def _under_way(pipeline: Connection, stored: ReplicationSource, table: CapturedTable) -> BackfillError:
@@ -187,5 +190,7 @@ def _chosen(config: Config, table: CapturedTable, chosen: Condition) -> Conditio
         except psycopg.errors.LockNotAvailable:  # another session locks the table: the reading finds that out
             return chosen
         except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.QueryCanceled) as error:
-            raise ConditionRefused(f"the source does not take that condition: {connections.one_line(error)}") from error
+            raise ConditionRefusedError(
+                f"the source does not take that condition: {connections.one_line(error)}"
+            ) from error
     return chosen

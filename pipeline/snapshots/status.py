@@ -9,7 +9,7 @@ from datetime import datetime
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
-from pipeline.errors import BackfillError, UnknownBackfill
+from pipeline.errors import BackfillError, UnknownBackfillError
 from pipeline.postgres import queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import backfills
@@ -82,7 +82,7 @@ def under_way(pipeline: Connection, stored: ReplicationSource) -> list[Shown]:
 
 
 def show(config: Config, pipeline: Connection, number: int) -> Shown:
-    """One of them. Raises UnknownBackfill."""
+    """One of them. Raises UnknownBackfillError."""
     return _shown(pipeline, [_find(config, pipeline, number)])[0]
 
 
@@ -122,7 +122,9 @@ def _find(config: Config, pipeline: Connection, number: int) -> Backfill:
     stored = sources.find(pipeline, config.source_id)
     found = backfills.find(pipeline, number)
     if found is None or stored is None or found.source_id != stored.id:
-        raise UnknownBackfill(f"there is no backfill {number}; `pipeline backfill list` and GET /v1/backfills show all")
+        raise UnknownBackfillError(
+            f"there is no backfill {number}; `pipeline backfill list` and GET /v1/backfills show all"
+        )
     return found
 
 

@@ -14,11 +14,11 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.capture.source import sources
-from pipeline.comparing.log_state import Truncated
-from pipeline.comparing.source_rows import Altered
+from pipeline.comparing.log_state import TableTruncatedError
+from pipeline.comparing.source_rows import TableAlteredError
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
+from pipeline.errors import ConditionRefusedError, DatabaseUnavailableError, NotComparableError, PipelineError
 from pipeline.log.staging import progress, ranges
 from pipeline.log.staging.range_writer import RangeWriter
 from pipeline.log.staging.ranges import ClaimedRange
@@ -29,8 +29,8 @@ from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings
 from pipeline.snapshots import backfills, comparing, plan
 from pipeline.snapshots.backfills import Backfill
-from pipeline.snapshots.reader import Held, RangeReader, TooSlow
-from pipeline.snapshots.shapes import Changed, Unreadable
+from pipeline.snapshots.reader import RangeReader, RangeReadTimeoutError, TableReadBlockedError
+from pipeline.snapshots.shapes import PlannedTableChangedError, TableUnreadableError
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def main() -> int:
         _run(config, stop)
     except PipelineError as error:
         logger.warning("%s", error, extra={"action": "snapshot.failed"})
-        return RETRY if isinstance(error, Unavailable) else error.exit_code
+        return RETRY if isinstance(error, DatabaseUnavailableError) else error.exit_code
     except Exception:
         logger.exception("unexpected error", extra={"action": "snapshot.failed"})
         return RETRY
@@ -170,20 +170,20 @@ class Worker:
             return 0
         try:
             return self._compare(taken, backfill, stop) if taken.compares else self._stage(taken, backfill)
-        except Held as held:
+        except TableReadBlockedError as held:
             self._put_off(taken, backfill, str(held), HELD_SECONDS)
-        except Changed as changed:
+        except PlannedTableChangedError as changed:
             logger.info("%s is read again: %s", backfill.table, changed, extra={"action": "snapshot.changed"})
             self._put_off(taken, backfill, str(changed), CHANGED_SECONDS)
-        except TooSlow as slow:
+        except RangeReadTimeoutError as slow:
             self._split(taken, backfill, slow)
             if self.source.closed:
-                raise Unavailable(f"the source ended a session: {slow}; it is tried again") from slow
+                raise DatabaseUnavailableError(f"the source ended a session: {slow}; it is tried again") from slow
             return 0
-        except (Unreadable, ConditionRefused, NotComparable) as error:
+        except (TableUnreadableError, ConditionRefusedError, NotComparableError) as error:
             self._fail(backfill, str(error))
             return 0
-        except (psycopg.Error, Unavailable) as error:
+        except (psycopg.Error, DatabaseUnavailableError) as error:
             with suppress(psycopg.Error):  # this database may be what fails
                 backfills.wait(self.take, backfill.id, f"{connections.one_line(error)}; it is tried again")
             raise
@@ -212,13 +212,13 @@ class Worker:
         try:
             if not made.run(taken, backfill, lambda: bool(stop)):
                 ranges.give_back(self.take, taken)
-        except (Truncated, Altered) as error:
-            raise Changed(str(error)) from error
+        except (TableTruncatedError, TableAlteredError) as error:
+            raise PlannedTableChangedError(str(error)) from error
         except psycopg.DataError as error:  # for good, it may be: then the ranges of other tables come first
-            raise Changed(connections.one_line(error)) from error
+            raise PlannedTableChangedError(connections.one_line(error)) from error
         return 0
 
-    def _split(self, taken: ClaimedRange, backfill: Backfill, slow: TooSlow) -> None:
+    def _split(self, taken: ClaimedRange, backfill: Backfill, slow: RangeReadTimeoutError) -> None:
         """Read it in two halves, or give up where it cannot be any shorter."""
         if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
             self._fail(backfill, f"{slow}, also for the shortest range: {slow.remedy}")

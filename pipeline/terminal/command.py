@@ -36,7 +36,10 @@ def load(context: typer.Context, role: str) -> Config:
 
 @contextmanager
 def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Connection]]:
-    """A command's connection to the pipeline database at this version's revision. Raises SchemaError, Unavailable."""
+    """A command's connection to the pipeline database at this version's revision.
+
+    Raises SchemaError, DatabaseUnavailableError.
+    """
     from pipeline.postgres import connections, databases, migrations
 
     with (

@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import TableRefused
+from pipeline.errors import TableRefusedError
 from pipeline.postgres import connections
 from pipeline.snapshots import start
 from pipeline.wires.pgdeltastream.sessions import snapshot
@@ -78,10 +78,12 @@ def use(config: Config, log: psycopg.Connection, objects: list[HostileObject]) -
             if each.comparable:
                 start.start(config, catalog, pipeline, name, differences=True)
             else:
-                with pytest.raises(TableRefused, match=f"{name} cannot be compared: (the type app|an implicit cast)"):
+                with pytest.raises(
+                    TableRefusedError, match=f"{name} cannot be compared: (the type app|an implicit cast)"
+                ):
                     start.start(config, catalog, pipeline, name, differences=True)
         finish(log)
-    with pytest.raises(TableRefused):
+    with pytest.raises(TableRefusedError):
         page(config, "app.view")
     failed = log.execute("select table_name, state from pipeline.backfills where state <> 'complete'").fetchall()
     assert failed == []

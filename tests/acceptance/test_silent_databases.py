@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import connections
 from tests.fixtures.postgres import free_port
 from tests.fixtures.server import run_command
@@ -84,5 +84,5 @@ def test_each_look_waits_at_most_five_seconds(away: Callable[[], AbstractContext
 
 
 def test_the_limit_of_a_dsn_holds_for_a_command() -> None:
-    with silent() as dsn, pytest.raises(Unavailable, match="no answer within 1 s"):
+    with silent() as dsn, pytest.raises(DatabaseUnavailableError, match="no answer within 1 s"):
         connections.connect_promptly(f"{dsn} connect_timeout=1", "source", name="test")

@@ -10,13 +10,13 @@ from psycopg_pool import PoolTimeout
 from pipeline import close_codes, refusals
 from pipeline.errors import (
     ConfigError,
-    ConsumerChanged,
-    CursorExpired,
-    CursorHeld,
+    ConsumerChangedError,
+    CursorExpiredError,
+    CursorHeldError,
+    DatabaseUnavailableError,
     PipelineError,
-    Unavailable,
-    UnknownConsumer,
-    WrongKind,
+    UnknownConsumerError,
+    WrongConsumerKindError,
 )
 
 
@@ -39,12 +39,12 @@ from pipeline.errors import (
         (psycopg.OperationalError("x"), 503, close_codes.RESTART),
         (PoolTimeout("x"), 503, close_codes.RESTART),
         (ConnectionResetError("x"), 503, close_codes.RESTART),
-        (UnknownConsumer("x"), 404, close_codes.UNKNOWN),
-        (WrongKind("x"), 409, close_codes.POLICY),
-        (CursorHeld("x"), 409, close_codes.HELD),
-        (CursorExpired("x", 7), 410, close_codes.EXPIRED),
-        (ConsumerChanged("x"), 409, close_codes.RESTART),
-        (Unavailable("x"), 503, close_codes.RESTART),
+        (UnknownConsumerError("x"), 404, close_codes.UNKNOWN),
+        (WrongConsumerKindError("x"), 409, close_codes.POLICY),
+        (CursorHeldError("x"), 409, close_codes.HELD),
+        (CursorExpiredError("x", 7), 410, close_codes.EXPIRED),
+        (ConsumerChangedError("x"), 409, close_codes.RESTART),
+        (DatabaseUnavailableError("x"), 503, close_codes.RESTART),
         (ConfigError("a setting, not what was asked"), 500, close_codes.RESTART),
         (PipelineError("x"), 500, close_codes.RESTART),
     ],

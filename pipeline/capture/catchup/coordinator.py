@@ -29,7 +29,7 @@ from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config.settings import Config
-from pipeline.errors import ReadAgain
+from pipeline.errors import ReadAgainError
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.log.writing import log_writer
 from pipeline.log.writing.log_writer import LogWriter, WritingSettings
@@ -121,7 +121,7 @@ class CatchUpCoordinator:
             else:
                 try:
                     await self._stream(claim, start, running)
-                except ReadAgain as error:
+                except ReadAgainError as error:
                     logger.info("%s", error, extra={"action": "replication.read_again"})
             start = 0
 

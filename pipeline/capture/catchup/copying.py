@@ -9,7 +9,7 @@ import psycopg
 
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import slots
-from pipeline.errors import ReplicationError, SlotMissing
+from pipeline.errors import ReplicationError, SlotMissingError
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -41,7 +41,7 @@ def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Slot
     stream.query(f"select pg_catalog.pg_copy_logical_replication_slot('{anchor}', '{name}', true)")
     found = stream.query(statement("capture.catchup", "copied_slot").format(name=name))
     if len(found) != 2 or found[0] is None or found[1] is None:
-        raise SlotMissing(f'slot "{name}" does not exist although it was just created')
+        raise SlotMissingError(f'slot "{name}" does not exist although it was just created')
     begins_at = int(found[1])
     if target > begins_at:
         begins_at = target

@@ -23,7 +23,7 @@ from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FencedError, PipelineError, SlotInUseError
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
 from pipeline.log.writing.log_writer import LogWriter, WritingSettings
 from pipeline.log.writing.partitioned_part import PartTurn
@@ -34,7 +34,7 @@ from pipeline.process.signals import Stop, in_loop, in_thread, live_with_parent,
 
 logger = logging.getLogger(__name__)
 
-RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
+RETRIED: tuple[type[PipelineError], ...] = (DatabaseUnavailableError, SlotInUseError, FencedError)
 """After these errors a part is begun again; after others it is left to worker 0, which meets them in order."""
 
 

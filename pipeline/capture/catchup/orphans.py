@@ -11,7 +11,7 @@ import psycopg
 from pipeline.capture.catchup import plan_reader
 from pipeline.capture.source import slots, sources
 from pipeline.capture.source.slots import Slot
-from pipeline.errors import ReplicationError, SlotMissing
+from pipeline.errors import ReplicationError, SlotMissingError
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 
@@ -59,5 +59,5 @@ def _remove(source: Connection, slot: Slot) -> None:
     slots.end_walsender(source, slot)
     try:
         slots.drop(source, slot.name)
-    except SlotMissing:
+    except SlotMissingError:
         return

@@ -20,7 +20,7 @@ from pipeline.capture.schema_history.versions import KnownVersion, SourceTableVe
 from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.errors import SlotMissing
+from pipeline.errors import SlotMissingError
 from pipeline.log.staging import progress
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -56,7 +56,7 @@ class PartRegistry(RelationRegistry):
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id, self._worker)
         if slot is None or staged is None:
-            raise SlotMissing(f'slot "{self._slot}" no longer exists')
+            raise SlotMissingError(f'slot "{self._slot}" no longer exists')
         return ReplayCheck(staged, max(slot.confirmed_lsn or 0, start_position), is_own=self.is_own)
 
     def again(self, described: Iterable[int]) -> PartRegistry:

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup.plan import BacklogPart
-from pipeline.errors import Fenced
+from pipeline.errors import FencedError
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -25,7 +25,7 @@ _FORGET_SEQS = "update pipeline.catchup_parts set first_seq = null where source_
 def connect(dsn: str, name: str) -> Connection:
     """A connection of a catch-up to the pipeline database, which cannot hold its locks for ever.
 
-    Raises Unavailable.
+    Raises DatabaseUnavailableError.
     """
     connection = connections.connect(dsn, "pipeline database", name=name)
     connection.execute(f"set idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'".encode())
@@ -35,8 +35,8 @@ def connect(dsn: str, name: str) -> Connection:
 def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[BacklogPart]) -> None:
     """Store a plan, all parts but the anchor's, with the progress of their workers, durably.
 
-    `generation`: of the writer that is worker 0. Raises Fenced, having stored nothing, when another writer has taken
-    over, or when there is a plan already.
+    `generation`: of the writer that is worker 0. Raises FencedError, having stored nothing, when another writer has
+    taken over, or when there is a plan already.
     """
     values = {
         "source": source_id,
@@ -50,7 +50,7 @@ def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Se
         connection.execute("set local synchronous_commit = on")
         stored = connection.execute(statement("capture.catchup", "add_parts"), values)
         if stored.rowcount != len(parts):
-            raise Fenced(f"another replication worker has taken over source {source_id}; no catch-up is begun")
+            raise FencedError(f"another replication worker has taken over source {source_id}; no catch-up is begun")
 
 
 async def forget_seqs(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, part: int) -> None:
@@ -61,8 +61,8 @@ async def forget_seqs(connection: AsyncConnection[TupleRow], source_id: uuid.UUI
 async def absorb(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: WorkerClaim) -> None:
     """Make what a part's worker has staged worker 0's, durably, and end the part.
 
-    `own` is the claim of worker 0, which has to be taken again after it. Raises Fenced, having changed nothing, when
-    another process has taken over.
+    `own` is the claim of worker 0, which has to be taken again after it. Raises FencedError, having changed nothing,
+    when another process has taken over.
     """
     values = {**part.who, "own_generation": own.generation}
     async with connection.transaction():
@@ -71,7 +71,7 @@ async def absorb(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: 
         await connection.execute("lock table pipeline.segments in share row exclusive mode")
         absorbed = await connection.execute(statement("capture.catchup", "absorb_part"), values)
         if absorbed.rowcount != 1:
-            raise Fenced(
+            raise FencedError(
                 f"another replication worker has taken over source {part.source}; part {part.worker} is left to it"
             )
 

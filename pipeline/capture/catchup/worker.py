@@ -8,7 +8,7 @@ import logging
 from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.log.writing.log_writer import LogWriter
 from pipeline.process.signals import in_thread
 from pipeline.wal.markers import is_marker
@@ -109,4 +109,6 @@ class PartWorker(ReplicationWorker):
         async with self._database_lock:
             changed = await in_thread(self._part_registry.changed, self._admitted, self._catalog_xmin)
         if changed:  # then each of them is looked up again
-            raise Unavailable("a table was altered while its changes were read ahead; the part is begun again")
+            raise DatabaseUnavailableError(
+                "a table was altered while its changes were read ahead; the part is begun again"
+            )

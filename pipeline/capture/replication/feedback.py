@@ -36,7 +36,7 @@ class ProgressReporter:
     async def keep_reporting(self) -> None:
         """Report progress, and keep the walsender from timing out, also while staging waits.
 
-        Raises Unavailable when the source has been silent for too long.
+        Raises DatabaseUnavailableError when the source has been silent for too long.
         """
         while True:
             await asyncio.sleep(min(REPORT_SECONDS, SENDER_TIMEOUT / 6))

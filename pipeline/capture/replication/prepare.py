@@ -27,7 +27,7 @@ from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
-from pipeline.errors import SourceChanged, SourceUnfit
+from pipeline.errors import SourceChangedError, SourceUnfitError
 from pipeline.log import jumps
 from pipeline.log.staging import progress
 from pipeline.log.table import EventsTable
@@ -52,18 +52,18 @@ class PreparedSource:
 
 
 def require_fit(source: Connection) -> None:
-    """Raises SourceUnfit when this server cannot be a source: wal_level, version, rights, or a standby."""
+    """Raises SourceUnfitError when this server cannot be a source: wal_level, version, rights, or a standby."""
     version, wal_level, may_replicate, user, standby = settings(source)
     if version < MIN_VERSION:
-        raise SourceUnfit(f"the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it")
+        raise SourceUnfitError(f"the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it")
     if standby:
-        raise SourceUnfit("the source is a standby; point PIPELINE_SOURCE_DSN at its primary")
+        raise SourceUnfitError("the source is a standby; point PIPELINE_SOURCE_DSN at its primary")
     if wal_level != "logical":
-        raise SourceUnfit(
+        raise SourceUnfitError(
             f"the source has wal_level = {wal_level}; set wal_level = logical in its configuration and restart it"
         )
     if not may_replicate:
-        raise SourceUnfit(
+        raise SourceUnfitError(
             f'user "{user}" may not replicate from the source; run: alter role {identifier(user)} with replication'
         )
 
@@ -106,9 +106,10 @@ def checks(
     stored: ReplicationSource,
     identity: SystemIdentity | None = None,
 ) -> dict[str, Callable[[], None]]:
-    """What must hold for our positions to stay valid, in this order; each raises a SourceChanged. They change nothing.
+    """What must hold for our positions to stay valid, in this order; each raises a SourceChangedError.
 
-    Without an `identity` from IDENTIFY_SYSTEM it is read over the ordinary connection. Another server may be running.
+    They change nothing. Without an `identity` from IDENTIFY_SYSTEM it is read over the ordinary connection. Another
+    server may be running.
     """
     position = progress.stored_position(pipeline, stored.id)
     if position is None:
@@ -126,7 +127,7 @@ def checks(
 
 
 def require_slot(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID | None) -> None:
-    """Raises SlotLost when the slot no longer holds everything that is not stored yet."""
+    """Raises SlotLostError when the slot no longer holds everything that is not stored yet."""
     slot = slots.find(source, config.slot)  # first: a worker stores a position before it confirms it
     position = progress.stored_position(pipeline, source_id) if source_id else None
     slots.require_whole(config.slot, slot, position, timeline.identity(source).flushed)
@@ -142,19 +143,19 @@ def _fetch_history(config: Config, of_timeline: int) -> str:
 
 def _require_same_settings(config: Config, stored: ReplicationSource) -> None:
     if stored.slot != config.slot:
-        raise SourceChanged(
+        raise SourceChangedError(
             f'positions are stored for slot "{stored.slot}", not "{config.slot}": set PIPELINE_SLOT={stored.slot}; '
             f"or {ADOPT} with the other"
         )
     used = list(publication_ledger.known(stored))
     if used and config.publication not in used:
-        raise SourceChanged(
+        raise SourceChangedError(
             f'positions are stored for publication "{used[0]}", not "{config.publication}": '
             f"set PIPELINE_PUBLICATION={used[0]}; or {ADOPT} with the other"
         )
     for name, value in PROTOCOL_OPTIONS.items():
         if stored.options.get(name, value) != value:
-            raise SourceChanged(
+            raise SourceChangedError(
                 f"positions are stored for a stream with {name} {stored.options[name]}, and this version of the server "
                 f"asks for {value}: run the version that stored them; or {ADOPT}"
             )
@@ -187,7 +188,7 @@ def prepare(
 def create_slot(config: Config, source: Connection, pipeline: Connection) -> int:
     """What the first start does before it streams, publications and slot, at a migrated pipeline database.
 
-    Returns the LSN from which the slot streams. Raises SlotExists, and what `prepare` raises.
+    Returns the LSN from which the slot streams. Raises SlotExistsError, and what `prepare` raises.
     """
     slots.require_absent(source, config.slot)
     stream = ReplicationStream(config.source, application_name(source_id := config.source_id or uuid.uuid4()))
@@ -231,7 +232,7 @@ def publish(config: Config, source: Connection, pipeline: Connection, stored: Re
 def publish_new_tables(config: Config, source: Connection, pipeline: Connection) -> None:
     """Bring publications that we made up to date with the existing tables; others are left alone.
 
-    Raises PublicationChanged when somebody else has removed something from them.
+    Raises PublicationChangedError when somebody else has removed something from them.
     """
     with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, config.source_id)

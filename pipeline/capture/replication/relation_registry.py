@@ -18,7 +18,7 @@ from pipeline.capture.schema_history.versions import CatalogNames, KnownVersion,
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.errors import DecodeError, SlotMissing
+from pipeline.errors import DecodeError, SlotMissingError
 from pipeline.log.staging import progress, ranges
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -119,7 +119,7 @@ class RelationRegistry:
         return True
 
     def require_still_published(self) -> None:
-        """Raises PublicationChanged when somebody has narrowed a publication that we use."""
+        """Raises PublicationChangedError when somebody has narrowed a publication that we use."""
         still_published.require_still_published(self._source, self._pipeline, self._stored.id)
 
     def replay(self, start_position: int) -> ReplayCheck:
@@ -127,7 +127,7 @@ class RelationRegistry:
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id)
         if slot is None or staged is None:
-            raise SlotMissing(f'slot "{self._slot}" no longer exists')
+            raise SlotMissingError(f'slot "{self._slot}" no longer exists')
         from_lsn = max(slot.confirmed_lsn or 0, start_position)
         carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
         return ReplayCheck(staged, from_lsn, carried, self.is_own)

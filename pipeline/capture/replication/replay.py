@@ -12,7 +12,7 @@ from enum import Enum
 
 from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
 from pipeline.capture.source.timeline import ADOPT
-from pipeline.errors import DecodeError, HistoryDiverged
+from pipeline.errors import DecodeError, HistoryDivergedError
 from pipeline.log.staging.progress import StagedPosition
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.markers import OURS
@@ -80,7 +80,10 @@ class ReplayCheck:
         self._own: set[int] = set()
 
     def skip(self, messages: list[bytes]) -> list[bytes]:
-        """Skip what is in the log; returns the new messages, with which the replay is over. Raises HistoryDiverged."""
+        """Skip what is in the log; returns the new messages, with which the replay is over.
+
+        Raises HistoryDivergedError.
+        """
         self.reply_requested = False
         for place, data in enumerate(messages):
             if data[0] == pgoutput.KEEPALIVE:
@@ -184,12 +187,12 @@ class ReplayCheck:
         self.over = True
         self.new_from = at
 
-    def _absent(self) -> HistoryDiverged:
+    def _absent(self) -> HistoryDivergedError:
         return self._diverged("does not have it")
 
-    def _diverged(self, what: str) -> HistoryDiverged:
+    def _diverged(self, what: str) -> HistoryDivergedError:
         stored, last, since = map(lsn.show, (self._staged.position, self._staged.commit_lsn, self.from_lsn))
-        return HistoryDiverged(
+        return HistoryDivergedError(
             f"we have stored up to {stored}, and transaction {last} last; the source, replaying from {since} on, "
             f"{what}: it was restored to an earlier state and has written another history since; {ADOPT}"
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from psycopg import OperationalError, errors, pq
 
 from pipeline.errors import (
-    PublicationMissing,
-    Refused,
+    PublicationMissingError,
     ReplicationError,
-    SlotInUse,
-    SlotMissing,
-    SlotUnusable,
-    SourceUnfit,
-    Undecodable,
+    SlotInUseError,
+    SlotMissingError,
+    SlotUnusableError,
+    SourceUnfitError,
+    StatementRefusedError,
+    UndecodableChangeError,
 )
 from pipeline.postgres import connections
 
@@ -20,10 +20,10 @@ NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it find
 _BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
 """SQLSTATEs of errors that are not caused by the change that was to be sent."""
 _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
-    "55006": SlotInUse,
-    "42704": SlotMissing,
-    "55000": SlotUnusable,
-    "42501": SourceUnfit,
+    "55006": SlotInUseError,
+    "42704": SlotMissingError,
+    "55000": SlotUnusableError,
+    "42501": SourceUnfitError,
 }
 
 
@@ -32,18 +32,18 @@ def refusal(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
     text = message(result) or "; ".join(said.splitlines())
     state = _sqlstate(result)
     if state == errors.UndefinedObject.sqlstate and "publication" in text:
-        return PublicationMissing(f"{text} where the slot still has to send changes; {NEW_SLOT}")
+        return PublicationMissingError(f"{text} where the slot still has to send changes; {NEW_SLOT}")
     if state in _BY_SQLSTATE:
         return _BY_SQLSTATE[state](f"the source refuses: {text}")
     if state.startswith(("57P0", "08")) or not state:
         return connections.unavailable(dsn, "source", OperationalError(text))
     if state.startswith(("57", "53")):
-        return Refused(f"the source refuses: {text} (SQLSTATE {state})", "source")
+        return StatementRefusedError(f"the source refuses: {text} (SQLSTATE {state})", "source")
     return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
 
 
 def ending(result: pq.abc.PGresult | None, dsn: str, said: str) -> Exception:
-    """Why the stream has ended; Undecodable where the change that was to be sent is the cause."""
+    """Why the stream has ended; UndecodableChangeError where the change that was to be sent is the cause."""
     if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
         return connections.unavailable(dsn, "source", OperationalError("it ended the replication stream"))
     error = refusal(result, dsn, said)
@@ -51,7 +51,7 @@ def ending(result: pq.abc.PGresult | None, dsn: str, said: str) -> Exception:
     if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
         return error
     where = (result.error_field(pq.DiagnosticField.CONTEXT) or b"").decode("utf-8", "replace")
-    return Undecodable("; ".join([str(error), *where.splitlines()]), message(result), state)
+    return UndecodableChangeError("; ".join([str(error), *where.splitlines()]), message(result), state)
 
 
 def message(result: pq.abc.PGresult) -> str:

@@ -7,14 +7,14 @@ import uuid
 from pipeline.capture.source import publication_form, publication_ledger, sources
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.timeline import ADOPT
-from pipeline.errors import PublicationChanged
+from pipeline.errors import PublicationChangedError
 from pipeline.log.staging import progress
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 
 def require_published(source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
-    """Raises PublicationChanged if a publication in use publishes less than before, or than it was made for."""
+    """Raises PublicationChangedError if a publication in use publishes less than before, or than it was made for."""
     if _less(source, stored) is None:
         return
     with sources.publishing(pipeline, source):  # our own publisher may have been in the middle of a change
@@ -47,7 +47,7 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
         publication_ledger.ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
 
 
-def _published_less(pipeline: Connection, stored: ReplicationSource, less: str) -> PublicationChanged:
+def _published_less(pipeline: Connection, stored: ReplicationSource, less: str) -> PublicationChangedError:
     position = progress.stored_position(pipeline, stored.id)
     upto = "" if position is None else f"; the log has everything else up to {lsn.show(position)}"
-    return PublicationChanged(f"{less}; what it did not publish meanwhile is not in the log{upto}; {ADOPT}")
+    return PublicationChangedError(f"{less}; what it did not publish meanwhile is not in the log{upto}; {ADOPT}")

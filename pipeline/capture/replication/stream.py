@@ -17,7 +17,7 @@ from pipeline.capture.replication.socket_watch import SocketWatch
 from pipeline.capture.replication.stopwatch import WaitTimer
 from pipeline.capture.source import walsender
 from pipeline.capture.source.walsender import SystemIdentity
-from pipeline.errors import PublicationMissing
+from pipeline.errors import PublicationMissingError
 from pipeline.postgres import connections, session_settings
 from pipeline.wal import lsn, pgoutput
 
@@ -55,8 +55,8 @@ class ReplicationStream:
         """Connect. `name`: says at the source, as application_name, whose connection it is.
 
         `settings`: of its session; `timeout`: seconds within which it must be accepted, if not the usual; `gather`:
-        seconds to wait for more messages when they arrive faster than that. Raises Unavailable, or SourceUnfit where
-        replication connections are refused.
+        seconds to wait for more messages when they arrive faster than that. Raises DatabaseUnavailableError, or
+        SourceUnfitError where replication connections are refused.
         """
         self._dsn = dsn
         self._gather = gather
@@ -119,7 +119,7 @@ class ReplicationStream:
     def begin(self, slot: str, position: int, publications: Sequence[str]) -> None:
         """Begin to stream transactions that end after `position`; 0: after what the slot has confirmed.
 
-        Raises the ReplicationError that says why not; after a SlotInUse it may be tried again.
+        Raises the ReplicationError that says why not; after a SlotInUseError it may be tried again.
         """
         self.start_position = position
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
@@ -153,7 +153,7 @@ class ReplicationStream:
         return messages
 
     def require_alive(self) -> None:
-        """Raises Unavailable when the source has been silent for so long that it must have ended."""
+        """Raises DatabaseUnavailableError when the source has been silent for so long that it must have ended."""
         if (silence := self.starved.now) > self._silence_limit:
             raise connections.unavailable(self._dsn, "source", OperationalError(f"silent for {silence:.0f} s"))
 
@@ -188,13 +188,13 @@ class ReplicationStream:
         self._socket.wake()
 
     def hang_up(self) -> None:
-        """End a connection that does not answer, from another thread; who waits for it gets Unavailable."""
+        """End a connection that does not answer. Called in another thread; its reader gets DatabaseUnavailableError."""
         connections.hang_up(self._session)
 
     def _take(self, limit: int, room: int) -> list[bytes]:
         messages = self._received(limit, room) if self._end is None else []
         if self._skipped_publication:
-            raise PublicationMissing(self._skipped_publication)
+            raise PublicationMissingError(self._skipped_publication)
         if self._end is not None and not messages:  # messages before the end still count
             raise self._end
         return messages

@@ -19,7 +19,7 @@ from pipeline.capture.schema_history import versions
 from pipeline.capture.source import blocked_transactions
 from pipeline.capture.source.blocked_transactions import BlockedTransaction
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.errors import Undecodable
+from pipeline.errors import UndecodableChangeError
 from pipeline.log.staging import rows
 from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.worker_claim import WorkerClaim
@@ -39,7 +39,7 @@ _POLL_SECONDS = 0.5
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def record(connection: Connection, source: ReplicationSource, error: Undecodable) -> None:
+def record(connection: Connection, source: ReplicationSource, error: UndecodableChangeError) -> None:
     """Record the transaction that the source cannot send. Everything before it must be stored."""
     if error.commit_lsn is None:
         return

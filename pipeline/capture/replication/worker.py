@@ -12,7 +12,7 @@ from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.tagger import ChangeTagger
-from pipeline.errors import Undecodable
+from pipeline.errors import UndecodableChangeError
 from pipeline.log.writing.log_writer import LogWriter
 from pipeline.process.signals import in_thread
 from pipeline.wal import pgoutput
@@ -57,7 +57,7 @@ class ReplicationWorker:
         self._stopping = False
         self._database_lock = asyncio.Lock()
         """Held while the registry uses its two connections."""
-        self._undecodable: Undecodable | None = None
+        self._undecodable: UndecodableChangeError | None = None
         if until is not None:
             self.end_at(until)
 
@@ -95,7 +95,8 @@ class ReplicationWorker:
     async def run(self) -> None:
         """Run until stopped. Raises the first error; nothing that was confirmed is ever lost by that.
 
-        Where the source cannot send a transaction, all before it is stored durably when Undecodable is raised.
+        Where the source cannot send a transaction, all before it is stored durably when UndecodableChangeError is
+        raised.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -114,7 +115,7 @@ class ReplicationWorker:
             await self._read_on()
         except PartEndedError:
             self.stop()
-        except Undecodable as error:
+        except UndecodableChangeError as error:
             self._tagger.feed_all(self._reorder.held, pgoutput.XLOG_HEADER)
             if (open_ := self._tagger.batch.unfinished) is not None:
                 begin, error.changes = open_

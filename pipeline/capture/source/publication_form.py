@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline import printable
-from pipeline.errors import PublicationChanged
+from pipeline.errors import PublicationChangedError
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -55,7 +55,7 @@ def difference(source: Connection, made: Mapping[str, int]) -> str | None:
 def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
     """Make the server's publications what the server would create again; returns how they differed.
 
-    Raises PublicationChanged if this user may not alter one of them: that one is left as it was.
+    Raises PublicationChangedError if this user may not alter one of them: that one is left as it was.
     """
     texts = []
     for form, actions, text in _different(source, made):
@@ -66,7 +66,7 @@ def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
                     source.execute(each)
         except psycopg.Error as error:
             remedy = printable.sql("; ".join(each.as_string(source) for each in statements))
-            raise PublicationChanged(
+            raise PublicationChangedError(
                 f"{text}, and this user cannot restore it ({connections.one_line(error)}); let its owner run: {remedy}"
             ) from error
         texts.append(text)

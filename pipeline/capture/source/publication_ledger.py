@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.capture.schema_history import baselines, introspection
 from pipeline.capture.source import captured_tables, sources
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.errors import PublicationChanged
+from pipeline.errors import PublicationChangedError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -165,10 +165,10 @@ class PublicationLedger:
         self.before_publishing = before_publishing
 
     def check(self, names: Sequence[str]) -> dict[str, PublicationState]:
-        """The publications as they are now. Raises PublicationChanged where they publish less than is stored."""
+        """The publications as they are now. Raises PublicationChangedError where they publish less than is stored."""
         now = read(self._source, [*names, *self.stored])
         if less := difference(self._source, self.stored, now):
-            raise PublicationChanged(less)
+            raise PublicationChangedError(less)
         self._store({name: now[name] for name in names if name in now})
         return self.stored
 

@@ -19,7 +19,7 @@ from pipeline.capture.source.publication_form import ACTIONS
 from pipeline.capture.source.publication_ledger import PublicationLedger, PublicationState, read
 from pipeline.capture.source.publishable_tables import PublishableTable, QualifiedTableName
 from pipeline.config import patterns
-from pipeline.errors import PublicationMissing
+from pipeline.errors import PublicationMissingError
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.printable import shortest
@@ -92,8 +92,8 @@ class Publisher:
     def ensure(self, made: dict[str, int], ledger: PublicationLedger) -> PublicationSet:
         """Create missing publications and bring them up to date. `made`: the stored publications that we made.
 
-        Raises PublicationMissing when there is none and we may not create one, and PublicationChanged when those in
-        use publish less than the ledger says.
+        Raises PublicationMissingError when there is none and we may not create one, and PublicationChangedError when
+        those in use publish less than the ledger says.
         """
         existing = self._existing()
         if self._name in existing and existing[self._name] != made.get(self._name):
@@ -107,7 +107,7 @@ class Publisher:
         return PublicationSet(tuple(owned), owned, self.refresh(ledger))
 
     def require_possible(self) -> None:
-        """Raises PublicationMissing when there is no publication and we may not create one; changes nothing."""
+        """Raises PublicationMissingError when there is no publication and we may not create one; changes nothing."""
         if self._name not in self._existing() and not (
             queries.value(self._source, "select has_database_privilege(current_database(), 'create')")
         ):
@@ -135,9 +135,9 @@ class Publisher:
     def refresh(self, ledger: PublicationLedger) -> dict[str, str]:
         """Add new tables, and move those that got or lost a key; returns the tables that cannot be published, and why.
 
-        Raises PublicationChanged, having changed nothing, when somebody else removed a table: adding it again would
-        hide that changes of it are missing. Tables are added before any are dropped, so that one that moves is always
-        in at least one publication.
+        Raises PublicationChangedError, having changed nothing, when somebody else removed a table: adding it again
+        would hide that changes of it are missing. Tables are added before any are dropped, so that one that moves is
+        always in at least one publication.
         """
         names = [self._name + suffix for suffix in ACTIONS]
         published = self._with_generated(ledger.check(names), ledger)
@@ -202,8 +202,8 @@ class Publisher:
         logger.info("publication created", extra={"action": "publication.created", "publication": name})
         return oid
 
-    def _missing(self, cause: str) -> PublicationMissing:
-        return PublicationMissing(
+    def _missing(self, cause: str) -> PublicationMissingError:
+        return PublicationMissingError(
             f'publication "{self._name}" does not exist and this user may not create it ({cause}); '
             f"let an owner of the tables run: create publication {shortest(self._name)} for table …"
         )

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from pipeline.capture.source import slots
 from pipeline.capture.source.timeline import ADOPT
-from pipeline.errors import SlotTaken
+from pipeline.errors import SlotTakenError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
@@ -40,10 +40,10 @@ def find(source: Connection, slot: str) -> list[str]:
 
 
 def require_own(source: Connection, pipeline: Connection, slot: str) -> None:
-    """Raises SlotTaken when the slot exists with the mark of another pipeline database; without one it is anybody's."""
+    """Raise SlotTakenError if the slot has the mark of another pipeline database; without a mark it is free."""
     marks = find(source, slot)
     if marks and own(pipeline) not in marks and slots.find(source, slot) is not None:
-        raise SlotTaken(
+        raise SlotTakenError(
             f'slot "{slot}" is read by another pipeline database ({marks[0]}), or by this one before it was emptied; '
             f"{ADOPT}, and takes the slot over; or choose another PIPELINE_SLOT"
         )

@@ -10,7 +10,15 @@ import psycopg
 
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.capture.source.walsender import NAME_PREFIX, application_name
-from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMissing, SlotUnusable, SourceUnfit
+from pipeline.errors import (
+    ConfigError,
+    SlotExistsError,
+    SlotInUseError,
+    SlotLostError,
+    SlotMissingError,
+    SlotUnusableError,
+    SourceUnfitError,
+)
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -65,7 +73,7 @@ def find_ours(
 ) -> Slot | None:
     """The slot with this name; None if it does not exist, or a session of pipeline database `pipeline_id` creates it.
 
-    Raises SlotUnusable and SlotInUse as `require_ours` and `require_free`.
+    Raises SlotUnusableError and SlotInUseError as `require_ours` and `require_free`.
     """
     slot = find(connection, name)
     if slot is not None and slot.being_created and slot.holder == creator(pipeline_id):
@@ -104,8 +112,8 @@ def is_part(name: str, anchor: str) -> bool:
 def create(connection: Connection, name: str) -> int:
     """Create the slot; returns the LSN from which it streams. Waits for transactions that are running now.
 
-    Raises SlotExists, ConfigError for a name that Postgres refuses, and SourceUnfit when privileges, wal_level or free
-    slots are missing.
+    Raises SlotExistsError, ConfigError for a name that Postgres refuses, and SourceUnfitError when privileges,
+    wal_level or free slots are missing.
     """
     try:
         row = connection.execute(_CREATE_SLOT, {"name": name}).fetchone()
@@ -116,11 +124,11 @@ def create(connection: Connection, name: str) -> int:
     except psycopg.errors.InsufficientPrivilege as error:
         raise _not_permitted(connection, f'create slot "{name}"', error) from error
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
-        raise SourceUnfit(
+        raise SourceUnfitError(
             f'cannot create slot "{name}": {connections.one_line(error)}; set it at the source and restart it'
         ) from error
     except psycopg.errors.ConfigurationLimitExceeded as error:
-        raise SourceUnfit(
+        raise SourceUnfitError(
             f'cannot create slot "{name}": {connections.one_line(error)}; '
             "raise max_replication_slots or drop an unused slot"
         ) from error
@@ -129,23 +137,23 @@ def create(connection: Connection, name: str) -> int:
 
 
 def require_absent(connection: Connection, name: str) -> None:
-    """Raises SlotExists."""
+    """Raises SlotExistsError."""
     if find(connection, name) is not None:
         raise _exists(name)
 
 
 def idle(connection: Connection, name: str) -> Slot:
-    """The slot with this name, not being read. Raises SlotMissing and SlotInUse as `drop`."""
+    """The slot with this name, not being read. Raises SlotMissingError and SlotInUseError as `drop`."""
     slot = find(connection, name)
     if slot is None:
         raise _missing(name)
     if slot.active_pid is not None:
-        raise SlotInUse(f'slot "{name}" is active for PID {slot.active_pid}; stop that program first')
+        raise SlotInUseError(f'slot "{name}" is active for PID {slot.active_pid}; stop that program first')
     return slot
 
 
 def drop(connection: Connection, name: str) -> None:
-    """Drop the slot. Raises SlotMissing, or SlotInUse with the pid that reads it."""
+    """Drop the slot. Raises SlotMissingError, or SlotInUseError with the pid that reads it."""
     try:
         connection.execute("select pg_drop_replication_slot(%s)", (name,))
     except psycopg.errors.UndefinedObject as error:
@@ -153,40 +161,44 @@ def drop(connection: Connection, name: str) -> None:
     except psycopg.errors.InsufficientPrivilege as error:
         raise _not_permitted(connection, f'drop slot "{name}"', error) from error
     except psycopg.errors.ObjectInUse as error:
-        raise SlotInUse(f"{connections.one_line(error)}; stop that program first") from error
+        raise SlotInUseError(f"{connections.one_line(error)}; stop that program first") from error
 
 
 def require_ours(slot: Slot, database: str) -> None:
-    """Raises SlotUnusable for a slot that was made for another use."""
+    """Raises SlotUnusableError for a slot that was made for another use."""
     name = f'slot "{slot.name}"'
     remedy = "choose another PIPELINE_SLOT, or drop this one"
     if slot.plugin != "pgoutput":
-        raise SlotUnusable(f"{name} uses the plugin {slot.plugin}, not pgoutput; {remedy}")
+        raise SlotUnusableError(f"{name} uses the plugin {slot.plugin}, not pgoutput; {remedy}")
     if slot.database != database:
-        raise SlotUnusable(f"{name} belongs to database {slot.database}, not {database}; {remedy}")
+        raise SlotUnusableError(f"{name} belongs to database {slot.database}, not {database}; {remedy}")
     if slot.two_phase:
-        raise SlotUnusable(f"{name} was made with two_phase, which sends transactions before they commit; {remedy}")
+        raise SlotUnusableError(
+            f"{name} was made with two_phase, which sends transactions before they commit; {remedy}"
+        )
     if slot.temporary:
-        raise SlotUnusable(f"{name} is temporary, and will be dropped with its session; {remedy}")
+        raise SlotUnusableError(f"{name} is temporary, and will be dropped with its session; {remedy}")
 
 
 def require_whole(name: str, slot: Slot | None, position: int | None, written: int) -> None:
-    """Raises SlotLost when the slot does not hold all WAL from `position` on.
+    """Raises SlotLostError when the slot does not hold all WAL from `position` on.
 
     `position` is our stored position, None at the first start; `written` is where the source's WAL ends now.
     """
     if slot is None or slot.being_created:
         if position is not None:
             cause = "it was dropped, or did not come along to this server"
-            raise SlotLost(f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {gap(position, written)}')
+            raise SlotLostError(
+                f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {gap(position, written)}'
+            )
         return
     if slot.invalidated:
         kept = f", but {_stored(position)}" if position is not None else ""
         cause = f"the source removed WAL it still needed{kept}"
-        raise SlotLost(f'slot "{name}" has been invalidated: {cause}; {gap(position, written)}')
+        raise SlotLostError(f'slot "{name}" has been invalidated: {cause}; {gap(position, written)}')
     confirmed = slot.confirmed_lsn or 0
     if position is not None and confirmed > position:
-        raise SlotLost(
+        raise SlotLostError(
             f'slot "{name}" was confirmed up to {lsn.show(confirmed)} by somebody else, or dropped and recreated, but '
             f"{_stored(position)}; {gap(position, confirmed)}"
         )
@@ -209,10 +221,13 @@ def gap(position: int | None, until: int) -> str:
 
 
 def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
-    """Raises SlotInUse when anything but a worker of this source reads the slot. `source_id` None: a new source."""
+    """Raises SlotInUseError when anything but a worker of this source reads the slot.
+
+    `source_id` None: a new source.
+    """
     ours = source_id is not None and slot.holder == application_name(source_id)
     if slot.active_pid is not None and not ours:
-        raise SlotInUse(
+        raise SlotInUseError(
             f'slot "{slot.name}" is in use by pid {slot.active_pid}'
             + (f" ({slot.holder})" if slot.holder else "")
             + "; stop that program, or choose another PIPELINE_SLOT"
@@ -222,24 +237,27 @@ def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
 def end_walsender(connection: Connection, slot: Slot) -> None:
     """End the walsender that an earlier worker left behind. Only the holder of the replication role may call this.
 
-    Waits until it has ended: until then it may still confirm what it receives. Raises SlotInUse when it does not end.
+    Waits until it has ended: until then it may still confirm what it receives. Raises SlotInUseError when it does not
+    end.
     """
     if slot.active_pid is None:
         return
     if not (queries.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, END_MILLISECONDS))):
-        raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; terminate it')
+        raise SlotInUseError(
+            f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; terminate it'
+        )
 
 
-def _exists(name: str) -> SlotExists:
-    return SlotExists(f'slot "{name}" exists already; choose another name, or delete it first')
+def _exists(name: str) -> SlotExistsError:
+    return SlotExistsError(f'slot "{name}" exists already; choose another name, or delete it first')
 
 
-def _missing(name: str) -> SlotMissing:
-    return SlotMissing(f'slot "{name}" does not exist; `pipeline slots list` shows the existing ones')
+def _missing(name: str) -> SlotMissingError:
+    return SlotMissingError(f'slot "{name}" does not exist; `pipeline slots list` shows the existing ones')
 
 
-def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfit:
+def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfitError:
     user = connection.info.user
-    return SourceUnfit(
+    return SourceUnfitError(
         f"cannot {what}: {connections.one_line(error)}; run: alter role {identifier(user)} with replication"
     )

@@ -147,7 +147,8 @@ def publishing(connection: Connection, source: Connection) -> Iterator[None]:
     """Held while publications and what is stored of them change, so that nothing compares them in between.
 
     Held in both databases: after a holder has died, or has lost the lock in the pipeline database, its statement may
-    still run at the source. A frozen holder loses it, as a role does. Raises Unavailable after a long wait for it.
+    still run at the source. A frozen holder loses it, as a role does. Raises DatabaseUnavailableError after a long wait
+    for it.
     """
     with (
         role_locks.held(connection, _PUBLISHING, PUBLISHING_SECONDS),

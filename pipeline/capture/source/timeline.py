@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.walsender import SystemIdentity
-from pipeline.errors import HistoryDiverged, ReplicationError
+from pipeline.errors import HistoryDivergedError, ReplicationError
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
@@ -34,7 +34,7 @@ def switch_point(timeline_history: str, timeline: int) -> int | None:
 def require_continued(
     stored: ReplicationSource, identity: SystemIdentity, position: int | None, fetch_history: Callable[[int], str]
 ) -> None:
-    """Raises HistoryDiverged when positions are stored that are not in this source's history.
+    """Raises HistoryDivergedError when positions are stored that are not in this source's history.
 
     `fetch_history` returns the history of a timeline; it is called only when the timeline is not the stored one.
     """
@@ -42,7 +42,7 @@ def require_continued(
         return
     known = (stored.system_identifier, stored.database_name)
     if known != (identity.system_identifier, identity.database):
-        raise HistoryDiverged(
+        raise HistoryDivergedError(
             f"the source is database {identity.database} of cluster {identity.system_identifier}, but positions are "
             f"stored for {stored.database_name} of {stored.system_identifier}, and LSNs of the two do not compare: "
             f"point PIPELINE_SOURCE_DSN back; or, if it replaces the other, {ADOPT}"
@@ -50,7 +50,7 @@ def require_continued(
     if stored.timeline is not None and identity.timeline != stored.timeline:
         _require_ancestor(stored.timeline, identity.timeline, position, fetch_history)
     if identity.flushed < position:
-        raise HistoryDiverged(
+        raise HistoryDivergedError(
             f"the source has written WAL only up to {lsn.show(identity.flushed)}, but we have stored up to "
             f"{lsn.show(position)}: it was restored to an earlier state, and what came after is in the log, not in its "
             f"history; {ADOPT}"
@@ -63,17 +63,17 @@ def _require_ancestor(before: int, now: int, position: int, fetch_history: Calla
         try:
             end = switch_point(fetch_history(now), before)
         except ReplicationError as error:
-            raise HistoryDiverged(
+            raise HistoryDivergedError(
                 f"the source went from timeline {before} to {now}, and cannot say where ({error}): whether our "
                 f"position {lsn.show(position)} is in its history is not known; {ADOPT}"
             ) from error
     if end is None:
-        raise HistoryDiverged(
+        raise HistoryDivergedError(
             f"the source is in timeline {now}, and timeline {before}, of which we have stored up to "
             f"{lsn.show(position)}, is not in its history; {ADOPT}"
         )
     if end < position:
-        raise HistoryDiverged(
+        raise HistoryDivergedError(
             f"the source forked into timeline {now} at {lsn.show(end)}, before our position {lsn.show(position)}: what "
             f"the log has from {lsn.show(end)} to {lsn.show(position)} is not in its history; {ADOPT}"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pipeline.config.settings import describe
-from pipeline.errors import SourceUnfit
+from pipeline.errors import SourceUnfitError
 from pipeline.postgres import connections, open_sessions
 from pipeline.postgres.connections import Connection
 
@@ -29,8 +29,8 @@ class SystemIdentity:
 def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
     """A replication connection that the source sees as `name`, with the settings that its role and database have.
 
-    `timeout`: seconds within which it must be accepted, where not as usual. Raises Unavailable, or SourceUnfit where
-    replication connections are refused.
+    `timeout`: seconds within which it must be accepted, where not as usual. Raises DatabaseUnavailableError, or
+    SourceUnfitError where replication connections are refused.
     """
     limit = {"connect_timeout": str(timeout)} if timeout else {}
     try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
@@ -38,11 +38,11 @@ def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
         connection = psycopg.connect(info, autocommit=True)
     except psycopg.OperationalError as error:
         if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
-            raise SourceUnfit(
+            raise SourceUnfitError(
                 f"user of {describe(dsn)} may not replicate; run: alter role … with replication"
             ) from error
         if "unsupported startup parameter" in str(error):  # PgBouncer before 1.23
-            raise SourceUnfit(
+            raise SourceUnfitError(
                 f"a pooler at {describe(dsn)} takes no replication connections; connect to the source directly"
             ) from error
         raise connections.unavailable(dsn, "source", error) from error

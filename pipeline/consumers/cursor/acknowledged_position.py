@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
-from pipeline.errors import WrongArgument
+from pipeline.errors import WrongArgumentError
 
 REMEMBERED_ENDS = 131_072
 """How many ends of unacknowledged transactions are remembered, to tell which acknowledgement is inside one."""
@@ -28,9 +28,9 @@ class Acknowledgements:
                 del self._unacknowledged[: REMEMBERED_ENDS // 2]
 
     def position(self, seq: int) -> int | None:
-        """The position that this sets; None: it moves nothing. Raises WrongArgument beyond what was sent."""
+        """The position that this sets; None: it moves nothing. Raises WrongArgumentError beyond what was sent."""
         if seq > self._sent:
-            raise WrongArgument(f"{seq} is beyond the last event that was sent, {self._sent}")
+            raise WrongArgumentError(f"{seq} is beyond the last event that was sent, {self._sent}")
         if self._unacknowledged is None:
             return seq
         settled = bisect_right(self._unacknowledged, seq)

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from pipeline.consumers.cursor.feed import Connection
-from pipeline.errors import ConsumerChanged, ConsumerError, PipelineError, UnknownConsumer
+from pipeline.errors import ConsumerChangedError, ConsumerError, PipelineError, UnknownConsumerError
 from pipeline.log.page import EventFilter
 from pipeline.postgres import connections, session_settings
 
@@ -76,7 +76,7 @@ class Session:
 
     @classmethod
     async def open(cls, dsn: str, claims: dict[str, Claim]) -> Session:
-        """Raises Unavailable."""
+        """Raises DatabaseUnavailableError."""
         name = uuid.uuid4().hex
         try:
             connection = await connections.connect_async(dsn, name="pipeline cursors", settings=session_settings.SERVER)
@@ -125,10 +125,10 @@ class Session:
 def _judge(claim: Claim, position: int, row: DictRow | None) -> ConsumerError | None:
     """Why a claim has ended, by the consumer's current row, or None; also updates whether it is paused."""
     if row is None:
-        return UnknownConsumer(f"consumer {claim.name} was dropped")
+        return UnknownConsumerError(f"consumer {claim.name} was dropped")
     if row["reader_session"] != claim.session:
-        return ConsumerChanged(f"consumer {claim.name} was reset, or taken by another reader; connect again")
+        return ConsumerChangedError(f"consumer {claim.name} was reset, or taken by another reader; connect again")
     if row["position"] < position:
-        return ConsumerChanged(f"consumer {claim.name} was reset; connect again")
+        return ConsumerChangedError(f"consumer {claim.name} was reset; connect again")
     claim.set_paused(row["state"] == "paused")
     return None

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from pipeline.consumers.cursor.frames import FRAME_BYTES, MAX_EVENTS
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.log.page import EVERYTHING, EventFilter, EventPageReader, EventPageRequest, FilterableEvent, NumberedEvent
 from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres import connections, session_settings
@@ -144,7 +144,10 @@ class Feed(Generic[E]):
 
     @asynccontextmanager
     async def follower(self, wanted: EventFilter, position: int) -> AsyncIterator[Follower[E]]:
-        """Follow the events that a filter wants after `position`. Raises Unavailable when the log cannot be read."""
+        """Follow the events that a filter wants after `position`.
+
+        Raises DatabaseUnavailableError when the log cannot be read.
+        """
         if self._tail is None:
             self._tail = asyncio.create_task(self._run(), name="feed")
         with self._interest(wanted):
@@ -152,7 +155,7 @@ class Feed(Generic[E]):
                 async with asyncio.timeout(_START_SECONDS):  # wait_for of Python 3.11 may swallow a cancellation
                     await self._started.wait()
             except TimeoutError:
-                raise Unavailable("the log cannot be read now; connect again") from None
+                raise DatabaseUnavailableError("the log cannot be read now; connect again") from None
             yield Follower(self, wanted, position)
 
     def nothing_since(self, wanted: EventFilter, position: int) -> bool:

@@ -27,18 +27,18 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
-        """From the query of the URL. Raises BadFrame."""
+        """From the query of the URL. Raises BadFrameError."""
         if unknown := set(given) - {"mode", "max"}:
-            raise BadFrame(POLICY, f"unknown parameter {min(unknown)!r}; use mode or max")
+            raise BadFrameError(POLICY, f"unknown parameter {min(unknown)!r}; use mode or max")
         mode, max_events = given.get("mode", "events"), given.get("max", str(MAX_EVENTS))
         if mode not in get_args(Mode):
-            raise BadFrame(POLICY, f"mode must be events or transactions, not {mode!r}")
+            raise BadFrameError(POLICY, f"mode must be events or transactions, not {mode!r}")
         if not re.fullmatch("[0-9]{1,9}", max_events) or not 1 <= int(max_events) <= MAX_EVENTS:
-            raise BadFrame(POLICY, f"max must be a number of events from 1 to {MAX_EVENTS}, not {max_events!r}")
+            raise BadFrameError(POLICY, f"max must be a number of events from 1 to {MAX_EVENTS}, not {max_events!r}")
         return cls(cast(Mode, mode), int(max_events))
 
 
-class BadFrame(Exception):
+class BadFrameError(Exception):
     """A frame from a client that is not valid. Carries the close code; the text is for the client."""
 
     def __init__(self, code: int, sentence: str) -> None:
@@ -56,16 +56,16 @@ class Frame:
 
 
 def acknowledged_seq(text: str) -> int:
-    """The seq in a client's `{"ack": seq}`. Raises BadFrame for anything else."""
+    """The seq in a client's `{"ack": seq}`. Raises BadFrameError for anything else."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadFrame(POLICY, 'expected a JSON object such as {"ack": 42}; this is not JSON') from None
+        raise BadFrameError(POLICY, 'expected a JSON object such as {"ack": 42}; this is not JSON') from None
     if not isinstance(said, dict) or set(said) != {"ack"}:
-        raise BadFrame(POLICY, 'expected {"ack": seq} and nothing else')
+        raise BadFrameError(POLICY, 'expected {"ack": seq} and nothing else')
     seq = said["ack"]
     if not isinstance(seq, int) or isinstance(seq, bool) or not 0 <= seq < 1 << 63:
-        raise BadFrame(POLICY, '"ack" must be the seq of an event: a number from 0 to 9223372036854775807')
+        raise BadFrameError(POLICY, '"ack" must be the seq of an event: a number from 0 to 9223372036854775807')
     return seq
 
 

@@ -17,13 +17,13 @@ from psycopg.rows import class_row
 from pipeline.consumers.cursor.claims import Claim, Session
 from pipeline.consumers.cursor.feed import Connect, Connection
 from pipeline.errors import (
-    ConsumerChanged,
-    CursorExpired,
-    CursorHeld,
+    ConsumerChangedError,
+    CursorExpiredError,
+    CursorHeldError,
+    DatabaseUnavailableError,
     PipelineError,
-    Unavailable,
-    UnknownConsumer,
-    WrongKind,
+    UnknownConsumerError,
+    WrongConsumerKindError,
 )
 from pipeline.log.page import EventFilter
 from pipeline.postgres import queries
@@ -91,7 +91,8 @@ class Cursors:
     async def claim(self, name: str, reader: str) -> AsyncIterator[Claim]:
         """Read a cursor; `reader` is how other clients see this one.
 
-        Raises UnknownConsumer, WrongKind, CursorHeld, CursorExpired, or Unavailable.
+        Raises UnknownConsumerError, WrongConsumerKindError, CursorHeldError, CursorExpiredError, or
+        DatabaseUnavailableError.
         """
         session = await self._silence.unless_silent(self._live_session())
         own = f"{session.name}:{next(self._numbers)}"
@@ -111,27 +112,30 @@ class Cursors:
             await asyncio.shield(release)
 
     async def advance(self, claim: Claim, seq: int) -> None:
-        """Store an acknowledgement. Raises ConsumerChanged when another client reads it now, UnknownConsumer."""
+        """Store an acknowledgement.
+
+        Raises ConsumerChangedError when another client reads it now, UnknownConsumerError.
+        """
         values = {"name": claim.name, "seq": seq, "session": claim.session}
         try:
             async with self._lend() as connection:
                 row = await (await connection.execute(_ADVANCE_CURSOR, values)).fetchone()
         except psycopg.errors.ObjectInUse:
-            raise ConsumerChanged(f"consumer {claim.name} is now read by another client; connect again") from None
+            raise ConsumerChangedError(f"consumer {claim.name} is now read by another client; connect again") from None
         except psycopg.errors.UndefinedObject:
-            raise UnknownConsumer(f"consumer {claim.name} was dropped") from None
+            raise UnknownConsumerError(f"consumer {claim.name} was dropped") from None
         claim.position = int(row[0]) if row else seq
 
     async def _take(self, name: str, reader: str, own: str) -> _Found:
         """Claim the consumer, and return it as it is; a frozen process that reads it is ended first."""
         try:
             return await self._try_take(name, reader, own)
-        except _Busy as busy:
+        except _CursorBusyError as busy:
             if not (await self._left(busy.session) or await self._evict(busy.pid)):
                 raise busy.held from None
         try:
             return await self._try_take(name, reader, own)
-        except _Busy as busy:
+        except _CursorBusyError as busy:
             raise busy.held from None
 
     async def _try_take(self, name: str, reader: str, own: str) -> _Found:
@@ -139,8 +143,8 @@ class Cursors:
             found = await _find(connection, name)
             if found.held_by is not None and not self._forgotten(found.reader_session):
                 since = f"{found.reader_since:%Y-%m-%d %H:%M:%S %Z}"
-                held = CursorHeld(f"consumer {name} is read by {found.reader} since {since}")
-                raise _Busy(found.held_by, found.reader_session or "", held)
+                held = CursorHeldError(f"consumer {name} is read by {found.reader} since {since}")
+                raise _CursorBusyError(found.held_by, found.reader_session or "", held)
             values = {"name": name, "reader": reader, "session": own}
             await connection.execute(_TAKE_CURSOR, values)
             return found
@@ -187,12 +191,12 @@ class Cursors:
                 self._session = await Session.open(self._dsn, self._claims)
             if self._closing:
                 await self._session.close()
-                raise Unavailable("this server ends; connect again")
+                raise DatabaseUnavailableError("this server ends; connect again")
             return self._session
 
 
-class _Busy(Exception):
-    def __init__(self, pid: int, session: str, held: CursorHeld) -> None:
+class _CursorBusyError(Exception):
+    def __init__(self, pid: int, session: str, held: CursorHeldError) -> None:
         super().__init__()
         self.pid = pid
         self.session = session
@@ -205,14 +209,16 @@ async def _find(connection: Connection, name: str) -> _Found:
         found = await (await cursor.execute(queries.statement("consumers.cursor", "find_cursor"), values)).fetchone()
     if found is None:
         remedy = "create it: `pipeline consumers create`, or POST /v1/consumers"
-        raise UnknownConsumer(f"there is no consumer {name!r}; {remedy}")
+        raise UnknownConsumerError(f"there is no consumer {name!r}; {remedy}")
     if found.kind != "cursor":
-        raise WrongKind(f"consumer {name} is of kind {found.kind}; streams are for cursors, its items are received")
+        raise WrongConsumerKindError(
+            f"consumer {name} is of kind {found.kind}; streams are for cursors, its items are received"
+        )
     if not found.is_there:
         remedy = f"restore the table, or delete the consumer: `pipeline consumers delete {name}`"
-        raise CursorExpired(f"consumer {name} reads {found.events_table}, which no longer exists; {remedy}")
+        raise CursorExpiredError(f"consumer {name} reads {found.events_table}, which no longer exists; {remedy}")
     if found.position < found.floor:
-        raise CursorExpired(
+        raise CursorExpiredError(
             f"consumer {name} is at seq {found.position}, but events up to seq {found.floor} are no longer kept; "
             "reset it to 'beginning' to continue with the events that are left",
             found.floor,

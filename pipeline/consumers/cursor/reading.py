@@ -42,7 +42,7 @@ class Reading:
         self._acknowledgements.sent(seq, ends=ends)
 
     def acknowledge(self, seq: int) -> None:
-        """The client has everything up to there. Raises WrongArgument beyond what was sent."""
+        """The client has everything up to there. Raises WrongArgumentError beyond what was sent."""
         position = self._acknowledgements.position(seq)
         self._wanted = max(position or 0, self._wanted or 0)
         self._acknowledged.set()
@@ -63,7 +63,7 @@ class Reading:
         """Store the newest acknowledgement, and return the position; None when there was none: then what the filter
         leaves out is passed over, so that retention need not wait. If cancelled, it may be repeated.
 
-        Raises ConsumerChanged when another client reads the cursor now, UnknownConsumer.
+        Raises ConsumerChangedError when another client reads the cursor now, UnknownConsumerError.
         """
         async with self._storing:
             wanted = self._wanted

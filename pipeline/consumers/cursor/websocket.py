@@ -21,7 +21,7 @@ from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Feed, Follower
 from pipeline.consumers.cursor.leases import Cursors
 from pipeline.consumers.cursor.reading import Reading
-from pipeline.errors import PipelineError, WrongArgument
+from pipeline.errors import PipelineError, WrongArgumentError
 from pipeline.log import shapes
 from pipeline.log.entry import JsonEvent
 from pipeline.log.table import EventsTable
@@ -81,7 +81,7 @@ class _Streams:
         """Serve one stream until it ends; the client is told why."""
         try:
             await self._run(websocket, name)
-        except frames.BadFrame as error:
+        except frames.BadFrameError as error:
             await _farewell(websocket, error.code, str(error))
         except WebSocketDisconnect:
             raise
@@ -150,11 +150,11 @@ class _Stream:
                 raise WebSocketDisconnect(message.get("code") or 1005)
             text = message.get("text")
             if text is None:
-                raise frames.BadFrame(close_codes.NOT_SUPPORTED, "frames must be text, not binary")
+                raise frames.BadFrameError(close_codes.NOT_SUPPORTED, "frames must be text, not binary")
             try:
                 self._reading.acknowledge(frames.acknowledged_seq(text))
-            except WrongArgument as error:
-                raise frames.BadFrame(close_codes.POLICY, f'"ack": {error}') from None
+            except WrongArgumentError as error:
+                raise frames.BadFrameError(close_codes.POLICY, f'"ack": {error}') from None
 
     async def _send(self) -> None:
         async for batch in self._follower.batches():

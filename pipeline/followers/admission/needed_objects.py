@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pipeline.errors import FollowerRefused
+from pipeline.errors import FollowerRefusedError
 from pipeline.followers.admission.rights import MissingRight
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -43,7 +43,7 @@ class NeededObject:
         return f"{self.kind} {self.identity} (for {', '.join(self.tables[:_SHOWN])}{more})"
 
 
-class FollowerLacksError(FollowerRefused):
+class FollowerLacksError(FollowerRefusedError):
     """A follower's user lacks rights, or its database what tables need that must be made there.
 
     `script`: the SQL for an administrator there.

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.errors import FollowerRefused
+from pipeline.errors import FollowerRefusedError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
 from pipeline.followers.registry import Position
@@ -50,38 +50,38 @@ def read(follower: Connection) -> ServerFacts:
 
 
 def require_direct(name: str, first: Connection, second: Connection) -> None:
-    """Two sessions of its DSN. Raises FollowerRefused where a pooler or proxy answers instead of the server."""
+    """Two sessions of its DSN. Raises FollowerRefusedError where a pooler or proxy answers instead of the server."""
     found = poolers.look(first, second)
     if found.in_between or found.shared:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: a pooler or proxy is in front of it, and settings of a session would not last; "
             "connect to its server directly, not through a pooler such as pgbouncer"
         )
 
 
 def require_writable(name: str, facts: ServerFacts) -> None:
-    """Raises FollowerRefused for a server that is too old, or cannot be written."""
+    """Raises FollowerRefusedError for a server that is too old, or cannot be written."""
     if facts.version < MIN_VERSION:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: it runs Postgres {facts.shown_version}, but 14 or newer is needed; upgrade it"
         )
     if facts.standby:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: database {facts.database} is a standby, which follows its own primary; "
             "name a server that can be written, or promote it"
         )
     if facts.read_only:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: database {facts.database} is read-only; "
             "set default_transaction_read_only = off there, or name one that can be written"
         )
 
 
 def require_known_schema(name: str, follower: Connection) -> None:
-    """Raises FollowerRefused where an applier of a newer version has been there."""
+    """Raises FollowerRefusedError where an applier of a newer version has been there."""
     found = position.installed(follower)
     if found is not None and found > position.VERSION:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: its schema {SCHEMA} is of version {found}, made by a newer server, and this one "
             f"knows {position.VERSION}; use that server's version, or drop the schema there"
         )

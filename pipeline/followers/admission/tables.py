@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import FollowerRefused
+from pipeline.errors import FollowerRefusedError
 from pipeline.followers import connecting
 from pipeline.followers.admission.server import ServerFacts, forgetting
 from pipeline.followers.registry import Options
@@ -72,9 +72,10 @@ class TableAtFollower:
 def require_fit(
     name: str, follower: Connection, wanted: Sequence[PublishedTable], options: Options
 ) -> list[TableAtFollower]:
-    """Return what the follower has of these tables. Raises FollowerRefused for the first thing that is wrong with some.
+    """Return what the follower has of these tables.
 
-    Rights that the user lacks are not looked at, and nothing is read.
+    Raises FollowerRefusedError for the first thing that is wrong with some. Rights that the user lacks are not looked
+    at, and nothing is read.
     """
     values = {"schemas": [each.schema for each in wanted], "names": [each.name for each in wanted]}
     rows = queries.rows(follower, TableAtFollower, statement("followers.admission", "tables"), values)
@@ -99,7 +100,7 @@ class _Fed:
 def require_unfed(
     name: str, follower: Connection, facts: ServerFacts, source: uuid.UUID, wanted: Sequence[PublishedTable]
 ) -> None:
-    """Raises FollowerRefused for tables that another source's log is applied to: neither would be equal."""
+    """Raises FollowerRefusedError for tables that another source's log is applied to: neither would be equal."""
     if not facts.is_installed:
         return
     values = {
@@ -110,7 +111,7 @@ def require_unfed(
     found = queries.rows(follower, _Fed, statement("followers.admission", "fed_tables"), values)
     if found:
         first = found[0]
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: another source feeds {names([each.table for each in found])} there, as the "
             f'follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name another '
             "database; or, if that one is no follower any more, forget it there: "
@@ -121,23 +122,23 @@ def require_unfed(
 def _require_there(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollower]], options: Options) -> None:
     missing = [has for _, has in pairs if has.kind is None]
     if missing and options.copy == "none":
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: it has no {names(missing)}; with --copy none its tables must be equal to the source's: "
             "leave them out with --tables, or let it be copied"
         )
     if missing and options.copy == "log":
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: it has no {names(missing)}; with --copy log its tables must be there, since the log does not "
             "say how to make them: make them there, leave them out with --tables, or use --copy source"
         )
     if missing and options.schema == "exists":
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: it has no {names(missing)}; make them there, or use --schema create, or leave them out "
             "with --tables"
         )
     other = [has for _, has in pairs if has.kind not in (None, "r", "p")]
     if other:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: {names(other)} there is a view or something else that is no table; rename it there, or leave it "
             "out with --tables"
         )
@@ -146,38 +147,38 @@ def _require_there(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollo
 def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFollower]]) -> None:
     for each, has in there:
         if lacking := [column for column in each.columns if column not in has.columns]:
-            raise FollowerRefused(
+            raise FollowerRefusedError(
                 f"{what}: {each} there has no column {names(lacking)}; add what is missing, or "
                 "leave the table out with --tables"
             )
         columns = ", ".join(each.key)
         is_unique = any(set(key) == set(each.key) for key in has.keys)
         if each.deferrable and is_unique:
-            raise FollowerRefused(
+            raise FollowerRefusedError(
                 f"{what}: {each} there has a unique index on its key ({columns}) that holds at every statement, and at "
                 "the source the key is deferrable, so that keys may change places in a transaction; make it deferrable "
                 "there, or leave the table out with --tables"
             )
         if each.key and not each.deferrable and not is_unique:
-            raise FollowerRefused(
+            raise FollowerRefusedError(
                 f"{what}: {each} there has no unique index on its key ({columns}), by which rows are found; "
                 f"make one that is neither partial nor deferrable, or leave the table out with --tables"
             )
 
 
 def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollower]) -> None:
-    """Raises FollowerRefused if one of these tables has rows. The user must be able to read them."""
+    """Raises FollowerRefusedError if one of these tables has rows. The user must be able to read them."""
     what, there = connecting.what(name), [each for each in tables if each.kind is not None]
     try:
         with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_PATIENCE):
             filled = list(_filled(follower, there))
     except psycopg.errors.LockNotAvailable:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: another session there locks one of its tables, and it cannot be seen whether it has rows; "
             "try again when that has ended"
         ) from None
     if filled:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: {names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
             "them before the copy, or --copy none where they are equal to the source's already"
         )

@@ -24,7 +24,7 @@ _AN_ELEMENT = 1000
 Item = Pass | Part | End
 
 
-class ReadingFailed(Exception):
+class ReadAheadError(Exception):
     """A pass could not be read ahead to its end. Who asks the log itself learns why."""
 
 
@@ -60,10 +60,10 @@ class Ahead:
         return found
 
     def parts(self) -> Generator[Part, None, None]:
-        """Of the pass that was taken last. Raises ReadingFailed."""
+        """Of the pass that was taken last. Raises ReadAheadError."""
         while not isinstance(part := self._take(), End):
             if part is None or isinstance(part, Pass):
-                raise ReadingFailed
+                raise ReadAheadError
             yield part
 
     def close(self) -> None:

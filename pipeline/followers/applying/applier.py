@@ -12,9 +12,9 @@ from typing import NoReturn
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
+from pipeline.errors import FollowerError, NotFollowableError, RowDiffersError, StatementRefusedError
 from pipeline.followers.applying import position, sets, truncates
-from pipeline.followers.applying.ahead import ReadingFailed
+from pipeline.followers.applying.ahead import ReadAheadError
 from pipeline.followers.applying.elements import REFUSALS, send
 from pipeline.followers.applying.followed_tables import FollowedTables, Wanted
 from pipeline.followers.applying.outcomes import Ordered, require_whole
@@ -119,9 +119,10 @@ class Applier:
     def apply(self, upto: int | None = None) -> Applied | None:
         """Apply the next transactions, as many as fit into a batch, in one transaction; None when there is none.
 
-        None of them begins after the seq `upto`. Raises Overtaken, and CursorExpired where retention has dropped what
-        comes next. Raises Differs and NotFollowable where the next transaction is the one that cannot be applied: all
-        before it have been by then. Raises Refused where the follower refuses a statement.
+        None of them begins after the seq `upto`. Raises ApplierOvertakenError, and CursorExpiredError where retention
+        has dropped what comes next. Raises RowDiffersError and NotFollowableError where the next transaction is the one
+        that cannot be applied: all before it have been by then. Raises StatementRefusedError where the follower refuses
+        a statement.
         """
         single = self._position.seq < self._one_by_one_upto
         batch = self._next(self._position.seq, upto, single=single)
@@ -129,10 +130,16 @@ class Applier:
             return None
         try:
             return self._apply(batch, upto)
-        except (Differs, NotFollowable, Refused, NeedsCloserLook, ReadingFailed) as error:
+        except (
+            RowDiffersError,
+            NotFollowableError,
+            StatementRefusedError,
+            SmallerPassNeededError,
+            ReadAheadError,
+        ) as error:
             self.close()
             # The follower stops before the transaction that is in the way. Which one that is, a whole batch cannot say.
-            if self._latest.is_long or isinstance(error, ReadingFailed):
+            if self._latest.is_long or isinstance(error, ReadAheadError):
                 self._closely_upto = self._latest.upto
             elif batch.transactions > 1:
                 self._one_by_one_upto = batch.upto
@@ -212,7 +219,7 @@ class Applier:
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
-            raise Refused(
+            raise StatementRefusedError(
                 f"the follower refuses a statement for {what}, of {_span(planned.after + 1, planned.upto)}:"
                 f" {_reason(error)} (SQLSTATE {error.sqlstate})",
                 "follower",
@@ -242,7 +249,7 @@ def _reason(error: psycopg.Error) -> str:
 def write_in_order(
     follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[Ordered], empty: Empty
 ) -> None:
-    """Write them, in the transaction that is open. `of_table`: statements by oid. Raises Differs."""
+    """Write them, in the transaction that is open. `of_table`: statements by oid. Raises RowDiffersError."""
     for event in events:
         statements = of_table(event.table)
         if event.operation == "truncate":
@@ -268,23 +275,23 @@ def _write_event(follower: Connection, statements: TableStatements, event: Order
         raise sets.present(statements, event.seq) from error
 
 
-class NeedsCloserLook(Exception):
+class SmallerPassNeededError(Exception):
     """Something is with a row that only passes of a few events can name: no error yet."""
 
 
 def add_new_rows(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes], rows: int) -> None:
-    """Add new rows, so many, in the transaction that is open. Raises NeedsCloserLook."""
+    """Add new rows, so many, in the transaction that is open. Raises SmallerPassNeededError."""
     if copy_data.write(follower, statements.copy_rows, blocks) != rows:
-        raise NeedsCloserLook
+        raise SmallerPassNeededError
 
 
 def write_outcomes(follower: Connection, statements: RelayStatements, blocks: Iterable[bytes]) -> None:
-    """Write outcomes, in the transaction that is open. Raises Differs and NeedsCloserLook."""
+    """Write outcomes, in the transaction that is open. Raises RowDiffersError and SmallerPassNeededError."""
     follower.execute(statements.make_given.encode())
     copy_data.write(follower, _GIVEN, blocks)
     given = _InTable(follower, statements)
     if given.has("insert") and not given.are_whole("insert"):
-        raise NeedsCloserLook
+        raise SmallerPassNeededError
     sets.write_given(follower, given)
     follower.execute("drop table pg_temp.pipeline_given")
 
@@ -317,4 +324,4 @@ class _InTable(sets.Given):
         self._look()
 
     def refused(self, query: str, operation: str) -> NoReturn:
-        raise NeedsCloserLook
+        raise SmallerPassNeededError

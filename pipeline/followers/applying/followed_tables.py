@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import FollowerError, SchemaStopped
+from pipeline.errors import FollowerError, SchemaChangeError
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
@@ -281,7 +281,7 @@ def _require_possible(name: str, wanted: Wanted, key: Collection[str], there: Ma
     if set(there["divided_by"]) <= set(key):
         return
     table = f"{wanted.schema}.{wanted.name}"
-    raise SchemaStopped(
+    raise SchemaChangeError(
         f"table {table} of the follower has no unique index on its key ({', '.join(sorted(key))}), and can have none,"
         " as it is partitioned by something else",
         f"make it there as a table without partitions that has such an index, and run `pipeline followers resync {name}"

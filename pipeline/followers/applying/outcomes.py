@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from pipeline.errors import NotFollowable
+from pipeline.errors import NotFollowableError
 from pipeline.followers.applying import rendering
 from pipeline.followers.applying.followed_tables import FollowedColumn, FollowedTable
 from pipeline.log.table import EventsTable
@@ -66,7 +66,7 @@ class Outcomes:
     def folded(self, table: FollowedTable, after: int, upto: int) -> list[Outcome]:
         """What the events in (after, upto] make of each row together, in the order of `seq`.
 
-        Raises NotFollowable where a new row lacks a value, or a row is changed that nothing tells from others.
+        Raises NotFollowableError where a new row lacks a value, or a row is changed that nothing tells from others.
         """
         if table.oid not in self._composed:
             self._composed[table.oid] = self._fold(table).as_string(None)
@@ -160,9 +160,9 @@ class Outcomes:
 
 
 def require_whole(table: FollowedTable, outcome: Outcome | Ordered) -> None:
-    """A row that is new has nothing to take a missing value from. Raises NotFollowable."""
+    """A row that is new has nothing to take a missing value from. Raises NotFollowableError."""
     if outcome.operation == "insert" and not outcome.whole:
-        raise NotFollowable(
+        raise NotFollowableError(
             f"table {table} of the follower stops before seq {outcome.seq}: the log lacks a value of that new row",
             str(table),
             outcome.seq,
@@ -171,9 +171,9 @@ def require_whole(table: FollowedTable, outcome: Outcome | Ordered) -> None:
 
 
 def _require_key(table: FollowedTable, outcome: Outcome) -> None:
-    """A partition may have a key that its table has not. Raises NotFollowable."""
+    """A partition may have a key that its table has not. Raises NotFollowableError."""
     if not table.key and outcome.operation not in ("insert", "upsert"):
-        raise NotFollowable(
+        raise NotFollowableError(
             f"table {table} of the follower stops before seq {outcome.seq}: it changes a row by a key that only some"
             " partitions have, so that it cannot be found",
             str(table),

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from pipeline.errors import CursorExpired, NotFollowable
+from pipeline.errors import CursorExpiredError, NotFollowableError
 from pipeline.followers.applying import copied, table_versions
 from pipeline.followers.applying.followed_tables import FollowedTables
 from pipeline.followers.applying.table_versions import Place
@@ -116,7 +116,7 @@ class Passes:
         """What follows after a seq; None when that is nothing. No transaction begins in it after `upto`.
 
         `continues`: a transaction is open there, which is finished first. `single`: only one transaction. Raises
-        NotFollowable where what comes next cannot be applied.
+        NotFollowableError where what comes next cannot be applied.
         """
         if self._composed is None or self._composed[0] is not tables:
             self._composed = tables, self._compose(tables).as_string(None)
@@ -145,28 +145,28 @@ class Passes:
             single=sql.SQL("$4::boolean"),
         )
 
-    def _not_followable(self, tables: FollowedTables, found: _Found) -> NotFollowable:
+    def _not_followable(self, tables: FollowedTables, found: _Found) -> NotFollowableError:
         obstacle, seq = found.obstacle or "", found.obstacle_seq or 0
         if obstacle == "gap" and (gap := self._gap) is not None:
             reason = f"epoch {gap.epoch} of the source begins there, and what changed before it is not in the log"
             said = f"the follower stops before seq {seq}: {reason}, of {gap.tables} ({gap.reason})"
-            return NotFollowable(said, "", seq, obstacle, gap.remedy)
+            return NotFollowableError(said, "", seq, obstacle, gap.remedy)
         if obstacle == "skipped":
-            return NotFollowable(f"the follower stops before seq {seq}: {_REASONS[obstacle]}", "", seq, obstacle)
+            return NotFollowableError(f"the follower stops before seq {seq}: {_REASONS[obstacle]}", "", seq, obstacle)
         table = tables[found.obstacle_oid or 0]
         if obstacle == "changed" and table.unknown:
             obstacle = "unknown"
         said = f"table {table} of the follower stops before seq {seq}: {_REASONS[obstacle]}"
-        return NotFollowable(said, str(table), seq, obstacle, oid=table.oid)
+        return NotFollowableError(said, str(table), seq, obstacle, oid=table.oid)
 
     def require_kept(self, after: int) -> None:
         """Ask after the events behind this seq were read: retention records what it drops before it does.
 
-        Raises CursorExpired.
+        Raises CursorExpiredError.
         """
         floor = self._kept_from.read(self._log)
         if after + 1 < floor:
-            raise CursorExpired(
+            raise CursorExpiredError(
                 f"the log is kept from seq {floor} on, and the follower is at seq {after}: its tables have to be"
                 " copied again",
                 floor - 1,

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from psycopg import sql
 
-from pipeline.errors import FollowerError, Overtaken, Released, TablesChanged
+from pipeline.errors import ApplierOvertakenError, FollowedTablesChangedError, FollowerError, FollowerReleasedError
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -55,7 +55,7 @@ class Position:
 
 
 def connect(dsn: str) -> Connection:
-    """A session that may write to a follower. Raises Unavailable."""
+    """A session that may write to a follower. Raises DatabaseUnavailableError."""
     return connections.connect(dsn, "follower", name="pipeline follower", settings=session_settings.FOLLOWER)
 
 
@@ -127,7 +127,10 @@ def is_released(follower: Connection, source: uuid.UUID, name: str, registration
 
 
 def reopen(follower: Connection, source: uuid.UUID, name: str, registration: int) -> None:
-    """Let this registration go on from where an earlier one was released. Raises Released where it was itself."""
+    """Let this registration go on from where an earlier one was released.
+
+    Raises FollowerReleasedError where it was itself.
+    """
     values = {"source": source, "follower": name, "registration": registration}
     follower.execute(_REOPEN_POSITION, values)
     _require_unreleased(follower, source, name)
@@ -136,14 +139,14 @@ def reopen(follower: Connection, source: uuid.UUID, name: str, registration: int
 def _require_unreleased(follower: Connection, source: uuid.UUID, name: str) -> None:
     values = {"source": source, "follower": name}
     if queries.value(follower, statement(_ROOM, "find_released"), values) is not None:
-        raise Released(f"follower {name} was released: nothing more is applied to it")
+        raise FollowerReleasedError(f"follower {name} was released: nothing more is applied to it")
 
 
 def move(follower: Connection, before: Position, after: Position) -> None:
     """Move it, in the transaction that applies, as its first statement: the row lock makes another applier wait.
 
-    Raises Overtaken when it is not at `before`, TablesChanged when other tables follow the log from there on, and
-    Released where it was released.
+    Raises ApplierOvertakenError when it is not at `before`, FollowedTablesChangedError when other tables follow the log
+    from there on, and FollowerReleasedError where it was released.
     """
     values = {**vars(after), "epoch_before": before.source_epoch, "seq_before": before.seq}
     if follower.execute(statement(_ROOM, "move_position"), values).rowcount != 1:
@@ -155,7 +158,7 @@ def change_tables(follower: Connection, here: Position) -> Position:
     """Let other tables follow the log from there on, which the caller says in this transaction; returns the position.
 
     Whoever applies the log has to read its tables again before it writes anything more. The row lock makes it wait
-    until this commits. Raises Overtaken, also as TablesChanged.
+    until this commits. Raises ApplierOvertakenError, also as FollowedTablesChangedError.
     """
     if follower.execute(_CHANGE_TABLES, vars(here)).rowcount != 1:
         raise _overtaken(here, find(follower, here.source, here.follower))
@@ -169,16 +172,18 @@ def hold(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
 
 
 def require(follower: Connection, here: Position) -> None:
-    """Raises Overtaken where the follower is not at `here` any more, also as TablesChanged."""
+    """Raises ApplierOvertakenError where the follower is not at `here` any more, also as FollowedTablesChangedError."""
     if (found := find(follower, here.source, here.follower)) != here:
         raise _overtaken(here, found)
 
 
-def _overtaken(before: Position, found: Position | None) -> Overtaken:
+def _overtaken(before: Position, found: Position | None) -> ApplierOvertakenError:
     if found is not None and (found.source_epoch, found.seq) == (before.source_epoch, before.seq):
-        return TablesChanged(f"other tables of follower {before.follower} follow the log now; this has written nothing")
+        return FollowedTablesChangedError(
+            f"other tables of follower {before.follower} follow the log now; this has written nothing"
+        )
     where = f"it is at seq {found.seq} now" if found else "it is not there any more"
-    return Overtaken(
+    return ApplierOvertakenError(
         f"another applier has moved the position of follower {before.follower}, which was at seq {before.seq}: {where};"
         " this one has written nothing"
     )

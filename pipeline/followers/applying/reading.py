@@ -128,7 +128,7 @@ class LogReader:
     def parts(self, planned: Pass) -> Generator[Part, None, None]:
         """What the events of a pass make of each table, and then those that are written one by one.
 
-        Raises CursorExpired at the end where retention has dropped some of them: it records that before it does.
+        Raises CursorExpiredError at the end where retention has dropped some of them: it records that before it does.
         """
         emptied = {oid: seq for seq, oid in planned.truncates}
         for oid in sorted(planned.tables):

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import psycopg
 
-from pipeline.errors import Differs
+from pipeline.errors import RowDiffersError
 from pipeline.followers.applying.elements import REFUSALS, send
 from pipeline.followers.applying.outcomes import Outcome
 from pipeline.followers.applying.table_statements import TableStatements
@@ -45,12 +45,12 @@ class Given(ABC):
         """From now on all that are updates or upserts are moves."""
 
     @abstractmethod
-    def refused(self, query: str, operation: str) -> Differs:
+    def refused(self, query: str, operation: str) -> RowDiffersError:
         """The error for the first that the follower does not take."""
 
 
 def write(follower: Connection, statements: TableStatements, outcomes: Sequence[Outcome]) -> None:
-    """Write them, in the transaction that is open. Raises Differs."""
+    """Write them, in the transaction that is open. Raises RowDiffersError."""
     if outcomes:
         write_given(follower, _Listed(follower, statements, outcomes))
 
@@ -68,10 +68,10 @@ def write_given(follower: Connection, given: Given) -> None:
     _Writing(follower, given, final=True).run()
 
 
-def missing(statements: TableStatements, seq: int) -> Differs:
+def missing(statements: TableStatements, seq: int) -> RowDiffersError:
     """The error for a row that is not there."""
     table = str(statements.table)
-    return Differs(
+    return RowDiffersError(
         f"table {table} of the follower lacks the row that seq {seq} changes: it is not as the source's was before that"
         " transaction, which is not applied",
         table,
@@ -79,10 +79,10 @@ def missing(statements: TableStatements, seq: int) -> Differs:
     )
 
 
-def present(statements: TableStatements, seq: int) -> Differs:
+def present(statements: TableStatements, seq: int) -> RowDiffersError:
     """The error for a row that is there already, or for another that has one of its unique values."""
     table = str(statements.table)
-    return Differs(
+    return RowDiffersError(
         f"table {table} of the follower has a row with the key, or a unique value, of the one that seq {seq} writes:"
         " it is not as the source's was before that transaction, which is not applied",
         table,
@@ -119,7 +119,7 @@ class _Listed(Given):
         ]
         self._divide()
 
-    def refused(self, query: str, operation: str) -> Differs:
+    def refused(self, query: str, operation: str) -> RowDiffersError:
         """Insert them one by one, to find it."""
         outcomes = self._by_operation[operation]
         for each in outcomes:

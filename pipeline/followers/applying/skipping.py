@@ -43,7 +43,7 @@ def next_after(log: Connection, here: Position, events_table: EventsTable) -> Tr
 def skip(follower: Connection, here: Position, left_out: Transaction, reason: str) -> Position:
     """Move the position past it, and record it with the reason why the follower had stopped; both or nothing.
 
-    Returns the position then. Raises Overtaken where the follower is not at `here` any more.
+    Returns the position then. Raises ApplierOvertakenError where the follower is not at `here` any more.
     """
     after = position.advanced(
         here, left_out.source_epoch, left_out.last_seq, left_out.commit_lsn, left_out.committed_at

@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import Locked, NotFollowable
+from pipeline.errors import NotFollowableError, TableLockedError
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -30,7 +30,7 @@ def of_pass(
 ) -> None:
     """Those of a pass, but for tables whose events are applied one by one. `truncated`: seqs and oids.
 
-    `bound_of`: SQL that holds for the rows of a partition; None: unknown. Raises NotFollowable.
+    `bound_of`: SQL that holds for the rows of a partition; None: unknown. Raises NotFollowableError.
     """
     emptied = list[int]()
     targets, names = list[sql.Composable](), list[sql.Identifier]()
@@ -52,7 +52,7 @@ def of_pass(
 def _empty_partition(follower: Connection, table: FollowedTable, seq: int, bound: str | None) -> None:
     """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
     if bound is None:
-        raise NotFollowable(
+        raise NotFollowableError(
             f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
             " not have, and the source cannot say any more which rows it had",
             str(table),
@@ -86,7 +86,10 @@ def delete(follower: Connection, tables: Sequence[sql.Composable], _: Sequence[s
 
 
 def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequence[sql.Identifier]) -> None:
-    """The same, where nobody uses them for long. `names`: what they are called. Raises Locked with who does."""
+    """The same, where nobody uses them for long.
+
+    `names`: what they are called. Raises TableLockedError with who does.
+    """
     if not tables:
         return
     try:
@@ -96,15 +99,15 @@ def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequ
         raise locked(follower, names, "a truncate") from error
 
 
-def locked(follower: Connection, names: Sequence[sql.Identifier], what: str) -> Locked:
+def locked(follower: Connection, names: Sequence[sql.Identifier], what: str) -> TableLockedError:
     """Return the error for a statement that gave up waiting for a lock of one of these. `what`: the statement."""
     values = {"names": [name.as_string(follower) for name in names]}
     with follower.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(statement("followers.applying", "users_of_tables"), values).fetchone()
     if found is None:
-        return Locked(f"{what} waited for a session that uses the table, and has ended by now", None)
+        return TableLockedError(f"{what} waited for a session that uses the table, and has ended by now", None)
     said = f"{what} of {found['table']} waits"
     if found["pid"] is None:
-        return Locked(f"{said} for a prepared transaction that uses it", None)
+        return TableLockedError(f"{said} for a prepared transaction that uses it", None)
     who = f"{found['user_name'] or 'another user'}, {found['application'] or 'no name'}, {found['state'] or 'unknown'}"
-    return Locked(f"{said} for pid {found['pid']} ({who}), which uses it", found["pid"])
+    return TableLockedError(f"{said} for pid {found['pid']} ({who}), which uses it", found["pid"])

@@ -59,7 +59,7 @@ class Shared(Protocol):
         """As `Passes.next`. `continues`: a transaction is open there, of which the pass before this one was shared."""
 
     def parts(self) -> Generator[Part, None, None]:
-        """Of the pass that was taken last. Raises ReadingFailed."""
+        """Of the pass that was taken last. Raises ReadAheadError."""
 
 
 class Upcoming:
@@ -88,7 +88,7 @@ class Upcoming:
 
     @property
     def parts(self) -> Generator[Part, None, None]:
-        """Of the pass that came last. Raises ReadingFailed and CursorExpired."""
+        """Of the pass that came last. Raises ReadAheadError and CursorExpiredError."""
         assert self._parts is not None  # noqa: S101  there has been a pass
         return self._parts
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from pipeline.errors import Overtaken
+from pipeline.errors import ApplierOvertakenError
 from pipeline.followers.applying import position
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
@@ -60,7 +60,7 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
     """Let a follower begin: at this position, with these tables to be copied. Nothing where it has begun.
 
     `registration`: the id of the follower's row. What an earlier one of that name has left of this is forgotten. Raises
-    Overtaken where a later one has begun meanwhile.
+    ApplierOvertakenError where a later one has begun meanwhile.
     """
     values = {**vars(begins), "registration": registration}
     with follower.transaction():
@@ -69,7 +69,9 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
         if known == registration:
             return
         if known is not None and known > registration:
-            raise Overtaken(f"follower {begins.follower} was removed and added again: this is of before that")
+            raise ApplierOvertakenError(
+                f"follower {begins.follower} was removed and added again: this is of before that"
+            )
         follower.execute(statement(_ROOM, "drop_copies"), values)
         follower.execute(statement(_ROOM, "restart_position"), values)
         follower.execute(_WANT_COPIES, {**values, "oids": list(tables)})
@@ -83,7 +85,7 @@ def want(follower: Connection, here: Position, tables: Iterable[int], *, first: 
 
     From this position on nothing of the log is applied to them, whatever it is, until their copies take their place.
     The rows stay as they are until then. A copy that is being made begins anew. Returns the position, which the caller
-    has to go on with. Raises Overtaken where the follower is not at `here`: look again where it is.
+    has to go on with. Raises ApplierOvertakenError where the follower is not at `here`: look again where it is.
     """
     with follower.transaction():
         after = position.change_tables(follower, here)
@@ -120,13 +122,13 @@ def wanted(follower: Connection, of: Position) -> list[RequestedCopy]:
 def place(follower: Connection, here: Position, wanted: RequestedCopy, copied: Copied, rows: int) -> None:
     """In the transaction that holds the position and has brought the table there: it follows the log again.
 
-    Raises Overtaken where another copy of it was made meanwhile, or is wanted.
+    Raises ApplierOvertakenError where another copy of it was made meanwhile, or is wanted.
     """
     form = None if copied.form is None else Jsonb(copied.form)
     values = {**vars(here), **vars(copied), "form": form, "oid": wanted.oid, "rows": rows}
     values["generation"] = wanted.generation
     if follower.execute(statement(_ROOM, "place_copy"), values).rowcount != 1:
-        raise Overtaken(
+        raise ApplierOvertakenError(
             f"a table of follower {here.follower} was copied by another applier, or is to be copied once more; this"
             " one has written nothing"
         )
@@ -183,10 +185,10 @@ def hold(follower: Connection, of: Position, tables: Iterable[int]) -> None:
 def take(follower: Connection, of: Position, oid: int) -> None:
     """In the transaction that copies, first: who else is at it, or moves the position, is waited for.
 
-    Raises Overtaken where the copy is made by now, or the position is another.
+    Raises ApplierOvertakenError where the copy is made by now, or the position is another.
     """
     if follower.execute(statement(_ROOM, "take_copy"), {**vars(of), "oid": oid}).rowcount != 1:
-        raise Overtaken(
+        raise ApplierOvertakenError(
             f"another applier has copied a table of follower {of.follower}, or moved its position; this one has"
             " written nothing"
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import FollowerError, TablesChanged
+from pipeline.errors import FollowedTablesChangedError, FollowerError
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import checks, copies, refusals, schema_dump, source_forms, taken_names, unmade
 from pipeline.followers.copying.schema_dump import SchemaDump
@@ -33,7 +33,7 @@ def make(
     """Those that the follower lacks, as they are at the source now; returns those that are refused, and why.
 
     `follower`: a session of its own, which is changed. The form of each, and what is to be made after its copy, is
-    stored in the transaction that makes it. Raises TablesChanged if one was renamed at the source.
+    stored in the transaction that makes it. Raises FollowedTablesChangedError if one was renamed at the source.
     """
 
     def made(table: TableName, dumped: _TableDump, preamble: str) -> None:
@@ -105,7 +105,7 @@ def _dumped(
     """Tables as the source has them, without those that were dropped; and those that cannot be read, with why."""
     try:
         return _dumped_at_once(source, dsn, tables), {}
-    except TablesChanged:
+    except FollowedTablesChangedError:
         raise
     except FollowerError as error:
         if len(tables) == 1:
@@ -133,7 +133,9 @@ def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -
         if source_forms.read(source, values["oids"]) == forms:
             there = [table for table in tables if table.table_oid in forms]
             if any(forms[each.table_oid].called != (each.table_schema, each.table_name) for each in there):
-                raise TablesChanged("tables of a follower were renamed at the source before they were made")
+                raise FollowedTablesChangedError(
+                    "tables of a follower were renamed at the source before they were made"
+                )
             parts = {table: labels[table.table_oid] for table in there}
             return {table: _TableDump(dump.of(names), forms[table.table_oid], names) for table, names in parts.items()}
     raise FollowerError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from pipeline.errors import FollowerError, PipelineError, SchemaStopped
+from pipeline.errors import FollowerError, PipelineError, SchemaChangeError
 from pipeline.followers.admission import needed_objects
 from pipeline.followers.copying import refused_rows, unfound_names
 from pipeline.followers.registry import Note, TableName
@@ -33,7 +33,7 @@ def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: 
 
     `oid`: of the table at the source.
     """
-    helps = error.remedy if isinstance(error, SchemaStopped) else None
+    helps = error.remedy if isinstance(error, SchemaChangeError) else None
     if (known := unfound_names.of(error) or refused_rows.of(error)) is not None:
         helps = known.remedy(follower, source) or helps
     elif isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in _LACKING:

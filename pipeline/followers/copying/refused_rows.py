@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline.errors import Refused
+from pipeline.errors import StatementRefusedError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -69,7 +69,7 @@ class _UniqueIndex:
 
 def of(error: BaseException) -> RefusedRow | None:
     """What the follower refuses, by the error or by its cause; None if it is another error."""
-    if isinstance(error, Refused) and error.place != "follower":
+    if isinstance(error, StatementRefusedError) and error.place != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, _REFUSED):

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import Overtaken, Refused, SchemaStopped, Unavailable
+from pipeline.errors import ApplierOvertakenError, DatabaseUnavailableError, SchemaChangeError, StatementRefusedError
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
@@ -114,9 +114,9 @@ class TableReplacements:
     def make(self, table: TableName, anew: RequestedCopy) -> None:
         """Copy one of these tables, and let the copy take the place of its rows.
 
-        Raises CopyDelayedError if the copy has to wait: call again later. Raises CopyInterruptedError, Overtaken if
-        another copy of the table was made or requested in the meantime, and other errors that prevent the copy. After
-        an error, the table is unchanged.
+        Raises CopyDelayedError if the copy has to wait: call again later. Raises CopyInterruptedError,
+        ApplierOvertakenError if another copy of the table was made or requested in the meantime, and other errors that
+        prevent the copy. After an error, the table is unchanged.
         """
         self._require_wanted()
         # Before it is looked at who writes: what the log had by then is in the copy.
@@ -201,7 +201,9 @@ class TableReplacements:
             # Who else is at it has placed a copy by then, or is at its end.
             self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
             if anew not in self.wanted():
-                raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
+                raise ApplierOvertakenError(
+                    f"table {table.table_schema}.{table.table_name} was copied by another applier"
+                )
             self._put(table, staged, fitting)
             gone = self._place(table, anew, wanted, begins, rows, fitting.called)
         self._renaming.forget(self._log, gone)
@@ -223,7 +225,7 @@ class TableReplacements:
                 if replace != staged.replace or not checks.are_made(self._follower, self._here(), table):
                     raise
                 replace = partial(checks.run_without, self._follower, self._here(), table, staged.replace)
-            except (psycopg.errors.LockNotAvailable, SchemaStopped) as error:
+            except (psycopg.errors.LockNotAvailable, SchemaChangeError) as error:
                 _require_lock_alone(error)
                 self._say(table, self._waits(table))
 
@@ -270,7 +272,7 @@ class TableReplacements:
                     self._require_epoch(wanted.copied)
                     copies.place(self._follower, here, anew, wanted.copied, rows)
                     return moves.gone
-            except (Refused, SchemaStopped) as error:
+            except (StatementRefusedError, SchemaChangeError) as error:
                 _require_lock_alone(error)
                 self._say(table, self._waits(table))
                 applier = self._applier(table, wanted, reached)
@@ -294,7 +296,9 @@ class TableReplacements:
         """A copy that was read while the source became another begins anew."""
         values = {"source": self._found.source_id}
         if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copied.source_epoch:
-            raise Unavailable("the history of the source has changed while a table was copied: that begins anew")
+            raise DatabaseUnavailableError(
+                "the history of the source has changed while a table was copied: that begins anew"
+            )
 
     def _here(self) -> Position:
         return position.existing(self._follower, self._found.source_id, self._found.name)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused
+from pipeline.errors import ApplierOvertakenError, FollowerError, PipelineError, StatementRefusedError
 from pipeline.followers.applying import followed_tables, truncates
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, refusals
@@ -70,7 +70,8 @@ class TableCopies:
     def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> dict[TableName, Note]:
         """As many as it comes to, until there are no more; returns those that were refused, and why.
 
-        `rest`: waits for so many seconds. Raises CopyInterruptedError, Overtaken, and what ends a connection.
+        `rest`: waits for so many seconds. Raises CopyInterruptedError, ApplierOvertakenError, and what ends a
+        connection.
         """
         pending: list[TableName] = []
         while (fresh := _next(tables)) or pending:
@@ -94,9 +95,9 @@ class TableCopies:
         except CopyDelayedError as error:
             self._say(table, Note(str(error)))
             return False
-        except Overtaken:
+        except ApplierOvertakenError:
             raise
-        except (FollowerError, Refused) as error:
+        except (FollowerError, StatementRefusedError) as error:
             self._refuse(table, error)
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):

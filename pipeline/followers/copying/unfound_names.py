@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pipeline.errors import Refused
+from pipeline.errors import StatementRefusedError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -80,7 +80,7 @@ class _Function:
 
 def of(error: BaseException) -> UnfoundName | None:
     """What a function of the follower does not find, by the error or by its cause; None if it is another error."""
-    if isinstance(error, Refused) and error.place != "follower":
+    if isinstance(error, StatementRefusedError) and error.place != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, psycopg.Error) or cause.sqlstate not in _STATES:

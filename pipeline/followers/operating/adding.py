@@ -11,7 +11,7 @@ from pipeline.capture import source_requirements
 from pipeline.capture.source import not_begun, sources
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, FollowerRefused, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FollowerError, FollowerRefusedError
 from pipeline.followers import connecting, names, registry
 from pipeline.followers.admission import identity, needed_objects, rights, server, tables
 from pipeline.followers.admission.needed_objects import FollowerLacksError
@@ -49,8 +49,8 @@ def add(
 ) -> Added:
     """Register the database of this DSN; a running server takes it up. Without a name one is made.
 
-    Raises FollowerRefused with what is wrong and the remedy, Unavailable where it does not answer, FollowerError where
-    no source is known. Nothing is changed in the follower.
+    Raises FollowerRefusedError with what is wrong and the remedy, DatabaseUnavailableError where it does not answer,
+    FollowerError where no source is known. Nothing is changed in the follower.
     """
     admitted = _examine(config, source, pipeline, name, dsn, options)
     chosen, stored = admitted.name, admitted.stored
@@ -77,7 +77,7 @@ def _examine(
     config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
 ) -> _Admitted:
     if options.truncate and options.copy == "none":
-        raise FollowerRefused("--truncate empties tables before a copy, and --copy none makes none; leave one out")
+        raise FollowerRefusedError("--truncate empties tables before a copy, and --copy none makes none; leave one out")
     parts = connecting.parts(dsn)
     taken = registry.names(pipeline)
     chosen = names.made(connecting.resolved(parts), taken) if name is None else name
@@ -150,7 +150,9 @@ def _others(
     for other, which in ((source, "the source"), (pipeline, "the pipeline database")):
         found = identity.relation(follower, other)
         if found == "same database":
-            raise FollowerRefused(f"{what}: database {database.database_name} is {which} itself; name another database")
+            raise FollowerRefusedError(
+                f"{what}: database {database.database_name} is {which} itself; name another database"
+            )
         if found == "same cluster":
             beside.append(which)
     _require_no_follower(pipeline, what, follower, database)
@@ -170,13 +172,13 @@ def _require_no_follower(pipeline: Connection, what: str, follower: Connection, 
         try:
             with connecting.connect(known.name, known.dsn, program=_PROGRAM) as other:
                 found = identity.relation(follower, other)
-        except Unavailable as error:
-            raise FollowerRefused(
+        except DatabaseUnavailableError as error:
+            raise FollowerRefusedError(
                 f'{what}: it may be the database of the follower "{known.name}", which cannot be asked ({error}); '
                 f"{remedy}"
             ) from error
         if found == "same database":
-            raise FollowerRefused(
+            raise FollowerRefusedError(
                 f'{what}: database {database.database_name} is the follower "{known.name}" already; {remedy}'
             )
 
@@ -202,12 +204,12 @@ def _begins(
             if name not in left
         ]
     elif name in left:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: it has been a follower of that name, and is at seq {left[name].seq}; go on from "
             f"there with --copy none, choose another name, or forget it there: {server.forgetting(stored.id, name)}"
         )
     if reason := _not_kept(pipeline, name, options, begins):
-        raise FollowerRefused(reason)
+        raise FollowerRefusedError(reason)
     return begins, hints
 
 
@@ -215,7 +217,7 @@ def _require_kept(pipeline: Connection, name: str, options: Options, begins: Pos
     """Retention waits for it from the moment at which it was stored; what was dropped just before is looked for now."""
     if reason := _not_kept(pipeline, name, options, begins):
         registry.remove(pipeline, name)
-        raise FollowerRefused(reason)
+        raise FollowerRefusedError(reason)
 
 
 def _not_kept(pipeline: Connection, name: str, options: Options, begins: Position) -> str | None:

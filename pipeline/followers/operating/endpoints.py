@@ -16,7 +16,7 @@ from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME
 from pipeline.api.problems import documented
 from pipeline.config.settings import Config
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.followers.operating import status
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -100,7 +100,7 @@ def _connected(request: Request) -> Iterator[Connection]:
     """A connection to the pipeline database for one request."""
     config: Config = request.app.state.config
     if not _AT_ONCE.acquire(timeout=SECONDS):
-        raise Unavailable("too many requests about followers at once; try again later")
+        raise DatabaseUnavailableError("too many requests about followers at once; try again later")
     try:
         with connections.answering(config.database, "pipeline database", SECONDS, name="pipeline api") as pipeline:
             yield pipeline

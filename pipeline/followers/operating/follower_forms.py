@@ -52,7 +52,7 @@ class TableForm:
 
 
 def difference(source: Connection, log: Connection, found: Follower) -> str | None:
-    """Say in one line how the first table that differs does so; None if none does. Raises Unavailable."""
+    """Say in one line how the first table that differs does so; None if none does. Raises DatabaseUnavailableError."""
     if not found.table_states:
         return None
     with connecting.connect(found.name, found.dsn, program=_PROGRAM, prepare_threshold=None) as follower:

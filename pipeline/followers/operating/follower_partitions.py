@@ -114,7 +114,10 @@ class FollowerPartitions:
         )
 
     def compare(self, found: Follower) -> Finding | None:
-        """Return the first thing that a follower lacks or keeps; None if there is none. Raises Unavailable."""
+        """Return the first thing that a follower lacks or keeps; None if there is none.
+
+        Raises DatabaseUnavailableError.
+        """
         if (unseen := self.unseen(found)) is not None:
             return Finding(unseen, waits=True)
         changes = self._changes(found)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import comparison, source_rows
-from pipeline.errors import FollowerError, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FollowerError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
 from pipeline.followers.operating import status
@@ -41,7 +41,7 @@ class Reach:
     def __call__(self) -> Reached:
         """Returns once the follower has what any snapshot of the source until now contains.
 
-        Raises FollowerError where it is paused or stopped, Unavailable where log or follower stand still.
+        Raises FollowerError where it is paused or stopped, DatabaseUnavailableError where log or follower stand still.
         """
         marked = source_rows.mark(self._source)
         comparison.wait_for_log(self._pipeline, self._stored, marked)
@@ -75,7 +75,7 @@ class Reach:
             )
         if stood_still > STALLED_SECONDS:
             why = f" ({found.reason})" if found.reason else ""
-            raise Unavailable(
+            raise DatabaseUnavailableError(
                 f"{what} has stood still at seq {here} of {seq} for {STALLED_SECONDS:.0f} s{why}; "
                 f"`pipeline followers show {self._name}` says more. It can be compared only while it follows"
             )

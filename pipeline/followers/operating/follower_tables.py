@@ -10,7 +10,7 @@ from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config import patterns
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerRefused
+from pipeline.errors import FollowerRefusedError
 from pipeline.findings import first_names
 from pipeline.followers.admission.tables import PublishedTable
 from pipeline.followers.routed import is_routed
@@ -38,16 +38,16 @@ def chosen(
 ) -> list[PublishedTable]:
     """The captured tables that match these patterns, by name; all where there are no patterns.
 
-    Raises FollowerRefused where none does, and for tables of which a route sends something elsewhere.
+    Raises FollowerRefusedError where none does, and for tables of which a route sends something elsewhere.
     """
     try:
         patterns.require_qualified(listed)
     except ValueError as error:
-        raise FollowerRefused(f"--{error}") from None
+        raise FollowerRefusedError(f"--{error}") from None
     captured = captured_now.read(config, source, pipeline, stored).values()
     found = [each for each in captured if patterns.matches(tuple(listed), f"{each.schema}.{each.name}")]
     if listed and not found:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"--tables: no table that is captured matches {', '.join(listed)}; "
             "`pipeline status` names those that are not captured"
         )
@@ -56,18 +56,18 @@ def chosen(
 
 
 def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iterable[PublishedTable]) -> None:
-    """Raises FollowerRefused for tables that cannot be made of the log, which lacks some of what they had."""
+    """Raises FollowerRefusedError for tables that cannot be made of the log, which lacks some of what they had."""
     names = {str(each) for each in wanted}
     unread = overview.incomplete(pipeline, stored.id, _ALL)
     lacking = [each.table for each in unread if each.table in names and each.reason != known_tables.EMPTY]
     if lacking:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"--copy log: the log does not have {first_names(lacking)} whole; read what is missing with "
             f"`pipeline backfill start {lacking[0]}`, or use --copy source"
         )
     rewritten = [each for each in rewrites.unsettled(pipeline, stored.id) if each.table in names]
     if rewritten:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"--copy log: DDL has changed values of {first_names(each.table for each in rewritten)} without events; "
             f"{rewritten[0].remedy}; or use --copy source"
         )
@@ -76,7 +76,7 @@ def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iter
 def _require_unrouted(config: Config, found: Iterable[CapturedTable]) -> None:
     elsewhere = sorted(f"{each.schema}.{each.name}" for each in found if is_routed(config, each.schema, each.name))
     if elsewhere:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"PIPELINE_ROUTES sends changes of {first_names(elsewhere)} to another events table than "
             f"{config.events_table}, from which followers are fed; name tables with --tables that are not routed, "
             "or change the routes"

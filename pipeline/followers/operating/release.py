@@ -70,8 +70,8 @@ class Released:
 def release(config: Config, source: Connection, pipeline: Connection, name: str, *, sequences: bool) -> Released:
     """Returns once it has what was committed at the source before, and nothing more is applied to it.
 
-    Whatever is cut off is finished by the next call. Raises UnknownFollower, FollowerError with what is in the way and
-    the remedy; nothing is changed then, unless the text says so.
+    Whatever is cut off is finished by the next call. Raises UnknownFollowerError, FollowerError with what is in the way
+    and the remedy; nothing is changed then, unless the text says so.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 
 from pipeline.config import patterns
-from pipeline.errors import FollowerError, TableRefused
+from pipeline.errors import FollowerError, TableRefusedError
 from pipeline.findings import first_names
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
@@ -36,8 +36,8 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> Resync:
     """Let these tables be copied anew: `schema.table`, or patterns of it. Returns before that is done.
 
     Until then the follower applies nothing of the log to them, so that it also goes on where one of them had stopped
-    it. Raises UnknownFollower, TableRefused for what is none of its tables, FollowerError where it has not begun, and
-    Unavailable where its database does not answer.
+    it. Raises UnknownFollowerError, TableRefusedError for what is none of its tables, FollowerError where it has not
+    begun, and DatabaseUnavailableError where its database does not answer.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
@@ -65,7 +65,7 @@ def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> Resync:
 
 
 def _chosen(found: Follower, tables: Sequence[str]) -> list[FollowerTable]:
-    """Those of its tables that are named. Raises TableRefused."""
+    """Those of its tables that are named. Raises TableRefusedError."""
     chosen = list[FollowerTable]()
     for name in tables:
         if matching := [table for table in found.table_states if patterns.matches((name,), _name(table))]:
@@ -74,7 +74,7 @@ def _chosen(found: Follower, tables: Sequence[str]) -> list[FollowerTable]:
         if name == "*" and not found.table_states:
             continue  # its position moves where the log lost what it has
         has = first_names(_name(table) for table in found.table_states) if found.table_states else "no tables"
-        raise TableRefused(f"{connecting.what(found.name)} has no table {name}; it has {has}")
+        raise TableRefusedError(f"{connecting.what(found.name)} has no table {name}; it has {has}")
     return list(dict.fromkeys(chosen))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, Overtaken
+from pipeline.errors import ApplierOvertakenError, FollowerError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position, skipping
 from pipeline.followers.applying.skipping import Transaction
@@ -33,9 +33,9 @@ class Skipped:
 def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
     """Move the follower past the transaction that this seq is of, which must be the one that it has stopped before.
 
-    It is recorded in the follower, in `pipeline_follower.skipped`. Raises UnknownFollower, FollowerError with what is
-    otherwise and the remedy, and Unavailable where its database does not answer. Nothing else changes there: its tables
-    lack what the transaction did.
+    It is recorded in the follower, in `pipeline_follower.skipped`. Raises UnknownFollowerError, FollowerError with what
+    is otherwise and the remedy, and DatabaseUnavailableError where its database does not answer. Nothing else changes
+    there: its tables lack what the transaction did.
     """
     status.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
@@ -53,7 +53,7 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
         assert left_out is not None  # noqa: S101  else it was refused
         try:
             after = skipping.skip(there, here, left_out, found.reason or "")
-        except Overtaken as error:
+        except ApplierOvertakenError as error:
             raise FollowerError(f"{what} has just gone on by itself; nothing was skipped") from error
     reached = registry.Position(after.seq, after.commit_lsn, after.committed_at)
     registry.report(pipeline, found.id, Report("waiting", SKIPPED, None, reached))

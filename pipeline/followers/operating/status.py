@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 from pipeline.config.settings import describe
-from pipeline.errors import UnknownFollower
+from pipeline.errors import UnknownFollowerError
 from pipeline.followers import registry
 from pipeline.followers.registry import START_SERVER, Follower
 from pipeline.postgres import role_locks
@@ -135,17 +135,17 @@ def listed(pipeline: Connection) -> list[Shown]:
 
 
 def show(pipeline: Connection, name: str) -> Shown:
-    """One of them. Raises UnknownFollower."""
+    """One of them. Raises UnknownFollowerError."""
     found = _shown(pipeline, registry.find(pipeline, name))
     if not found:
-        raise UnknownFollower(
+        raise UnknownFollowerError(
             f'there is no follower "{name[:200]}"; `pipeline followers list` and GET /v1/followers show all'
         )
     return found[0]
 
 
 def pause(pipeline: Connection, name: str) -> Shown:
-    """Apply nothing more to it; the log is kept for it. Raises UnknownFollower, FollowerError."""
+    """Apply nothing more to it; the log is kept for it. Raises UnknownFollowerError, FollowerError."""
     with pipeline.transaction():
         show(pipeline, name)
         registry.want(pipeline, name, "paused")
@@ -153,7 +153,7 @@ def pause(pipeline: Connection, name: str) -> Shown:
 
 
 def resume(pipeline: Connection, name: str) -> Shown:
-    """Go on where it was. Raises UnknownFollower, FollowerError."""
+    """Go on where it was. Raises UnknownFollowerError, FollowerError."""
     with pipeline.transaction():
         show(pipeline, name)
         registry.want(pipeline, name, "running")

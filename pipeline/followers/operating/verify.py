@@ -15,7 +15,7 @@ from pipeline.capture.source import captured_now, publication_ledger, published_
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, NotComparable, TableRefused
+from pipeline.errors import FollowerError, NotComparableError, TableRefusedError
 from pipeline.followers import connecting, registry
 from pipeline.followers.operating import follower_forms, follower_tables, status
 from pipeline.followers.operating.follower_reach import Reach
@@ -86,8 +86,8 @@ def verify(
 ) -> Verified:
     """Compare these tables of a follower, or all that it has, while they are written and followed.
 
-    Raises UnknownFollower, TableRefused for a name that is none of its tables, FollowerError where it is paused or
-    stopped, or becomes so, and Unavailable where a database does not answer or nothing goes on for a minute.
+    Raises UnknownFollowerError, TableRefusedError for a name that is none of its tables, FollowerError if it is or gets
+    paused or stopped, and DatabaseUnavailableError if a database does not answer or nothing goes on for a minute.
     """
     started = datetime.now(UTC)
     status.show(pipeline, name)
@@ -145,7 +145,7 @@ def _chosen(
     for name in names:
         table = start.captured_table(source, name, captured)
         if table.oid not in by_oid:
-            raise TableRefused(
+            raise TableRefusedError(
                 f"{connecting.what(found.name)} does not have {table.schema}.{table.name}; "
                 f"`pipeline followers show {found.name}` lists its tables"
             )
@@ -175,7 +175,7 @@ class _Run:
         found = Compared(f"{table.table_schema}.{table.table_name}")
         try:
             self._compare(table, found)
-        except NotComparable as error:
+        except NotComparableError as error:
             found.state, found.reason = "refused", str(error)
         except psycopg.Error as error:
             if self._source.closed or self._follower.closed:
@@ -193,7 +193,7 @@ class _Run:
         ):
             columns = shape.read(self._source, self._follower, described)
         if self._described(table).relations != described.relations:  # their conditions are of the shape that was read
-            raise NotComparable(_ALTERED)
+            raise NotComparableError(_ALTERED)
         named = set[tuple[str, ...]]()
         for step in TableComparison(self._source, self._follower, described, columns, self._reach).run():
             found.rows += step.rows
@@ -204,9 +204,9 @@ class _Run:
             self._on_step(found.table, found.rows)
         found.differing = len(named)
         if named and self._formed(now := self._now(table), self._described(now), found) != described:
-            raise NotComparable(_ALTERED)
+            raise NotComparableError(_ALTERED)
         if not described.key and found.unsettled:
-            raise NotComparable(
+            raise NotComparableError(
                 "it has no key that tells its rows apart, and was written all the while; run it again when nobody does"
             )
         found.state = "differs" if named or found.form else "equal"
@@ -226,16 +226,16 @@ class _Run:
         found = registry.find(self._pipeline, self._found.name)
         same = (each for follower in found for each in follower.table_states if each.table_oid == table.table_oid)
         if (now := next(same, None)) is None:
-            raise NotComparable("the follower does not have it any more")
+            raise NotComparableError("the follower does not have it any more")
         return now
 
     def _described(self, table: FollowerTable) -> ComparedTable:
-        """As the source publishes it now. Raises NotComparable."""
+        """As the source publishes it now. Raises NotComparableError."""
         if table.state in ("copying", "stopped"):
-            raise NotComparable(f"it is {table.state}" + (f": {table.reason}" if table.reason else ""))
+            raise NotComparableError(f"it is {table.state}" + (f": {table.reason}" if table.reason else ""))
         captured = self._captured.get(table.table_oid)
         if captured is None:
-            raise NotComparable("the source does not publish it any more")
+            raise NotComparableError("the source does not publish it any more")
         publications = list(publication_ledger.known(self._stored))
         with reading_session.transaction(self._source, comparison.SOURCE):
             [wanted] = follower_tables.described(self._source, self._stored, [captured])

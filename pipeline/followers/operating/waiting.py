@@ -48,8 +48,8 @@ def wait(
     Each must have the names and columns, too, that events of the log give its tables, and what joined and left them as
     partitions.
 
-    A position is seen as its applier reports it, half a second late. Raises UnknownFollower, also where one is removed
-    meanwhile, and FollowerError where no source is known.
+    A position is seen as its applier reports it, half a second late. Raises UnknownFollowerError, also where one is
+    removed meanwhile, and FollowerError where no source is known.
     """
     began = time.monotonic()
     stored = sources.find(pipeline, config.source_id)

@@ -67,7 +67,7 @@ class _InUse:
 
 
 def begin(log: Connection, follower: Connection, found: Follower) -> None:
-    """Let it begin; nothing where it has. Raises Released."""
+    """Let it begin; nothing where it has. Raises FollowerReleasedError."""
     begins = first_position(log, found)
     oids = [table.table_oid for table in found.table_states]
     position.reopen(follower, found.source_id, found.name, found.id)
@@ -156,7 +156,7 @@ def renames(config: Config, found: Callable[[], Follower]) -> TableRenames:
 
 
 def connect_source(config: Config) -> Connection:
-    """A session that reads tables there, as the log has their values. Raises Unavailable."""
+    """A session that reads tables there, as the log has their values. Raises DatabaseUnavailableError."""
     return reading_session.connect(config, name="pipeline follower copy", settings=session_settings.COPY)
 
 
@@ -251,7 +251,7 @@ def settling(log: Connection, follower: Connection, found: Follower) -> dict[int
 
 def gap(log: Connection, follower: Connection, found: Follower, wanted: Mapping[int, Wanted]) -> Gap | None:
     """Before which epoch it has to stop, as the log is applied to these tables: one that is to be copied anew will lack
-    nothing. Raises Unavailable where that is not known yet.
+    nothing. Raises DatabaseUnavailableError where that is not known yet.
     """
     here = current_position(follower, found)
     names = {oid: f"{each.schema}.{each.name}" for oid, each in wanted.items()}
@@ -261,7 +261,7 @@ def gap(log: Connection, follower: Connection, found: Follower, wanted: Mapping[
 def want_unknown(log: Connection, follower: Connection, found: Follower, here: Position) -> bool:
     """Let tables be copied anew of which the log cannot say any more what they have; whether there are any.
 
-    Raises Overtaken.
+    Raises ApplierOvertakenError.
     """
     made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     lacking = [oid for oid in epoch_gaps.unknown(log, found, made) if oid not in anew]

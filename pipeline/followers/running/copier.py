@@ -13,7 +13,13 @@ from functools import partial
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, TablesChanged
+from pipeline.errors import (
+    ApplierOvertakenError,
+    FollowedTablesChangedError,
+    FollowerError,
+    PipelineError,
+    StatementRefusedError,
+)
 from pipeline.followers import registry
 from pipeline.followers.copying import missing_tables, refusals, unmade
 from pipeline.followers.copying.copies import RequestedCopy
@@ -166,9 +172,9 @@ class Copier:
         except CopyDelayedError as error:
             self._say(log, table, Note(str(error)))
             return False
-        except Overtaken:
+        except ApplierOvertakenError:
             return False
-        except (Refused, FollowerError) as error:
+        except (StatementRefusedError, FollowerError) as error:
             self._failed(log, table, error)
             return False
         except psycopg.Error as error:
@@ -238,9 +244,9 @@ class Copier:
 def _require_settled(
     log: Connection, follower: Connection, found: Follower, renames: TableRenames, table: TableName
 ) -> None:
-    """Raises TablesChanged if tables have other names by now, CopyDelayedError where the table is still a partition."""
+    """Raises FollowedTablesChangedError if tables have other names by now, CopyDelayedError for a partition still."""
     if renames.settle(log, follower):
-        raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
+        raise FollowedTablesChangedError(f"tables of follower {found.name} are called otherwise, or were dropped")
     if not partitions.settle(log, follower, found, table, renames.called(follower).values()):
         raise CopyDelayedError("is still a partition of another table where the follower is")
 

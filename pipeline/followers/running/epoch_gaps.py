@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
@@ -60,7 +60,8 @@ def first(
 ) -> Gap | None:
     """Before which epoch it has to stop, since a table lacks what comes between; None where it may go on.
 
-    `names`, `copies`: of its tables, by oid. Raises Unavailable where it is not known yet which of them are compared.
+    `names`, `copies`: of its tables, by oid. Raises DatabaseUnavailableError where it is not known yet which of them
+    are compared.
     """
     values = {"source": found.source_id, "epoch": here.source_epoch, "oids": list(names)}
     crossings = queries.rows(log, _Crossing, statement(_ROOM, "epoch_gaps"), values)
@@ -70,7 +71,7 @@ def first(
     epoch = lacking[0].epoch
     of_first = [each for each in lacking if each.epoch == epoch]
     if of_first[0].pending:
-        raise Unavailable(
+        raise DatabaseUnavailableError(
             f"the server is about to compare tables with the log, since epoch {epoch} of the source began"
         )
     keyed = [names[each.table_oid] for each in of_first if each.keyed]

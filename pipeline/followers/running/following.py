@@ -16,7 +16,15 @@ from functools import partial
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import CursorExpired, Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
+from pipeline.errors import (
+    ApplierOvertakenError,
+    CursorExpiredError,
+    FollowedTablesChangedError,
+    NotFollowableError,
+    PipelineError,
+    StatementRefusedError,
+    TableLockedError,
+)
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
@@ -92,7 +100,7 @@ class Following:
                 ):
                     raise
                 # Whoever moved the position may have taken away what was in the way; a lock may be free at any moment.
-                if isinstance(error, Overtaken | Locked):
+                if isinstance(error, ApplierOvertakenError | TableLockedError):
                     self._delay = FIRST_DELAY
                 self._stopped(found, error)
                 self._rest(stop)
@@ -112,7 +120,7 @@ class Following:
             try:
                 with changed_types.followed(self._config, self._log, follower, found):
                     self._copy(follower, found, stop)
-            except (CopyInterruptedError, TablesChanged):
+            except (CopyInterruptedError, FollowedTablesChangedError):
                 return
             self._apply(follower, found, renames, stop)
 
@@ -147,9 +155,9 @@ class Following:
                 self._is_in_log = True
             changes.look()
             self._apply_to(follower, found, here, wanted, changes, stop)
-        except TablesChanged:
+        except FollowedTablesChangedError:
             self._delay = FIRST_DELAY
-        except (CursorExpired, NotFollowable, Refused) as error:
+        except (CursorExpiredError, NotFollowableError, StatementRefusedError) as error:
             if not _is_mended(error, self._log, follower, found, changes):
                 raise
 
@@ -290,16 +298,16 @@ class Following:
 
 
 def _is_mended(
-    error: CursorExpired | NotFollowable | Refused,
+    error: CursorExpiredError | NotFollowableError | StatementRefusedError,
     log: Connection,
     follower: Connection,
     found: Follower,
     changes: SchemaChanges,
 ) -> bool:
     """Whether it is there no longer. Raises what stops the follower instead."""
-    if isinstance(error, CursorExpired):
+    if isinstance(error, CursorExpiredError):
         return _skip_expired(log, follower, found, changes)
-    if isinstance(error, Refused):
+    if isinstance(error, StatementRefusedError):
         return changes.explain(error)
     if error.why in ("changed", "unknown"):
         changes.follow(error)
@@ -321,7 +329,7 @@ def _skip_expired(log: Connection, follower: Connection, found: Follower, change
 def ask_partition_bounds(config: Config, root: int, partition: int) -> str | None:
     """SQL that holds for the rows of a partition, by oids; None where it is not attached any more, or nothing says so.
 
-    Raises Unavailable where the source does not answer.
+    Raises DatabaseUnavailableError where the source does not answer.
     """
     with connecting.connect_catalog(config) as source:  # names are printed as they are found
         values = {"root": root, "partition": partition}

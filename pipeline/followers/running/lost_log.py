@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.errors import CursorExpired
+from pipeline.errors import CursorExpiredError
 from pipeline.followers.applying.position import Position
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -30,9 +30,9 @@ def why(log: Connection, here: Position) -> str | None:
 
 
 def require_in_log(log: Connection, here: Position) -> None:
-    """Check the position in a new session with the log. Raises CursorExpired."""
+    """Check the position in a new session with the log. Raises CursorExpiredError."""
     if reason := why(log, here):
-        raise CursorExpired(
+        raise CursorExpiredError(
             f"the follower is at seq {here.seq}, and {reason}: the log was restored to an earlier state, so the"
             " follower may have changes that the log lacks"
         )

@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from pipeline.errors import (
-    CursorExpired,
-    Differs,
+    ApplierOvertakenError,
+    CursorExpiredError,
     FollowerError,
-    Locked,
-    NotFollowable,
-    Overtaken,
-    Refused,
-    Released,
-    SchemaStopped,
+    FollowerReleasedError,
+    NotFollowableError,
+    RowDiffersError,
+    SchemaChangeError,
+    StatementRefusedError,
+    TableLockedError,
 )
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying.position import Position
@@ -33,16 +33,16 @@ _AWAY_SECONDS = 5.0
 def report_of(found: Follower, error: Exception) -> Report:
     """Waiting where it goes on once something is there again, else stopped until somebody has done something."""
     match error:
-        case Differs() | NotFollowable():
+        case RowDiffersError() | NotFollowableError():
             return Report("stopped", str(error), _without(found, error))
-        case CursorExpired():
+        case CursorExpiredError():
             return Report("stopped", str(error), f"copy all of them anew: {_resync(found, '*')}")
-        case Refused():
+        case StatementRefusedError():
             where = f"at the {error.place}" if error.place else "at the database that refused it"
             return Report("stopped", str(error), f"correct that {where}; {AGAIN}")
-        case Locked():
+        case TableLockedError():
             return Report("waiting", str(error), f"{AGAIN} all the while{_ending(error)}")
-        case FollowerError() if not isinstance(error, Overtaken):
+        case FollowerError() if not isinstance(error, ApplierOvertakenError):
             return Report("stopped", str(error), _of_follower(found, error))
         case psycopg.Error():
             known = connecting.unavailable(found.name, found.dsn, error)
@@ -92,14 +92,14 @@ def progress(
 
 
 def _of_follower(found: Follower, error: FollowerError) -> str:
-    if isinstance(error, Released):
+    if isinstance(error, FollowerReleasedError):
         return f"if `pipeline followers release {found.name}` was cut off, run it once more"
-    return f"{error.remedy}; {AGAIN}" if isinstance(error, SchemaStopped) else AGAIN
+    return f"{error.remedy}; {AGAIN}" if isinstance(error, SchemaChangeError) else AGAIN
 
 
-def _without(found: Follower, error: Differs | NotFollowable) -> str:
+def _without(found: Follower, error: RowDiffersError | NotFollowableError) -> str:
     """How it goes on without what the log says, or does not say, of a table, or of all."""
-    if isinstance(error, Differs):
+    if isinstance(error, RowDiffersError):
         return _resync(found, error.table)
     if error.remedy is not None:
         return error.remedy
@@ -111,5 +111,5 @@ def _resync(found: Follower, table: str) -> str:
     return f"`pipeline followers resync {found.name} {shlex.quote(table)}`"
 
 
-def _ending(error: Locked) -> str:
+def _ending(error: TableLockedError) -> str:
     return "" if error.pid is None else f", or end that session there: select pg_terminate_backend({error.pid})"

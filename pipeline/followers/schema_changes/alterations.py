@@ -13,7 +13,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying import followed_tables
 from pipeline.followers.schema_changes import refused_statements
 from pipeline.followers.schema_changes.difference import ColumnForm, FormDifference
@@ -60,7 +60,7 @@ class AlterationBuilder:
     def of_columns(self, change: FormDifference, live: Collection[int]) -> list[TableAlteration]:
         """Columns dropped, renamed, added, of another type. `live`: the numbers that the source still has.
 
-        What is only not published any more stays as it is. Raises SchemaStopped where the follower cannot have it.
+        What is only not published any more stays as it is. Raises SchemaChangeError where the follower cannot have it.
         """
         return [
             *self._dropped(change, live),
@@ -193,8 +193,8 @@ class AlterationBuilder:
         made = sql.SQL("alter table {} ").format(self._table) + sql.SQL(how).format(*parts)
         return TableAlteration(f"the source {what} {self._shown}", made)
 
-    def _stopped(self, why: str, remedy: str) -> SchemaStopped:
-        return SchemaStopped(f"table {self._shown} of the follower stops: {why}", f"`{remedy}` there")
+    def _stopped(self, why: str, remedy: str) -> SchemaChangeError:
+        return SchemaChangeError(f"table {self._shown} of the follower stops: {why}", f"`{remedy}` there")
 
 
 def _columns(follower: Connection, called: tuple[str, str]) -> dict[str, dict[str, Any]]:
@@ -207,7 +207,7 @@ def _named(called: tuple[str, str]) -> dict[str, str]:
 
 
 def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[TableAlteration]) -> None:
-    """Run them, in the transaction that is open. Raises SchemaStopped where the follower does not let us.
+    """Run them, in the transaction that is open. Raises SchemaChangeError where the follower does not let us.
 
     `name`: the follower's. `called`: the table that is altered, for messages.
     """

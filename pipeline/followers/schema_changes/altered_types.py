@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.registry import Follower
 from pipeline.followers.schema_changes import refused_statements
 from pipeline.postgres.connections import Connection
@@ -28,11 +28,11 @@ class TypeAlteration:
 
 
 def run(follower: Connection, found: Follower, altered: TypeAlteration) -> bool:
-    """Alter it; whether there was anything to do. Raises SchemaStopped where the follower is not to, or may not."""
+    """Alter it; whether there was anything to do. Raises SchemaChangeError where the follower is not to, or may not."""
     why = f"the follower stops: type {altered.name} {altered.what}"
     if altered.statements and found.ddl == "stop":
         text = altered.statements[0].as_string(follower)
-        raise SchemaStopped(f"{why}, and --ddl is stop", f"`{text}` there")
+        raise SchemaChangeError(f"{why}, and --ddl is stop", f"`{text}` there")
     with follower.transaction():
         texts = [refused_statements.execute(follower, each, why) for each in altered.statements]
         if altered.store is not None:

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.config.settings import Config
-from pipeline.errors import Refused, TablesChanged, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FollowedTablesChangedError, StatementRefusedError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
@@ -36,7 +36,7 @@ def follow(
 
     Each is altered in a transaction of its own: none may use a label before that has ended. `called`: names of its
     tables by oid; None for a value of a copy, for which composites are altered before (`CopiedTypes`). Raises
-    SchemaStopped where it is not to follow, or where it is not clear what was renamed; Unavailable.
+    SchemaChangeError where it is not to follow, or where it is not clear what was renamed; DatabaseUnavailableError.
     """
     if not isinstance(cause, psycopg.errors.InvalidTextRepresentation) and not (
         isinstance(cause, psycopg.IntegrityError) and cause.diag.datatype_name
@@ -60,19 +60,19 @@ def remember_labels(config: Config, follower: Connection, found: Follower) -> No
     """
     here = position.existing(follower, found.source_id, found.name)
     if unknown := enums.unknown(follower, here):
-        with suppress(Unavailable), connecting.connect_catalog(config) as source:
+        with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             enums.remember(source, follower, here, unknown)
 
 
 @contextmanager
 def followed(config: Config, log: Connection, follower: Connection, found: Follower) -> Iterator[None]:
-    """Raises TablesChanged if the follower's types lacked what a copy inside needs, and have it by now."""
+    """Raises FollowedTablesChangedError if the follower's types lacked what a copy inside needs, and have it by now."""
     try:
         yield
-    except (Refused, psycopg.Error) as error:
-        cause = error.__cause__ if isinstance(error, Refused) else error
+    except (StatementRefusedError, psycopg.Error) as error:
+        cause = error.__cause__ if isinstance(error, StatementRefusedError) else error
         if follow(config, log, follower, found, cause):
-            raise TablesChanged(f"types of follower {found.name} have what a copy needs by now") from error
+            raise FollowedTablesChangedError(f"types of follower {found.name} have what a copy needs by now") from error
         raise
 
 
@@ -93,7 +93,7 @@ def remember_attributes(config: Config, follower: Connection, found: Follower, c
     """
     here = position.existing(follower, found.source_id, found.name)
     if unknown := composites.unknown(follower, here, [".".join(name) for name in called.values()]):
-        with suppress(Unavailable), connecting.connect_catalog(config) as source:
+        with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             for each in composites.differences(source, follower, here, unknown):
                 if each.is_same and each.known is None:
                     altered_types.run(follower, found, each.stored(here))
@@ -112,7 +112,7 @@ class UncertainTables:
 def look(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> UncertainTables:
     """Look which composite types were altered, before values of them are applied; renames attributes.
 
-    Raises SchemaStopped where the follower is not to follow, or does not let us; Unavailable.
+    Raises SchemaChangeError where the follower is not to follow, or does not let us; DatabaseUnavailableError.
     """
     here = position.existing(follower, found.source_id, found.name)
     oids = {".".join(name): oid for oid, name in called.items()}

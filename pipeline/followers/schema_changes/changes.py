@@ -11,7 +11,7 @@ from psycopg import sql
 
 from pipeline.config import patterns
 from pipeline.config.settings import Config
-from pipeline.errors import NotFollowable, Refused, SchemaStopped, TablesChanged
+from pipeline.errors import FollowedTablesChangedError, NotFollowableError, SchemaChangeError, StatementRefusedError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import followed_tables, position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
@@ -81,14 +81,14 @@ class SchemaChanges:
     def look(self) -> None:
         """Whether tables are new, or were rewritten; before anything is applied that comes after that.
 
-        Raises TablesChanged, and SchemaStopped where the follower is not to follow.
+        Raises FollowedTablesChangedError, and SchemaChangeError where the follower is not to follow.
         """
         here = self._here()
         new = take_up_new_table(self._config, self._log, self._state, self._follower, self._found, self._renames)
         called = self._called
         types = partial(changed_types.look, self._config, self._follower, self._found, called)
         if rewritten.copy_anew(self._log, self._follower, self._found, here, called, types) or new:
-            raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
+            raise FollowedTablesChangedError(f"other tables of follower {here.follower} follow the log now")
         changed_types.remember_attributes(self._config, self._follower, self._found, called)
 
     def notes(self) -> dict[int, Note]:
@@ -96,10 +96,10 @@ class SchemaChanges:
         violated = checks.notes(self._follower, self._here())
         return {**violated, **self.inheritance.notes(), **self.looked.notes()}
 
-    def explain(self, error: Refused) -> bool:
+    def explain(self, error: StatementRefusedError) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now.
 
-        Raises SchemaStopped with what to run there, if that is known.
+        Raises SchemaChangeError with what to run there, if that is known.
         """
         cause, called = error.__cause__, self._called
         if changed_types.follow(self._config, self._log, self._follower, self._found, cause, called):
@@ -117,7 +117,7 @@ class SchemaChanges:
             name = diag.schema_name or "", diag.table_name or ""
             return self._take_nulls(name, diag.column_name or "", error)
         if (remedy := _remedy(self._config, self._follower, error)) is not None:
-            raise SchemaStopped(str(error), remedy) from error
+            raise SchemaChangeError(str(error), remedy) from error
         return False
 
     def _copy_of_types(self) -> bool:
@@ -127,8 +127,11 @@ class SchemaChanges:
         held = {oids[table]: [rewritten.OF_COMPOSITES] for each in types for table, _ in each.columns}
         return rewritten.want(self._follower, self._found, self._here(), called, held)
 
-    def _take_nulls(self, name: Name, column: str, error: Refused) -> bool:
-        """Let a column take nulls if the source's does by now. Raises SchemaStopped where it does not, or must not."""
+    def _take_nulls(self, name: Name, column: str, error: StatementRefusedError) -> bool:
+        """Let a column take nulls if the source's does by now.
+
+        Raises SchemaChangeError where it does not, or must not.
+        """
         oid = next((oid for oid, called in self._called.items() if called == name), 0)
         versions = table_versions.all_versions(self._log, self._here().source, [oid]).get(oid, [])
         listed = [each for version in versions if version.numbered for each in version.columns]
@@ -140,18 +143,19 @@ class SchemaChanges:
                 name, [TableAlteration(f"column {column} of {'.'.join(name)} takes nulls at the source", altered)]
             )
             return True
-        raise SchemaStopped(
+        raise SchemaChangeError(
             f"table {'.'.join(name)} of the follower stops: its column {column} takes no null, and the source gives it"
             " no value",
             f"`alter table {shortest(*name)} alter column {shortest(column)} drop not null` there, or give it a"
             " default",
         ) from error
 
-    def follow(self, changed: NotFollowable) -> None:
+    def follow(self, changed: NotFollowableError) -> None:
         """Give a table the form that it has from the next transaction on, in a transaction of its own.
 
-        Where what has changed cannot be told, the table is copied anew instead. Raises SchemaStopped where the follower
-        does not let us, or is not to follow; Overtaken, and Unavailable where the source has to be asked.
+        Where what has changed cannot be told, the table is copied anew instead. Raises SchemaChangeError where the
+        follower does not let us, or is not to follow; ApplierOvertakenError, and DatabaseUnavailableError where the
+        source has to be asked.
         """
         oid, here, wanted, called = changed.oid, self._here(), self._wanted, self._called
         if changed.why == "unknown":
@@ -168,7 +172,7 @@ class SchemaChanges:
         change = difference.between(before, after, numbered=before.is_numbered_like(after))
         try:
             gone = self._change(here, changed, after, change)
-        except SchemaStopped as error:
+        except SchemaChangeError as error:
             if not isinstance(error.__cause__, _NO_CAST):
                 raise
             # Its rewrite was settled: the log has all rows again, but those of before are no values of the new type.
@@ -178,7 +182,7 @@ class SchemaChanges:
             self._renames.forget(self._state, gone)
 
     def _change(
-        self, here: Position, changed: NotFollowable, after: TableVersion, change: FormDifference
+        self, here: Position, changed: NotFollowableError, after: TableVersion, change: FormDifference
     ) -> Collection[int]:
         """Give a table another name, other columns or another key; returns tables that are to be forgotten."""
         oid = changed.oid
@@ -246,7 +250,7 @@ class SchemaChanges:
         return alone
 
     def _divide_for(self, schema: str, name: str) -> bool:
-        """Make what a table lacks that has no partition for a row. Raises SchemaStopped where that is not known."""
+        """Make what a table lacks that has no partition for a row. Raises SchemaChangeError where that is not known."""
         values = {"schema": schema, "name": name}
         root = self._follower.execute(statement("followers.schema_changes", "partition_root"), values).fetchone()
         oid = next((oid for oid, called in self._called.items() if called == root), None)
@@ -279,13 +283,13 @@ class SchemaChanges:
     def _run(self, called: Name, alterations: Sequence[TableAlteration]) -> None:
         if alterations and self._found.ddl == "stop":
             first = alterations[0]
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {'.'.join(called)} of the follower stops: {first.what}, and --ddl is stop",
                 f"`{first.as_text(self._follower)}` there",
             )
         run(self._follower, self._found.name, called, alterations)
 
-    def _is_within(self, here: Position, changed: NotFollowable) -> bool:
+    def _is_within(self, here: Position, changed: NotFollowableError) -> bool:
         """Whether the transaction has events of the table from before the change, which know rows by the old key."""
         values = {"source": here.source, "after": here.seq, "before": changed.seq, "oid": changed.oid}
         query = sql.SQL(statement("followers.schema_changes", "events_between")).format(events=self._events.identifier)
@@ -312,7 +316,7 @@ def _at(place: Place | None, copied_as: TableVersion | None, versions: Sequence[
     return reached[-1] if reached and copied_as is not None and reached[-1].is_like(copied_as) else None
 
 
-def _remedy(config: Config, follower: Connection, error: Refused) -> str | None:
+def _remedy(config: Config, follower: Connection, error: StatementRefusedError) -> str | None:
     """What to run at the follower, if that is known."""
     if (known := unfound_names.of(error) or refused_rows.of(error)) is None:
         return None
@@ -326,8 +330,8 @@ def take_up_new_table(
     """Let those be copied that the follower is to have and does not; whether there was one.
 
     What has been dropped since leaves nothing to follow; what was renamed since is called as it is now. One that was
-    dropped and made again under its name takes the place of the one before. Raises SchemaStopped where the follower is
-    not to follow such changes.
+    dropped and made again under its name takes the place of the one before. Raises SchemaChangeError where the follower
+    is not to follow such changes.
     """
     here = position.existing(follower, found.source_id, found.name)
     values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": found.ddl == "stop"}
@@ -346,7 +350,7 @@ def take_up_new_table(
 
 def _require_wanted(found: Follower, name: str) -> None:
     if found.ddl == "stop":
-        raise SchemaStopped(
+        raise SchemaChangeError(
             f"the follower stops: table {name} is new at the source, and --ddl is stop",
             f"remove it, and add it again with its table {name}: `pipeline followers remove {found.name}`",
         )

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying.position import Position
 from pipeline.followers.schema_changes.altered_types import TypeAlteration
 from pipeline.postgres import queries
@@ -109,7 +109,7 @@ class TypeDifference:
     def alteration(self, of: Position, *, renames: bool = True, drops: bool = True, adds: int = 1600) -> TypeAlteration:
         """Statements for these changes, at most so many attributes being added.
 
-        Raises SchemaStopped if all of them do not lead to the source's attributes, or the type is that of a table.
+        Raises SchemaChangeError if all of them do not lead to the source's attributes, or the type is that of a table.
         """
         renamed, dropped = self.renamed if renames else {}, self.dropped if drops else []
         added, is_all = self.added[:adds], renames and drops and adds >= len(self.added)
@@ -156,7 +156,7 @@ class TypeDifference:
         found = self.here.columns or self.there.columns
         return f"(column {found[0][1]} of {found[0][0]}) " if found else ""
 
-    def _stopped(self) -> SchemaStopped:
+    def _stopped(self) -> SchemaChangeError:
         changes = [f"drop attribute {shortest(name)}" for name in self.here.names if name not in self.there.names]
         changes += [
             f"add attribute {shortest(name)} {kind}"
@@ -166,7 +166,7 @@ class TypeDifference:
         kind, listed = "type", ", ".join(changes) or "…"
         if self.here.is_of_table:
             kind, listed = "table", listed.replace(" attribute ", " column ")
-        return SchemaStopped(
+        return SchemaChangeError(
             f"the follower stops: type {self.here} {self._where}has other attributes at the source"
             f" ({', '.join(self.there.names)}), and they cannot be had by adding, dropping and renaming alone",
             f"`alter {kind} {shortest(self.here.schema, self.here.name)} {listed}` there",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pipeline.errors import TablesChanged
+from pipeline.errors import FollowedTablesChangedError
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
@@ -33,8 +33,9 @@ class CopiedTypes:
     def bring(self, source: Connection, follower: Connection, oid: int) -> None:
         """Give the types in a table, by its oid at the source, the attributes that the source's types have.
 
-        Raises CopyDelayedError while the follower must still apply older values, and TablesChanged if other tables
-        must be copied as well. Raises SchemaStopped if the settings forbid the change, or the follower refuses it.
+        Raises CopyDelayedError while the follower must still apply older values, and FollowedTablesChangedError if
+        other tables must be copied as well. Raises SchemaChangeError if the settings forbid the change, or the follower
+        refuses it.
         """
         with self._one_at_a_time, follower.transaction():
             position.lock(follower)
@@ -43,7 +44,7 @@ class CopiedTypes:
             self._brought[oid] = _states(listed)
             are_brought = [self._is_brought(source, follower, here, each) for each in listed]
         if not all(are_brought):
-            raise TablesChanged(
+            raise FollowedTablesChangedError(
                 f"tables of follower {self._found.name} are to be copied together, for a type of theirs"
             )
 

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying.position import Position
 from pipeline.followers.schema_changes.altered_types import TypeAlteration
 from pipeline.postgres import queries
@@ -46,7 +46,7 @@ def alterations(log: Connection, source: Connection, follower: Connection, here:
     """What gives the follower's enums the labels that the source's have by now, a transaction for each enum.
 
     A label is renamed only in the type that the follower knows; the labels of a type that replaced it are added. Raises
-    SchemaStopped where labels were renamed so that it is not clear which.
+    SchemaChangeError where labels were renamed so that it is not clear which.
     """
     theirs = {(each.schema, each.name): each for each in _read(source)}
     for each in _read(follower):
@@ -92,7 +92,7 @@ def _renamed_unknown(here: EnumType, there: EnumType, logged: Collection[int]) -
     is_clear = len(here.labels) == len(there.labels) and not any(new in here.labels for new in moved.values())
     if not is_clear or not logged or set(logged) - own:
         name, of = f"{here.schema}.{here.name}", shortest(here.schema, here.name)
-        raise SchemaStopped(
+        raise SchemaChangeError(
             f"the follower stops: labels of type {name} were renamed at the source, and it is not clear to what",
             f"`alter type {of} rename value '{gone[0]}' to …` there",
         )

@@ -43,8 +43,8 @@ class FirstForms:
     ) -> TableName:
         """Give a table the name and the form that the source's has now; returns what it is called then.
 
-        `published`: the columns that are to be copied. Raises SchemaStopped where the follower does not let us, or is
-        not to follow.
+        `published`: the columns that are to be copied. Raises SchemaChangeError where the follower does not let us, or
+        is not to follow.
         """
         self._types.bring(source, follower, table.table_oid)
         needed, moves = self._needed(source, follower, table, published)

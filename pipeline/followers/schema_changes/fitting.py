@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedForm, Place
@@ -118,7 +118,7 @@ class FormAdjustment:
                 with self._follower.transaction():
                     self._run([each])
                 return
-            except SchemaStopped as error:
+            except SchemaChangeError as error:
                 if not isinstance(error.__cause__, _NO_WAY):
                     raise
         self._run([last])
@@ -146,7 +146,7 @@ def find(
 ) -> FormAdjustment:
     """What a table needs that has the form as of this place, and whose copy has these columns.
 
-    Raises SchemaStopped where it is not to follow.
+    Raises SchemaChangeError where it is not to follow.
     """
     now = source_forms.read(source, [table.table_oid]).get(table.table_oid)
     if now is None:
@@ -161,7 +161,7 @@ def find(
         altered = AlterationBuilder(follower, (table.table_schema, table.table_name)).of_columns(change, ())
         if altered:
             text = altered[0].as_text(follower)
-            raise SchemaStopped(f"{altered[0].what}, and --ddl is stop", f"`{text}` there")
+            raise SchemaChangeError(f"{altered[0].what}, and --ddl is stop", f"`{text}` there")
     return made
 
 

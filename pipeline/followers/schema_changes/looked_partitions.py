@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.config.settings import Config
-from pipeline.errors import Locked, SchemaStopped
+from pipeline.errors import SchemaChangeError, TableLockedError
 from pipeline.followers.applying import position, truncates
 from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.position import Position
@@ -110,7 +110,7 @@ class PartitionChanges:
             if due:
                 try:
                     self.follow(oid, max(due))
-                except Locked as error:
+                except TableLockedError as error:
                     self._not_before = time.monotonic() + AGAIN_SECONDS
                     self._waits[oid] = Note(str(error))
                     return False
@@ -120,8 +120,8 @@ class PartitionChanges:
     def follow(self, oid: int, upto: Place) -> None:
         """Divide a table as looks up to this place found it, in a transaction.
 
-        Raises SchemaStopped if the follower does not let us, Locked if another session uses the table, Overtaken, and
-        Unavailable if the source does not answer.
+        Raises SchemaChangeError if the follower does not let us, TableLockedError if another session uses the table,
+        ApplierOvertakenError, and DatabaseUnavailableError if the source does not answer.
         """
         due = [each for each in self._pending[oid] if each.place <= upto]
         root = self._called[oid]
@@ -140,7 +140,7 @@ class PartitionChanges:
                 kept = [each.id for each in due if each not in concerned and not each.has_joined and self._keeps(each)]
                 stored = {**vars(here), "oid": oid, "upto": due[-1].id, "kept": kept}
                 self._follower.execute(statement(_ROOM, "store_looked"), stored)
-        except SchemaStopped as error:
+        except SchemaChangeError as error:
             if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
                 raise truncates.locked(self._follower, [sql.Identifier(*root)], "a change of partitions") from error
             raise
@@ -184,7 +184,7 @@ class PartitionChanges:
     def _require_copies(self, each: PartitionChange, there: Name) -> None:
         if self._found.on_rewrite == "stop":
             root = ".".join(self._called[each.root_oid])
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {root} of the follower stops: its partition {'.'.join(there)} was {each.what} at the source,"
                 " another one has that name since, and --on-rewrite is stop",
                 f"`pipeline followers resync {self._found.name} {root}`",

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.config.settings import Config
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions, truncates
 from pipeline.followers.applying.followed_tables import Partition
@@ -64,7 +64,7 @@ class SourcePartition:
 
 
 def at_source(config: Config, root: int) -> list[SourcePartition]:
-    """Those of a table, by its oid, parents first. Raises Unavailable."""
+    """Those of a table, by its oid, parents first. Raises DatabaseUnavailableError."""
     with connecting.connect_catalog(config) as source:
         return read(source, root)
 
@@ -114,8 +114,8 @@ class TablePartitions:
 
         Whether there was one. In the transaction that is open. `is_kept`: a table that was detached has the rows of it.
 
-        Raises SchemaStopped where the follower does not let us, or is not to follow, or where the source does not have
-        it any more and the follower has it as a table of its own.
+        Raises SchemaChangeError where the follower does not let us, or is not to follow, or where the source does not
+        have it any more and the follower has it as a table of its own.
         """
         wanted = list(theirs) if new is None else _line(theirs, new.oid)
         if new is not None and not wanted:
@@ -155,7 +155,7 @@ class TablePartitions:
                 with self._follower.transaction():
                     for alteration in [self._attachment(each)] if attached else self._creation(each):
                         self._run(alteration)
-            except SchemaStopped as error:
+            except SchemaChangeError as error:
                 if (gone := self._in_the_way(error, theirs)) is not None:
                     self.detach_gone(gone, theirs)
                 elif attached or not isinstance(error.__cause__, _NO_ROOM):
@@ -174,7 +174,7 @@ class TablePartitions:
             renamed = query.format(sql.Identifier(*name), sql.Identifier(left_name(name[1], oid)))
             self._run(TableAlteration(f"the source has another partition {_shown(name)}", renamed))
 
-    def _in_the_way(self, error: SchemaStopped, theirs: Sequence[SourcePartition]) -> Name | None:
+    def _in_the_way(self, error: SchemaChangeError, theirs: Sequence[SourcePartition]) -> Name | None:
         """Return a partition that overlaps another one, and that the source has no longer. The error names it."""
         if self._former is None or not isinstance(error.__cause__, psycopg.errors.InvalidObjectDefinition):
             return None
@@ -207,7 +207,7 @@ class TablePartitions:
         """What the source does not have any more is missed by rows that find no place, or as a table of its own."""
         if new.called in self._called:
             attach = f"alter table {shortest(*self._root)} attach partition {shortest(*new.called)} for values …"
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {_shown(self._root)} of the follower stops: the source attached {_shown(new.called)} to it, and"
                 " does not say any more for which values",
                 f"`{attach}` there",
@@ -224,7 +224,7 @@ class TablePartitions:
         if self._found.ddl == "stop":
             text = alteration.as_text(self._follower)
             said = f"table {_shown(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
-            raise SchemaStopped(said, f"`{text}` there")
+            raise SchemaChangeError(said, f"`{text}` there")
         run(self._follower, self._found.name, self._root, [alteration])
 
 
@@ -253,16 +253,16 @@ def settle(log: Connection, follower: Connection, found: Follower, table: TableN
             position.change_tables(follower, here)
             with queries.lock_timeout(follower, truncates.LOCK_TIMEOUT):
                 TablePartitions(follower, found, root, called).detach(name)
-    except SchemaStopped as error:
+    except SchemaChangeError as error:
         if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
             return False  # who reads it would hold up the position
         raise
     return True
 
 
-def refused(name: Name) -> SchemaStopped:
+def refused(name: Name) -> SchemaChangeError:
     """The error for a row for which no partition is known."""
-    return SchemaStopped(
+    return SchemaChangeError(
         f"table {_shown(name)} of the follower stops: it has no partition for a row, and the source has none any more",
         f"`create table … partition of {shortest(*name)} for values …` there",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.copying import refusals
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -16,7 +16,7 @@ _OWNED = ": let an administrator of the follower make its role the owner of what
 def execute(follower: Connection, query: sql.SQL | sql.Composed, why: str) -> str:
     """Run a statement; returns it as text. `why`: what stops, and what has happened at the source, for messages.
 
-    Raises SchemaStopped if the follower refuses it, and psycopg.Error if the connection is lost.
+    Raises SchemaChangeError if the follower refuses it, and psycopg.Error if the connection is lost.
     """
     text = query.as_string(follower)
     try:
@@ -24,7 +24,7 @@ def execute(follower: Connection, query: sql.SQL | sql.Composed, why: str) -> st
     except psycopg.Error as error:
         if connections.is_gone(error) or connections.is_ours(error):
             raise
-        raise SchemaStopped(
+        raise SchemaChangeError(
             f"{why}, and the follower does not let us: {refusals.said(error)}",
             f"see that `{text}` can be run there" + (_OWNED if error.sqlstate == "42501" else ""),
         ) from error

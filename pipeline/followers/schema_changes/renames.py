@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from pipeline.config.settings import Config
-from pipeline.errors import SchemaStopped, TablesChanged
+from pipeline.errors import FollowedTablesChangedError, SchemaChangeError
 from pipeline.followers import registry
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.position import Position
@@ -42,17 +42,20 @@ class TableRenames:
         return self.called(follower).get(table.table_oid) == (table.table_schema, table.table_name)
 
     def needed(self, follower: Connection, targets: Mapping[int, Name]) -> NameChanges:
-        """What happens to names, so that tables get these. Raises Unavailable if the source has to be asked."""
+        """What happens to names, so that tables get these.
+
+        Raises DatabaseUnavailableError if the source has to be asked.
+        """
         return table_names.moves(targets, self.called(follower), partial(source_tables.read, self._config))
 
     def require_possible(self, follower: Connection, oid: int, target: Name) -> None:
-        """Raises SchemaStopped if the table cannot get this name; changes nothing."""
+        """Raises SchemaChangeError if the table cannot get this name; changes nothing."""
         self._alterations(follower, self.needed(follower, {oid: target}), self.called(follower))
 
     def carry_out(self, session: Connection, here: Position, moves: NameChanges) -> None:
         """Rename these tables, in the transaction that is open; `forget` those that are gone once it has ended.
 
-        Raises SchemaStopped if the follower does not let us, or is not to follow.
+        Raises SchemaChangeError if the follower does not let us, or is not to follow.
         """
         self._rename(session, here, moves, self.called(session))
 
@@ -70,7 +73,8 @@ class TableRenames:
     def take(self, log: Connection, follower: Connection, targets: Mapping[int, Name]) -> dict[int, Name]:
         """Let tables that the follower does not have be copied under these names; returns the names that they get.
 
-        Raises Overtaken, Unavailable, and SchemaStopped if tables of before keep the names.
+        Raises ApplierOvertakenError, DatabaseUnavailableError, and SchemaChangeError if tables of before keep the
+        names.
         """
         known = self.called(follower)
         without = {oid: name for oid, name in known.items() if oid not in targets}
@@ -82,7 +86,7 @@ class TableRenames:
         with follower.transaction():
             here = self._here(follower)
             if {**known, **self.called(follower)} != known:
-                raise TablesChanged(f"tables of follower {here.follower} have other names by now")
+                raise FollowedTablesChangedError(f"tables of follower {here.follower} have other names by now")
             self._rename(follower, here, moves, without)
             copies.want(follower, here, taken)
             for oid, form in forms.items():
@@ -103,7 +107,8 @@ class TableRenames:
     def settle(self, log: Connection, follower: Connection) -> bool:
         """Tables that the follower lacks are called there as at the source now; what was dropped is forgotten.
 
-        As are tables that have one name. True if there was one: then other tables follow the log. Raises Unavailable.
+        As are tables that have one name. True if there was one: then other tables follow the log. Raises
+        DatabaseUnavailableError.
         """
         called = self.called(follower)
         tables = [TableName(oid, *name) for oid, name in called.items()]
@@ -145,7 +150,7 @@ class TableRenames:
         found = table_names.alterations(session, moves.names, called)
         if found and self._find().ddl == "stop":
             (name, first), *_ = found
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {'.'.join(name)} of the follower stops: {first.what}, and --ddl is stop",
                 f"`{first.as_text(session)}` there",
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower
@@ -70,7 +70,7 @@ def copy_anew(
     """Let those be copied that were rewritten and are not copied since; whether there was one.
 
     `called`: names of the follower's tables by oid. `look_at_types`: finds the tables in whose values composite types
-    were altered. Raises SchemaStopped where tables are not to be copied by themselves.
+    were altered. Raises SchemaChangeError where tables are not to be copied by themselves.
     """
     reached: int = queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here))
     newest = _newest(log, here)
@@ -100,13 +100,14 @@ def want(
 ) -> bool:
     """Let tables be copied anew that are not to be copied already; whether there was one.
 
-    `rewritten`: by oid, what of them has changed. Raises SchemaStopped where they are not to be copied by themselves.
+    `rewritten`: by oid, what of them has changed. Raises SchemaChangeError where they are not to be copied by
+    themselves.
     """
     pending = {each.oid for each in copies.wanted(follower, here)}
     names = {oid: ".".join(called[oid]) for oid in rewritten if oid in called and oid not in pending}
     for oid, name in names.items():
         if found.on_rewrite == "stop":
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {name} of the follower stops: DDL has changed values of {', '.join(rewritten[oid])} at the"
                 " source without events, and --on-rewrite is stop",
                 f"`pipeline followers resync {found.name} {name}`",

@@ -45,14 +45,17 @@ class CurrentSourceTable:
 
 
 def read(config: Config, oids: Iterable[int]) -> dict[int, CurrentSourceTable]:
-    """By oid; one that was dropped is not there. Raises Unavailable."""
+    """By oid; one that was dropped is not there. Raises DatabaseUnavailableError."""
     with connecting.connect_catalog(config) as source:
         query = statement("followers.schema_changes", "source_tables")
         return {each.oid: each for each in queries.rows(source, CurrentSourceTable, query, {"oids": list(oids)})}
 
 
 def takes_null(config: Config, oid: int, column: str, number: int | None) -> bool:
-    """Whether a column of a table takes nulls now; False if the table has none such. Raises Unavailable."""
+    """Whether a column of a table takes nulls now; False if the table has none such.
+
+    Raises DatabaseUnavailableError.
+    """
     values = {"oid": oid, "column": column, "number": number}
     with connecting.connect_catalog(config) as source:
         return queries.value(source, statement("followers.schema_changes", "takes_null"), values) is True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.copying.taken_names import left_name
 from pipeline.followers.schema_changes.alterations import TableAlteration
 from pipeline.followers.schema_changes.source_tables import CurrentSourceTable
@@ -77,13 +77,13 @@ def alterations(
     follower: Connection, wanted: Mapping[int, Name], called: Mapping[int, Name]
 ) -> list[tuple[Name, TableAlteration]]:
     """The statements that give these tables these names, each with the name of before; those that are not there have
-    none. Raises SchemaStopped where something else has one of the names.
+    none. Raises SchemaChangeError where something else has one of the names.
     """
     pending = {oid: name for oid, name in wanted.items() if oid in called and _is_there(follower, called[oid])}
     for oid, name in pending.items():
         free = name in (called[other] for other in pending)
         if not free and _is_there(follower, name):
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {'.'.join(called[oid])} of the follower stops: the source calls it {'.'.join(name)} now, and"
                 " the follower has something else of that name",
                 f"`alter table {'.'.join(name)} rename to …` there",

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from multiprocessing.connection import Connection as Line
 from typing import Any
 
-from pipeline.followers.applying.ahead import ReadingFailed
+from pipeline.followers.applying.ahead import ReadAheadError
 from pipeline.followers.applying.passes import Pass
 from pipeline.followers.applying.reading import End, Part
 from pipeline.followers.applying.upcoming import Alone, Nothing, Source
@@ -49,7 +49,7 @@ class SharedLog:
             for _ in self._rest():
                 pass
             answer = self._ask(Ask(self._key, after, continues))
-        except (ReadingFailed, EOFError, OSError, pickle.PickleError) as error:
+        except (ReadAheadError, EOFError, OSError, pickle.PickleError) as error:
             self._give_up(error)
             return Alone()
         self._unread = isinstance(answer, Pass)
@@ -60,11 +60,11 @@ class SharedLog:
         try:
             for part in self._rest():
                 if isinstance(part, Broken):
-                    raise ReadingFailed
+                    raise ReadAheadError
                 yield part
         except (EOFError, OSError, pickle.PickleError) as error:
             self._give_up(error)
-            raise ReadingFailed from error
+            raise ReadAheadError from error
 
     def _ask(self, ask: Ask) -> Pass | Nothing | Alone:
         if self._line is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.postgres import key_comparison, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.key_comparison import KeyComparison
@@ -69,10 +69,10 @@ class SideForm:
     places: bool
 
     def require_unaltered(self, connection: Connection) -> None:
-        """Raise NotComparable if something was altered. The relations are locked in the transaction."""
+        """Raise NotComparableError if something was altered. The relations are locked in the transaction."""
         key = [each.name for each in self.key.columns] if self.key else []
         if _form(connection, self.names, self.relation, key) != self:
-            raise NotComparable("it was altered while it was compared; run it again")
+            raise NotComparableError("it was altered while it was compared; run it again")
 
 
 @dataclass(frozen=True)
@@ -92,24 +92,25 @@ class ComparisonShape:
 def read(source: Connection, follower: Connection, table: ComparedTable) -> ComparisonShape:
     """The shape that both sides have now, each read in a transaction that is open.
 
-    Raises NotComparable if the follower lacks what is to be compared, or if comparing keys may run an owner's code.
+    Raises NotComparableError if the follower lacks what is to be compared, or if comparing keys may run an owner's
+    code.
     """
     there = _columns(follower, table.follower_schema, table.follower_name)
     if not there and not _is_there(follower, table.follower_schema, table.follower_name):
-        raise NotComparable("the follower has no such table")
+        raise NotComparableError("the follower has no such table")
     here = _columns(source, table.schema, table.name)
     if lacking := [name for name in table.columns if name not in there]:
-        raise NotComparable(f"the follower has no column {', '.join(lacking)}; is a schema change under way?")
+        raise NotComparableError(f"the follower has no column {', '.join(lacking)}; is a schema change under way?")
     if any(name not in here for name in table.columns):
-        raise NotComparable("it was altered just now; run it again")
+        raise NotComparableError("it was altered just now; run it again")
     compared = tuple(name for name in table.columns if not there[name].generated or name in table.key)
     names = [each.name for each in table.relations] or [_quoted(source, table.schema, table.name)]
     at_source = _form(source, names, here[table.key[0]].relation if table.key else 0, table.key)
     try:
         copied = [_quoted(follower, table.follower_schema, table.follower_name)]
         at_follower = _form(follower, copied, there[table.key[0]].relation if table.key else 0, table.key)
-    except NotComparable as error:
-        raise NotComparable(f"at the follower, {error}") from error
+    except NotComparableError as error:
+        raise NotComparableError(f"at the follower, {error}") from error
     sorted_alike = all(here[name].sorts_alike and there[name].sorts_alike for name in table.key)
     partitioned = any(column.partitioned for column in there.values())
     ranged = sorted_alike and _are_of_one_type(at_source.key, at_follower.key)

@@ -25,9 +25,9 @@ from pipeline.log.shuffling.targets import TargetTables
 from pipeline.log.shuffling.transfer import (
     LogWatermark,
     RowTransfer,
-    SeqTaken,
+    SeqTakenError,
     TransferFactory,
-    WatermarkMoved,
+    WatermarkMovedError,
     wake_readers,
 )
 from pipeline.log.shuffling.waiting import WaitingRun
@@ -121,7 +121,7 @@ class Shuffler:
         started = time.monotonic()
         try:
             moved = self._step(staged, pending)
-        except WatermarkMoved:  # the worker wrote a batch directly, after it had found nothing staged
+        except WatermarkMovedError:  # the worker wrote a batch directly, after it had found nothing staged
             self._transfers.forget()
             return 0
         left = BUSY_PACE - (time.monotonic() - started) if moved >= BUSY_ROWS and not self._stopping() else 0.0
@@ -203,7 +203,7 @@ class Shuffler:
         place = LogWatermark(epoch, run.after)
         try:
             return self._move_batched(run, place, prepared)
-        except SeqTaken:
+        except SeqTakenError:
             self._transfers.forget()
             return self._move(run, epoch)
         except psycopg.errors.InvalidSqlStatementName:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import Fenced
+from pipeline.errors import FencedError
 from pipeline.log import table as log
 from pipeline.log.shuffling.targets import TargetShare, TargetTable, TargetTables
 from pipeline.log.shuffling.toast_fill import RowSelection, ValueFiller
@@ -34,11 +34,11 @@ where source_id = %(source)s and last_seq is not null
 """Wake the readers of every events table that has events."""
 
 
-class SeqTaken(Exception):
+class SeqTakenError(Exception):
     """The next seq is not the guessed one: roll back, call `forget` of the targets, and move the same rows again."""
 
 
-class WatermarkMoved(Fenced):
+class WatermarkMovedError(FencedError):
     """A second shuffler has run, or the worker has written a batch directly: read the state again."""
 
 
@@ -53,8 +53,8 @@ class LogWatermark:
 class RowTransfer:
     """Moves rows in one transaction, in order. Create it in the transaction; it ends with `finish` or a rollback.
 
-    `filler` fills in unchanged values. Unless `batch` is eager the first seq is a guess; a wrong guess raises SeqTaken.
-    Raises WatermarkMoved when the watermark is not at `place`.
+    `filler` fills in unchanged values. Unless `batch` is eager the first seq is a guess; a wrong guess raises
+    SeqTakenError. Raises WatermarkMovedError when the watermark is not at `place`.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class RowTransfer:
         """End the transfer: everything up to the transaction `upto` is moved, and these segments are drained."""
         self._send()
         if segments.mark_drained(self._connection, drained) != len(drained):
-            raise Fenced("segments were given up by a new replication worker while they were moved")
+            raise FencedError("segments were given up by a new replication worker while they were moved")
         if upto > self.after:
             self._set_watermark(upto)
 
@@ -236,12 +236,12 @@ class RowTransfer:
         if self._before is not None:
             return
         if not self._locked.rows:
-            raise WatermarkMoved(
+            raise WatermarkMovedError(
                 f"the watermark of source {self._source} has left {self.after}: another shuffler has run"
             )
         self._before, taken = self._locked.rows[0]
         if self._guessed is not None and taken != self._guessed - 1:
-            raise SeqTaken
+            raise SeqTakenError
 
     def _set_watermark(self, commit_lsn: int) -> None:
         default, newest = self._targets.default, self._newest

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
-from pipeline.errors import Fenced, StorageError, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FencedError, StorageError
 from pipeline.log.staging import segments
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement
@@ -60,8 +60,8 @@ class WorkerClaim:
         """Take over from older processes, and remove the rows that they left of an incomplete transaction.
 
         The connection is that of everything that is written under the claim: a newer worker ends its session when it
-        hangs. Raises Unavailable when the session of an older worker keeps the progress row locked, and Fenced when
-        this part of a backlog no longer exists.
+        hangs. Raises DatabaseUnavailableError when the session of an older worker keeps the progress row locked, and
+        FencedError when this part of a backlog no longer exists.
         """
         who = {"source": source, "worker": worker}
         # A crash may lose a batch together with its progress; the slot is not confirmed for it, and sends it again.
@@ -76,26 +76,28 @@ class WorkerClaim:
                 cursor = await connection.execute(statement("log.staging", "claim_progress"), who)
                 row = await cursor.fetchone()
                 if row is None and worker:
-                    raise Fenced(f"part {worker} of source {source} no longer exists: another worker has taken it over")
+                    raise FencedError(
+                        f"part {worker} of source {source} no longer exists: another worker has taken it over"
+                    )
                 if row is None:
                     raise StorageError(f"no progress is stored for source {source}")
                 await _drop_half_staged(connection, who, row[2])
         except psycopg.errors.LockNotAvailable as error:
-            raise Unavailable(
+            raise DatabaseUnavailableError(
                 f"another session holds staging of source {source}: {error}; it is tried again, or end that session"
             ) from error
         return cls(source, worker, row[0], row[1], row[2])
 
-    def fenced(self) -> Fenced:
+    def fenced(self) -> FencedError:
         """Return the error to raise once a newer worker has taken over."""
-        return Fenced(
+        return FencedError(
             f"another replication worker has taken over source {self.source}; "
             f"this one (generation {self.generation}) stops"
         )
 
 
 async def connect_staging(dsn: str) -> AsyncConnection[TupleRow]:
-    """Open the connection of a worker to staging. Raises Unavailable.
+    """Open the connection of a worker to staging. Raises DatabaseUnavailableError.
 
     psycopg prepares nothing on it by itself: after a rollback it would deallocate all that the session has prepared.
     """

@@ -92,9 +92,9 @@ class WriteResult(NamedTuple):
 class LogWriter:
     """The only writer of what one worker reads, under its claim.
 
-    `append`, `advance` and `settle` raise Fenced when a newer worker has taken over, and ReadAgain when something that
-    was accepted is not stored and must be streamed again. After any error the writer can only be closed; after
-    ReadAgain the worker is claimed again. The caller owns the connection, which is that of the claim.
+    `append`, `advance` and `settle` raise FencedError when a newer worker has taken over, and ReadAgainError when
+    something that was accepted is not stored and must be streamed again. After any error the writer can only be closed;
+    after ReadAgainError the worker is claimed again. The caller owns the connection, which is that of the claim.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from pipeline.errors import ReadAgain
+from pipeline.errors import ReadAgainError
 from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import RunState
 from pipeline.log.staging.worker_claim import WorkerClaim
@@ -62,7 +62,7 @@ class PartitionedPath(ABC):
     async def take(self, batch: ChangeBatch) -> ChangeBatch | None:
         """Add the batch to a segment, perhaps a new one. Returns the rest that it declines; then no run is open.
 
-        Raises Fenced, and ReadAgain if rows that were taken must be read again and staged.
+        Raises FencedError, and ReadAgainError if rows that were taken must be read again and staged.
         """
         self._last_lsn = batch.last_lsn
         async with self._refusing():
@@ -109,7 +109,7 @@ class PartitionedPath(ABC):
         return segment
 
     async def _store(self, segment: PartitionSegment) -> None:
-        """Commit the segment, which ends with a whole transaction of the source. Raises Fenced."""
+        """Commit the segment, which ends with a whole transaction of the source. Raises FencedError."""
         if not segment.rows:
             await self.abandon()
             return
@@ -135,11 +135,13 @@ class PartitionedPath(ABC):
         await self._store(segment)
         if begun:
             await self._stage(lsn)
-            raise ReadAgain("a transaction has changes that only the shuffler can write: it is read again and staged")
+            raise ReadAgainError(
+                "a transaction has changes that only the shuffler can write: it is read again and staged"
+            )
 
     @asynccontextmanager
     async def _refusing(self) -> AsyncIterator[None]:
-        """Raise ReadAgain if the server refuses a row: rows that are not stored are read again and staged."""
+        """Raise ReadAgainError if the server refuses a row: rows that are not stored are read again and staged."""
         try:
             yield
         except psycopg.Error as error:
@@ -149,6 +151,6 @@ class PartitionedPath(ABC):
             await self.abandon()
             await self._stage(self._last_lsn)
             cause = connections.cause_of(error)
-            raise ReadAgain(
+            raise ReadAgainError(
                 f"a change cannot be written: {cause}; what came with it is read again and staged"
             ) from error

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.errors import ReadAgain
+from pipeline.errors import ReadAgainError
 from pipeline.log.staging import batch as batch_parts
 from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.choose_path import RunState
@@ -95,7 +95,10 @@ class PartPath(PartitionedPath):
                 await segment.finish()
 
     async def finish(self) -> None:
-        """Store the segment's whole transactions once the part's turn has come. Raises ReadAgain if it must stop."""
+        """Store the segment's whole transactions once the part's turn has come.
+
+        Raises ReadAgainError if it must stop.
+        """
         if (segment := self._segment) is not None:
             async with self._refusing():
                 await self._finish(segment)
@@ -105,7 +108,7 @@ class PartPath(PartitionedPath):
         while segment.rows and not await self._is_reached(segment):
             if self._turn.stopping():
                 await self.abandon()
-                raise ReadAgain("a part whose turn has not come is left, and will be read again")
+                raise ReadAgainError("a part whose turn has not come is left, and will be read again")
             if segment.open_rows and self._sizes.is_worth(segment.rows, segment.run.events):
                 await segment.finish()  # all parts do so in parallel; at its turn a part would delay the next one
             else:
@@ -151,7 +154,7 @@ class PartPath(PartitionedPath):
             if not has_rows:
                 return batch
             await self._turn.give_up()
-            raise ReadAgain("a part has changes that only the shuffler can write: it is read again and staged")
+            raise ReadAgainError("a part has changes that only the shuffler can write: it is read again and staged")
         rest = batch
         if events and (found := batch_parts.before(batch, len(events))) is not None:
             await segment.add(found[0], events[: len(found[0].rows)])

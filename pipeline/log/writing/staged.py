@@ -11,7 +11,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.errors import Fenced
+from pipeline.errors import FencedError
 from pipeline.log.staging import rows, segments
 from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.progress import with_progress
@@ -41,7 +41,7 @@ _BATCH_VALUES = (
 class StagedPath:
     """Writes batches of one worker to staging; it takes any batch.
 
-    Call `prepare` first. Every call raises Fenced, without writing anything, if a newer worker has taken over.
+    Call `prepare` first. Every call raises FencedError, without writing anything, if a newer worker has taken over.
     """
 
     def __init__(self, connection: AsyncConnection[TupleRow], claim: WorkerClaim) -> None:
@@ -73,7 +73,7 @@ class StagedPath:
                 await self._copy(batch, "", durable=durable)
             else:
                 await self._copy(batch, "BEGIN; ", durable=durable)
-        except (psycopg.Error, Fenced):
+        except (psycopg.Error, FencedError):
             with suppress(psycopg.Error):  # the connection itself may be broken
                 await self._connection.rollback()
             raise

@@ -139,9 +139,10 @@ class Facts:
 def look(
     config: Config, connection: Connection, stored: ReplicationSource | None, known: Sequence[StoredSession] = ()
 ) -> Look:
-    """The source now, over one connection. Raises Unavailable, within twice SOURCE_SECONDS also for a frozen one.
+    """The source now, over one connection.
 
-    `known`: sessions of clients, which are looked at too.
+    Raises DatabaseUnavailableError, within twice SOURCE_SECONDS also for a frozen one. `known`: sessions of clients,
+    which are looked at too.
     """
     values: dict[str, Any] = {"slot": config.slot, "sampler": lag_sampler.session_name(stored.id) if stored else None}
     with connections.answering(config.source, "source", SOURCE_SECONDS, name="pipeline status") as source:

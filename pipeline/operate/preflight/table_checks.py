@@ -14,7 +14,7 @@ from pipeline.capture.source.publications import Publisher
 from pipeline.capture.source.publishable_tables import PublishableTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
-from pipeline.errors import PublicationMissing
+from pipeline.errors import PublicationMissingError
 from pipeline.findings import Cure, Finding, Findings, first_names, of_error, quoted
 from pipeline.postgres import databases
 from pipeline.postgres.connections import Connection
@@ -53,7 +53,7 @@ def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables
     create = creating(source, config.publication, tables)
     try:
         publisher.require_possible()
-    except PublicationMissing as error:
+    except PublicationMissingError as error:
         if not tables or all(table.owned for table in publishable_tables.uncovered(tables, ())):
             text = "grant create on database {database} to {user}"
             names = {"database": Identifier(source.info.dbname), "user": Identifier(source.info.user)}

@@ -36,7 +36,14 @@ from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
 from pipeline.capture.source.walsender import SystemIdentity, application_name
 from pipeline.config.settings import Config
 from pipeline.consumers.queue.queue_filler import QueueFiller
-from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SlotTaken, SourceChanged, SourceUnfit
+from pipeline.errors import (
+    PipelineError,
+    PublicationMissingError,
+    ReplicationError,
+    SlotTakenError,
+    SourceChangedError,
+    SourceUnfitError,
+)
 from pipeline.log import jumps, recent_transactions, tables
 from pipeline.log.shuffling import watermark
 from pipeline.log.shuffling.shuffler import Shuffler
@@ -151,7 +158,7 @@ class _Adoption:
         for check in prepare.checks(self._config, self._source, self._pipeline, self._stored, identity).values():
             try:
                 check()
-            except SourceChanged as error:
+            except SourceChangedError as error:
                 found.append(error)
         return found
 
@@ -166,7 +173,7 @@ class _Adoption:
                 replay.skip(await stream.read())
                 if replay.reply_requested:
                     stream.send_status(replay.received, 0)
-        except (SourceChanged, PublicationMissing) as error:
+        except (SourceChangedError, PublicationMissingError) as error:
             return [error]
         return []
 
@@ -200,7 +207,7 @@ class _Adoption:
             there = publication_ledger.read(self._source, self._names())
             publications, now = self._publish(identity)
             slot = slots.find(self._source, self._config.slot)
-            missing = any(isinstance(reason, PublicationMissing) for reason in reasons)
+            missing = any(isinstance(reason, PublicationMissingError) for reason in reasons)
             keep = slot is not None and not missing and self._sends_all(slot, identity, there, now)
             start = (slot.confirmed_lsn or 0) if slot is not None and keep else self._new_slot(slot)
             known = self._in_the_log(start) if keep else set()
@@ -335,7 +342,8 @@ def take_over(
 ) -> Adopted:
     """Take over a slot for a pipeline database without positions: another one reads it, or this one did before.
 
-    `agree` is called before anything is changed, as `adopt` does. Raises SourceUnfit when the slot is not another's.
+    `agree` is called before anything is changed, as `adopt` does. Raises SourceUnfitError when the slot is not
+    another's.
 
     The pipeline database may be one without our schema: it is migrated.
     """
@@ -343,7 +351,7 @@ def take_over(
     slot = slots.find_ours(source, config.slot, stored.id if stored else None)
     reason = _taken(config, source, pipeline)
     if slot is None or reason is None:
-        raise SourceUnfit(not_begun.NO_SERVER)
+        raise SourceUnfitError(not_begun.NO_SERVER)
     slots.require_whole(config.slot, slot, None, 0)
     starts_at = slot.confirmed_lsn or 0
     agree(Gap(source.info.dbname, [reason], starts_at, None, None, begins=True))
@@ -358,7 +366,7 @@ def take_over(
 def _taken(config: Config, source: Connection, pipeline: Connection) -> str | None:
     try:
         slot_mark.require_own(source, pipeline, config.slot)
-    except SlotTaken as error:
+    except SlotTakenError as error:
         return str(error).partition("; ")[0]
     return None
 

@@ -15,9 +15,9 @@ from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared, differences
 from pipeline.comparing.comparison import Comparison
-from pipeline.comparing.log_state import Key, Truncated
+from pipeline.comparing.log_state import Key, TableTruncatedError
 from pipeline.config.settings import Config
-from pipeline.errors import NotComparable, PipelineError
+from pipeline.errors import NotComparableError, PipelineError
 from pipeline.log import tables
 from pipeline.log.retention import policy
 from pipeline.operate.verify import verifications
@@ -51,7 +51,7 @@ def run(
     """Compare these tables, or all that are captured. `share`: above 0, at most 1. A server must run meanwhile.
 
     What is found is kept in `pipeline.verifications`; nothing is where `stopping` ended it. Raises PipelineError where
-    no server runs, TableRefused for a name that is no captured table.
+    no server runs, TableRefusedError for a name that is no captured table.
     """
     started, name = datetime.now(UTC), "pipeline verify"
     with (
@@ -114,7 +114,7 @@ class _Run:
             with reading_session.transaction(self._source, SNAPSHOT):
                 self._require_known(table, name)
             found = self._try(table, name)
-        except NotComparable as error:
+        except NotComparableError as error:
             return Compared(name, "refused", str(error))
         except psycopg.Error as error:
             if self._source.closed or self._pipeline.closed:
@@ -127,7 +127,7 @@ class _Run:
         for left in reversed(range(TRIES)):
             try:
                 return self._compare(table, name)
-            except Truncated:
+            except TableTruncatedError:
                 if not left:
                     raise
         raise AssertionError
@@ -157,47 +157,47 @@ class _Run:
         return found
 
     def _require_unaltered(self, table: CapturedTable, name: str, shape: compared.Compared) -> None:
-        """Raises NotComparable where DDL explains differences, also such as the stream has not noticed yet."""
+        """Raises NotComparableError where DDL explains differences, also such as the stream has not noticed yet."""
         if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
-            raise NotComparable("it was altered while it was compared; run it again")
+            raise NotComparableError("it was altered while it was compared; run it again")
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
             if known.version.table_oid != table.oid:
                 continue
             if any(each.kind != "renamed" for each in rewrites.since(self._source, known, self._stored.slot)):
-                raise NotComparable("DDL has just changed its values without events; run it again")
+                raise NotComparableError("DDL has just changed its values without events; run it again")
         self._whole = overview.whole_tables(self._pipeline, self._stored.id)
         self._require_known(table, name)
         before = known_tables.read(self._pipeline, self._stored).get(table.oid)
         former = FormerKeys(self._source, self._pipeline, self._stored)
         former.look()
         if before is None or known_tables.has_joined(table, before, None) or former.had_another(table, before):
-            raise NotComparable("its rows have just got another key; run it again")
+            raise NotComparableError("its rows have just got another key; run it again")
 
     def _require_not_rewritten(self, table: CapturedTable, name: str) -> None:
         for each in rewrites.unsettled(self._pipeline, self._stored.id):
             if each.table_oid == table.oid:
-                raise NotComparable(
+                raise NotComparableError(
                     f"DDL has changed its values without events ({each.why}); `pipeline backfill start {name}"
                     " --differences` settles it"
                 )
 
     def _require_known(self, table: CapturedTable, name: str) -> None:
-        """Raises NotComparable where the log cannot say what the table has, or we may not read it."""
+        """Raises NotComparableError where the log cannot say what the table has, or we may not read it."""
         if not table.keyed:
-            raise NotComparable("it has no key that tells its rows apart")
+            raise NotComparableError("it has no key that tells its rows apart")
         remedy = f"`pipeline backfill start {name}` reads its rows"
         whole = self._whole.get(table.oid)
         if whole is None or whole.from_seqs is None:
             reason = whole.reason if whole else None
-            raise NotComparable(reason or f"the log does not have it whole yet; {remedy}")
+            raise NotComparableError(reason or f"the log does not have it whole yet; {remedy}")
         for events in tables.with_known(self._pipeline, []):
             below = policy.dropped(self._pipeline, events).below
             if below > whole.from_seqs.get(str(events), 0) + 1:
-                raise NotComparable(
+                raise NotComparableError(
                     f"events of {events} below seq {below:,} are dropped, and it may have had some; {remedy}"
                 )
         self._require_not_rewritten(table, name)
         publications = list(publication_ledger.known(self._stored))
         for relation in to_read.relations(self._source, [table.oid], publications, sized=False):
             if relation.refused:
-                raise NotComparable(relation.refused)
+                raise NotComparableError(relation.refused)

@@ -21,7 +21,7 @@ from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Batch
 from pipeline.consumers.cursor.frames import MAX_EVENTS
 from pipeline.consumers.cursor.reading import Reading
-from pipeline.errors import ConsumerChanged, TableRefused, Unavailable, WrongArgument
+from pipeline.errors import ConsumerChangedError, DatabaseUnavailableError, TableRefusedError, WrongArgumentError
 from pipeline.log.page import EventFilter
 from pipeline.log.shapes import EventColumns
 from pipeline.postgres.queries import statement
@@ -81,7 +81,7 @@ class EventLog:
 
     async def close(self) -> None:
         """End every call with UNAVAILABLE."""
-        await self._calls.end(Unavailable(statuses.LEAVING))
+        await self._calls.end(DatabaseUnavailableError(statuses.LEAVING))
         await self._unacknowledged.close()
 
     async def _read(self, request: pb.ReadRequest | None, context: Context) -> None:
@@ -136,7 +136,7 @@ class EventLog:
     async def _ack(self, request: pb.AckRequest | None, context: Context) -> pb.AckReply:
         try:
             return await self._calls.run(self._acknowledge(require(request)))
-        except ConsumerChanged as error:
+        except ConsumerChangedError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except Exception as error:
             await statuses.abort(context, error)
@@ -145,7 +145,7 @@ class EventLog:
     async def _acknowledge(self, request: pb.AckRequest) -> pb.AckReply:
         reading = self._readings.get(request.session)
         if reading is None or reading.claim.name != request.consumer:
-            raise ConsumerChanged(
+            raise ConsumerChangedError(
                 f"this session does not read consumer {request.consumer[:63]!r} here; Read it, and repeat the "
                 f"{SESSION!r} of its initial metadata"
             )
@@ -269,16 +269,19 @@ class Wanted:
 
 
 def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> Wanted:
-    """`default`: the default events table; `tables`: all that are configured. Raises WrongArgument, TableRefused."""
+    """`default`: the default events table; `tables`: all that are configured.
+
+    Raises WrongArgumentError, TableRefusedError.
+    """
     start = request.WhichOneof("from")
     consumer = request.consumer if start == "consumer" else None
     if consumer is not None:
         for name in ("tables", "actions", "events_table"):
             if getattr(request, name):
-                raise WrongArgument(f"a consumer has its own filter and events table: leave out {name}")
+                raise WrongArgumentError(f"a consumer has its own filter and events table: leave out {name}")
     after = request.after.seq if start == "after" else None
     if after is not None and not 0 <= after <= MAX_SEQ:
-        raise WrongArgument(f"after.seq must be 0 or more, not {after}")
+        raise WrongArgumentError(f"after.seq must be 0 or more, not {after}")
     return Wanted(
         _events_table(request.events_table, default, tables),
         request.follow,
@@ -292,7 +295,9 @@ def _events_table(name: str, default: str, tables: Collection[str]) -> str:
     if name in tables:
         return name
     if name:
-        raise TableRefused(f"there is no events table {name[:200]!r} in the settings; there are: {', '.join(tables)}")
+        raise TableRefusedError(
+            f"there is no events table {name[:200]!r} in the settings; there are: {', '.join(tables)}"
+        )
     return default
 
 
@@ -301,16 +306,16 @@ def _tables(given: Collection[str]) -> tuple[str, ...]:
         patterns.require_qualified(given)
         patterns.require_few(given)
     except ValueError as error:
-        raise WrongArgument(str(error)) from None
+        raise WrongArgumentError(str(error)) from None
     if any("\0" in pattern for pattern in given):
-        raise WrongArgument("a text may not hold a zero byte")
+        raise WrongArgumentError("a text may not hold a zero byte")
     return tuple(given)
 
 
 def _actions(given: Collection[str]) -> tuple[str, ...]:
     for action in given:
         if action not in ACTIONS:
-            raise WrongArgument(f"there is no action {action[:100]!r}; there are: {', '.join(ACTIONS)}")
+            raise WrongArgumentError(f"there is no action {action[:100]!r}; there are: {', '.join(ACTIONS)}")
     return tuple(given)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from pipeline.errors import ConditionRefused
+from pipeline.errors import ConditionRefusedError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots.conditions.condition import Condition, parse
@@ -40,7 +40,7 @@ class _Column:
 def trusted(source: Connection, condition: str, table: int) -> sql.Composable:
     """Return the SQL behind `where` for a user's condition, after checking in this transaction that it is harmless.
 
-    `table`: its oid. Raises ConditionRefused.
+    `table`: its oid. Raises ConditionRefusedError.
     """
     query = _COLUMNS_OF_TABLE
     columns = [name for (name,) in source.execute(query, {"oid": table}).fetchall()]
@@ -54,7 +54,7 @@ def require_harmless(source: Connection, condition: Condition, table: int) -> No
     that change nothing, wait for nothing and look at nothing but the row.
 
     To be called in each transaction that reads with the condition: catalogs may have changed since the last time. It
-    must have search_path = '', else operators of users could be meant (ValueError). Raises ConditionRefused.
+    must have search_path = '', else operators of users could be meant (ValueError). Raises ConditionRefusedError.
     """
     if queries.value(source, "select pg_catalog.current_schemas(false) <> '{}'"):
         raise ValueError("a condition is for sessions whose search_path is empty")
@@ -66,7 +66,7 @@ def require_harmless(source: Connection, condition: Condition, table: int) -> No
 def _require_functions(source: Connection, condition: Condition) -> None:
     query = queries.statement("snapshots.conditions", "harmful_functions")
     for function in queries.rows(source, _Function, query, {"functions": sorted(condition.functions)}):
-        raise ConditionRefused(
+        raise ConditionRefusedError(
             f"--where: {shown(function.name)}() {function.reason}: only immutable and stable functions of Postgres are,"
             " of those that look at nothing but their arguments; write it without"
         )
@@ -75,7 +75,7 @@ def _require_functions(source: Connection, condition: Condition) -> None:
 def _require_types(source: Connection, condition: Condition) -> None:
     query = queries.statement("snapshots.conditions", "harmful_types")
     for kind in queries.rows(source, _Type, query, {"types": sorted(condition.types)}):
-        raise ConditionRefused(
+        raise ConditionRefusedError(
             f"--where: a cast to {shown(kind.name)} is not allowed: only types of Postgres itself for values are;"
             " compare with a string, which takes the column's type"
         )
@@ -86,8 +86,8 @@ def _require_columns(source: Connection, condition: Condition, table: int) -> No
     values = {"columns": sorted(condition.columns), "table": table}
     for found in queries.rows(source, _Column, query, values):
         if not found.type:
-            raise ConditionRefused(f"condition: the table has no column {shown(found.name)}: correct the name")
-        raise ConditionRefused(
+            raise ConditionRefusedError(f"condition: the table has no column {shown(found.name)}: correct the name")
+        raise ConditionRefusedError(
             f"condition: {shown(found.name)} is not allowed, as its type {shown(found.type)} may run functions of its"
             " owner: use columns of other types"
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from pipeline.errors import ConditionRefused
+from pipeline.errors import ConditionRefusedError
 from pipeline.snapshots.conditions.lexer import LONGEST, shown
 from pipeline.snapshots.conditions.nodes import Node, Piece, Rank, build, column, string
 from pipeline.snapshots.conditions.parser import parsed
@@ -60,19 +60,19 @@ class Condition:
 def parse(text: str, columns: Collection[str]) -> Condition:
     """The condition in a text of SQL. `columns`: the names of all columns of the table.
 
-    Raises ConditionRefused with the part that is not allowed. It does not know types: what Postgres refuses for its
-    types, as `id = 'abc'`, it refuses when rows are read.
+    Raises ConditionRefusedError with the part that is not allowed. It does not know types: what Postgres refuses for
+    its types, as `id = 'abc'`, it refuses when rows are read.
     """
     _require_short(text, "--where")
     return _checked(parsed(text), columns, "--where")
 
 
 def of_terms(terms: Sequence[Term], columns: Collection[str]) -> Condition:
-    """The condition that all of the terms are true. Raises ConditionRefused, as `parse` does."""
+    """The condition that all of the terms are true. Raises ConditionRefusedError, as `parse` does."""
     if not terms:
-        raise ConditionRefused("condition: it has no terms: give at least one column, operator and value")
+        raise ConditionRefusedError("condition: it has no terms: give at least one column, operator and value")
     if len(terms) > LONGEST // len("a = ''"):
-        raise ConditionRefused(f"condition: {len(terms)} terms are too many: it may have {LONGEST:,} characters")
+        raise ConditionRefusedError(f"condition: {len(terms)} terms are too many: it may have {LONGEST:,} characters")
     pieces: list[Piece] = []
     for term in terms:
         pieces += [" and ", (_node(term), Rank.NOT)]
@@ -82,15 +82,17 @@ def of_terms(terms: Sequence[Term], columns: Collection[str]) -> Condition:
 
 def _require_short(text: str, what: str) -> None:
     if len(text) > LONGEST:
-        raise ConditionRefused(f"{what}: it has {len(text):,} characters, allowed are {LONGEST:,}: shorten it")
+        raise ConditionRefusedError(f"{what}: it has {len(text):,} characters, allowed are {LONGEST:,}: shorten it")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise ConditionRefused(f"{what}: it has a NUL or half a character, which Postgres cannot store: leave it out")
+        raise ConditionRefusedError(
+            f"{what}: it has a NUL or half a character, which Postgres cannot store: leave it out"
+        )
 
 
 def _checked(node: Node, columns: Collection[str], what: str) -> Condition:
     if unknown := sorted(node.columns - set(columns)):
         known = ", ".join([shown(name) for name in list(columns)[:8]]) + (", …" if len(columns) > 8 else "")
-        raise ConditionRefused(f"{what}: the table has no column {shown(unknown[0])}: use one of {known}")
+        raise ConditionRefusedError(f"{what}: the table has no column {shown(unknown[0])}: use one of {known}")
     _require_short(node.text, what)  # it is parsed again, and may be longer than what was given
     return Condition(node.text, node.columns, node.functions, node.types, node.sql)
 
@@ -99,16 +101,18 @@ def _node(term: Term) -> Node:
     operator = " ".join(term.operator.lower().split())
     if operator in _NULLS:
         if term.value is not None:
-            raise ConditionRefused(f"condition: {operator} of {shown(term.column)} takes no value: leave it out")
+            raise ConditionRefusedError(f"condition: {operator} of {shown(term.column)} takes no value: leave it out")
         return build(Rank.IS, (column(term.column), Rank.IS), f" {operator}")
     if operator in _LISTS:
         if isinstance(term.value, str) or not isinstance(term.value, Sequence) or not term.value:
-            raise ConditionRefused(f"condition: {operator} of {shown(term.column)} takes a list of at least one value")
+            raise ConditionRefusedError(
+                f"condition: {operator} of {shown(term.column)} takes a list of at least one value"
+            )
         values = build(Rank.ELEMENT, *listed([_literal(term, value) for value in term.value]))
         return build(Rank.RANGED, (column(term.column), Rank.OTHER), f" {operator} (", (values, Rank.OR), ")")
     if operator not in _COMPARISONS and operator not in _PATTERNS:
         known = ", ".join([*_COMPARISONS, *_PATTERNS, *_LISTS, *_NULLS])
-        raise ConditionRefused(f"condition: the operator {shown(operator)} is not allowed: use one of {known}")
+        raise ConditionRefusedError(f"condition: the operator {shown(operator)} is not allowed: use one of {known}")
     rank, operand = (Rank.RANGED, Rank.OTHER) if operator in _PATTERNS else (Rank.COMPARED, Rank.RANGED)
     written = _COMPARISONS.get(operator, operator)
     return build(rank, (column(term.column), operand), f" {written} ", (_literal(term, term.value), operand))
@@ -116,15 +120,15 @@ def _node(term: Term) -> Node:
 
 def _literal(term: Term, value: object) -> Node:
     if value is None:
-        raise ConditionRefused(
+        raise ConditionRefusedError(
             f"condition: {shown(term.operator)} of {shown(term.column)} takes no null: use is null or is not null"
         )
     if isinstance(value, bool):
         return string(str(value).lower())
     if isinstance(value, int) and abs(value).bit_length() > 3 * _MOST_DIGITS:
-        raise ConditionRefused(f"condition: the number for {shown(term.column)} is too long: shorten it")
+        raise ConditionRefusedError(f"condition: the number for {shown(term.column)} is too long: shorten it")
     if isinstance(value, str | int | float):
         return string(str(value))
-    raise ConditionRefused(
+    raise ConditionRefusedError(
         f"condition: {shown(term.operator)} of {shown(term.column)} takes one value: a string, number or boolean"
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lark import Token
 from lark.lexer import Lexer, LexerState
 
-from pipeline.errors import ConditionRefused
+from pipeline.errors import ConditionRefusedError
 from pipeline.snapshots.conditions import words
 
 LONGEST = 10_000
@@ -41,9 +41,9 @@ _TOGETHER = {
 """Words that mean something only side by side; alone they may name columns."""
 
 
-def refused(sentence: str) -> ConditionRefused:
+def refused(sentence: str) -> ConditionRefusedError:
     """Of a condition that is a text."""
-    return ConditionRefused(f"--where: {sentence}")
+    return ConditionRefusedError(f"--where: {sentence}")
 
 
 def shown(part: str) -> str:
@@ -62,7 +62,7 @@ class ConditionLexer(Lexer):
         pass
 
     def lex(self, lexer_state: LexerState, parser_state: object) -> Iterator[Token]:
-        """All tokens of a text. Raises ConditionRefused."""
+        """All tokens of a text. Raises ConditionRefusedError."""
         tokens = list(_cut(lexer_state.text.text))
         _require_flat(tokens)
         _require_own(tokens)
@@ -182,7 +182,7 @@ def _require_own(tokens: list[Token]) -> None:
         raise refused(f"{shown(part)} is not allowed: write columns and types by their names alone")
 
 
-def too_deep() -> ConditionRefused:
+def too_deep() -> ConditionRefusedError:
     return refused(f"it is nested deeper than {DEEPEST} levels: write it flatter")
 
 

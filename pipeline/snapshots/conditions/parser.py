@@ -18,7 +18,7 @@ class _Rules(Operations, Values, Types):
 
 
 def parsed(text: str) -> Node:
-    """Raises ConditionRefused with the part that is not allowed."""
+    """Raises ConditionRefusedError with the part that is not allowed."""
     try:
         return cast(Node, _parser().parse(text))
     except UnexpectedInput as error:

@@ -16,7 +16,7 @@ from pipeline.api import http_protocol
 from pipeline.api.background import Background
 from pipeline.api.problems import explain
 from pipeline.api.wire import Place, Surroundings, Wire
-from pipeline.errors import DatabaseSilent, SessionsFull
+from pipeline.errors import DatabaseSilentError, SessionsFullError
 from pipeline.postgres.silence import Silence
 from pipeline.wires.pgdeltastream import answers, slot_names
 from pipeline.wires.pgdeltastream.answers import JsonAnswer
@@ -72,10 +72,10 @@ class DeltaStreamService:
         )
         try:
             exported = await self._source.unless_silent(making, ExportedSnapshot.close)
-        except DatabaseSilent as error:
+        except DatabaseSilentError as error:
             logger.warning("cannot create a session: %s", error, extra={"action": "session.refused"})
             return answers.refused(503, _NO_INIT)
-        except SessionsFull as error:
+        except SessionsFullError as error:
             logger.warning("cannot create a session: %s", error, extra={"action": "session.refused"})
             return answers.refused(503, f"{_NO_INIT}: {error}")
         except Exception as error:
@@ -106,7 +106,7 @@ class DeltaStreamService:
         return RowsResponse(rows, lambda error: self._failed(error, session.slot))
 
     def _failed(self, error: Exception, slot: str | None = None) -> Response:
-        return self._no_rows(explain(error), slot, 503 if isinstance(error, DatabaseSilent | PoolTimeout) else 500)
+        return self._no_rows(explain(error), slot, 503 if isinstance(error, DatabaseSilentError | PoolTimeout) else 500)
 
     def _no_rows(self, reason: str, slot: str | None = None, status: int = 500) -> Response:
         logger.warning(

@@ -15,7 +15,13 @@ from pipeline import refusals
 from pipeline.api import access
 from pipeline.api.problems import explain
 from pipeline.api.wire import Surroundings
-from pipeline.errors import PipelineError, SessionGone, SessionHeld, SessionUnknown, Unavailable
+from pipeline.errors import (
+    DatabaseUnavailableError,
+    PipelineError,
+    SessionGoneError,
+    SessionHeldError,
+    UnknownSessionError,
+)
 from pipeline.wires.pgdeltastream import answers
 from pipeline.wires.pgdeltastream.sessions.snapshot import SnapshotRegistry
 from pipeline.wires.pgdeltastream.sessions.store import WireSessions
@@ -28,7 +34,7 @@ FIND_SECONDS = 4.0
 POLICY, SERVER_ERROR, RESTART = 1008, 1011, 1012
 UNKNOWN, HELD, GONE = 4404, 4409, 4410
 """Close codes: the first line of RFC 6455, the second of the stream of events."""
-_CODES: dict[type[PipelineError], int] = {SessionUnknown: UNKNOWN, SessionHeld: HELD, SessionGone: GONE}
+_CODES: dict[type[PipelineError], int] = {UnknownSessionError: UNKNOWN, SessionHeldError: HELD, SessionGoneError: GONE}
 _AWAY = "the source or the pipeline database is not available; connect again"
 _CANNOT = "the server cannot stream it; its log says why"
 _FAREWELL_SECONDS = 2.0
@@ -100,9 +106,9 @@ class ClientStreams:
             async with asyncio.timeout(FIND_SECONDS):
                 session = await self._sessions.find(slot)
         except TimeoutError:
-            raise Unavailable("the pipeline database does not answer; connect again") from None
+            raise DatabaseUnavailableError("the pipeline database does not answer; connect again") from None
         if session is None:
-            raise SessionUnknown(f"there is no session {slot[:63]}; GET /v1/init makes one")
+            raise UnknownSessionError(f"there is no session {slot[:63]}; GET /v1/init makes one")
         self._snapshots.end(session.slot)
         reader = f"{peer} through server {self._server}"
         return await SessionStream.open(self._config, session, self._database.connection, reader)
@@ -135,7 +141,7 @@ class _Stream:
     async def _send(self) -> NoReturn:
         async for frames in self._stream.frames():
             await self._websocket.send({"type": "websocket.send", "texts": frames})  # waits for a slow client
-        raise Unavailable("the source has ended the stream; connect again")
+        raise DatabaseUnavailableError("the source has ended the stream; connect again")
 
     async def _receive(self) -> NoReturn:
         while True:
@@ -180,7 +186,7 @@ def _closing(error: Exception) -> tuple[int, str]:
     known, code = refusals.for_reader(error), next((_CODES[kind] for kind in _CODES if isinstance(error, kind)), None)
     if code is not None:
         return code, str(error)
-    away = isinstance(known, Unavailable)
+    away = isinstance(known, DatabaseUnavailableError)
     logger.log(
         logging.WARNING if away else logging.ERROR,
         "a session cannot be streamed: %s",

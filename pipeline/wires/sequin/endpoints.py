@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from pipeline.api.long_poll import Client, until_found
 from pipeline.api.patterns import NAME
 from pipeline.api.wire import Failure, Place, Surroundings, Wire
-from pipeline.errors import UnknownConsumer
+from pipeline.errors import UnknownConsumerError
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import rows
 from pipeline.postgres.queries import statement
@@ -119,11 +119,11 @@ class SequinService:
     async def _name(self, request: Request) -> str:
         """Return the name of the consumer with that name, or else with that id.
 
-        Raises UnknownConsumer if no consumer can have it.
+        Raises UnknownConsumerError if no consumer can have it.
         """
         id_or_name: str = request.path_params["id_or_name"]
         if not re.fullmatch(NAME, id_or_name):
-            raise UnknownConsumer("no consumer has such a name")
+            raise UnknownConsumerError("no consumer has such a name")
         if not request_parameters.is_uuid(id_or_name):
             return id_or_name
         async with self._database.transaction() as connection:

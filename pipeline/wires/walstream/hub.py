@@ -20,7 +20,14 @@ from pipeline import refusals
 from pipeline.consumers.cursor.claims import Claim
 from pipeline.consumers.cursor.feed import Feed
 from pipeline.consumers.cursor.leases import Cursors
-from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer, WrongKind
+from pipeline.errors import (
+    ConsumerError,
+    CursorHeldError,
+    DatabaseUnavailableError,
+    PipelineError,
+    UnknownConsumerError,
+    WrongConsumerKindError,
+)
 from pipeline.log.shapes import EventColumns
 from pipeline.process import supervised
 from pipeline.wires.walstream import messages
@@ -169,11 +176,11 @@ class SessionHub:
         async with AsyncExitStack() as stack:
             try:
                 claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
-            except UnknownConsumer:  # it was deleted: begin at the head of the log
+            except UnknownConsumerError:  # it was deleted: begin at the head of the log
                 await self._store.make_consumer()
                 claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
             if claim.events_table is not None:
-                raise WrongKind(
+                raise WrongConsumerKindError(
                     f"consumer {CONSUMER} reads {claim.events_table}, and these clients the default events table; "
                     f"delete it: `pipeline consumers delete {CONSUMER}`"
                 )
@@ -211,11 +218,11 @@ class SessionHub:
 def _reason(error: Exception) -> PipelineError:
     """Return the error for clients whose sessions cannot continue: they reconnect after any error."""
     known = refusals.for_reader(error)
-    if isinstance(known, CursorHeld):
-        return Unavailable(f"this wire is served by one process at a time: {known}")
+    if isinstance(known, CursorHeldError):
+        return DatabaseUnavailableError(f"this wire is served by one process at a time: {known}")
     if known is None:
         refusals.log_unexpected(error, "walstream.failed")
-        return Unavailable("an unexpected error; see the server's log")
+        return DatabaseUnavailableError("an unexpected error; see the server's log")
     return known
 
 

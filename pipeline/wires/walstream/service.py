@@ -12,7 +12,7 @@ import grpc
 import psycopg
 
 from pipeline.consumers.cursor.feed import Feed
-from pipeline.errors import PipelineError, Unavailable
+from pipeline.errors import DatabaseUnavailableError, PipelineError
 from pipeline.log.shapes import EventColumns
 from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
@@ -64,7 +64,7 @@ class PluginService:
     async def close(self) -> None:
         """End every session with UNAVAILABLE, and store what was acknowledged."""
         self._making.cancel()
-        await self._calls.end(Unavailable(statuses.LEAVING))
+        await self._calls.end(DatabaseUnavailableError(statuses.LEAVING))
         await self._hub.close(CLOSE_SECONDS)
 
     async def _make_consumer(self) -> None:
@@ -101,7 +101,7 @@ class PluginService:
                     await context.write(message)  # waits for a slow client
             if batch.whole:
                 session.whole()
-        raise Unavailable("the log cannot be read now; call again")
+        raise DatabaseUnavailableError("the log cannot be read now; call again")
 
     async def _receive(self, session: ClientSession, requests: AsyncIterator[pb.ClientMessage | None]) -> NoReturn:
         async for received in requests:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.rows import class_row
 
-from pipeline.errors import ConsumerChanged, UnknownConsumer
+from pipeline.errors import ConsumerChangedError, UnknownConsumerError
 from pipeline.postgres import pool
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool
@@ -73,7 +73,7 @@ class WalstreamStore:
             return False
 
     async def begin(self, claim: str, peer: str) -> SessionNote:
-        """Add a session that begins behind the position. Raises ConsumerChanged or UnknownConsumer."""
+        """Add a session that begins behind the position. Raises ConsumerChangedError or UnknownConsumerError."""
         async with self._database.transaction() as connection:
             position = await _lock(connection, claim)
             values = {"claim": claim, "server": self._server, "peer": peer, "position": position}
@@ -83,7 +83,7 @@ class WalstreamStore:
     async def note(self, claim: str, notes: Sequence[SessionNote]) -> int:
         """Store the state of these sessions, and move the position; return it.
 
-        Raises ConsumerChanged or UnknownConsumer.
+        Raises ConsumerChangedError or UnknownConsumerError.
         """
         fields = ("id", "acknowledged", "sent", "unacknowledged", "ended")
         values = {name: [getattr(each, name) for each in notes] for name in fields}
@@ -96,7 +96,7 @@ class WalstreamStore:
         """Count down all holds, each from `hold` seconds on, and move the position if some have ended.
 
         `interval`: seconds that one count takes off at most. Returns the number of holds that remain, and those that
-        have ended. Raises ConsumerChanged if another process serves the wire, and counts; or UnknownConsumer.
+        have ended. Raises ConsumerChangedError if another process serves the wire, and counts; or UnknownConsumerError.
         """
         async with self._database.transaction() as connection:
             position = await _lock(connection, claim)
@@ -117,9 +117,9 @@ class WalstreamStore:
 async def _lock(connection: AsyncConnection, claim: str | None) -> int:
     row = await (await connection.execute(statement(_PACKAGE, "lock_position"), {"claim": claim})).fetchone()
     if row is None:
-        raise UnknownConsumer(f"consumer {CONSUMER} was dropped")
+        raise UnknownConsumerError(f"consumer {CONSUMER} was dropped")
     if not row[1]:
-        raise ConsumerChanged(f"consumer {CONSUMER} was reset, or is read by another process; connect again")
+        raise ConsumerChangedError(f"consumer {CONSUMER} was reset, or is read by another process; connect again")
     return int(row[0])
 
 

@@ -18,7 +18,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline.client import Event, EventLog, event_log
-from pipeline.errors import ConsumerError, CursorExpired, Unavailable
+from pipeline.errors import ConsumerError, CursorExpiredError, DatabaseUnavailableError
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from tests.fixtures.postgres import unique
@@ -182,7 +182,7 @@ def test_a_position_below_what_is_kept_is_refused_by_name(reader: EventLog, log:
         lambda: next(reader.follow(after=0)),
         lambda: next(reader.follow(after=5)),
     ):
-        with pytest.raises(CursorExpired, match=r"events up to seq 1000 .* are no longer kept") as expired:
+        with pytest.raises(CursorExpiredError, match=r"events up to seq 1000 .* are no longer kept") as expired:
             attempt()
         assert expired.value.floor == 1000
     assert reader.read(1000, limit=1)[0].seq == 1001
@@ -194,7 +194,7 @@ def test_a_follower_is_told_when_the_log_is_cut_before_it(reader: EventLog, log:
     assert next(follower).seq == 1
     log.execute("truncate public.sequin_events")
     log.execute("insert into pipeline.retention (events_table, dropped_below) values ('public.sequin_events', 2501)")
-    with pytest.raises(CursorExpired):
+    with pytest.raises(CursorExpiredError):
         for _ in follower:
             continue
 
@@ -214,7 +214,7 @@ def test_what_cannot_be_read_is_said_plainly(log: psycopg.Connection, database_d
     with pytest.raises(ConsumerError, match=r"public\.none .* does not exist"):
         EventLog(database_dsn, "public.none").read(0)
     nowhere = make_conninfo(database_dsn, dbname="none", password="secret")
-    with pytest.raises(Unavailable, match='database "none" does not exist') as refused:
+    with pytest.raises(DatabaseUnavailableError, match='database "none" does not exist') as refused:
         next(EventLog(nowhere).follow(after=0))
     assert "secret" not in str(refused.value)
 

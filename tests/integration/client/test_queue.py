@@ -18,7 +18,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline.client import AsyncQueue, Item, Queue, held_items, pump
-from pipeline.errors import ConsumerError, PipelineError, Refused, Unavailable, UnknownConsumer, WrongKind
+from pipeline.errors import (
+    ConsumerError,
+    DatabaseUnavailableError,
+    PipelineError,
+    StatementRefusedError,
+    UnknownConsumerError,
+    WrongConsumerKindError,
+)
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import ROOT, environment
 from tests.fixtures.staged import Client, Staged, Table, create, insert, staging_of, update
@@ -230,7 +237,11 @@ def test_one_that_waits_is_stopped_while_the_database_is_away(staged: Staged, ca
             handled.append(item.record_pk)
 
     elsewhere = psycopg.connect(make_conninfo(staged.dsn, dbname="postgres"), autocommit=True)
-    with elsewhere, suppress(Unavailable), Queue(staged.dsn, "c") as queue:  # it may be closed before that is back
+    with (
+        elsewhere,
+        suppress(DatabaseUnavailableError),
+        Queue(staged.dsn, "c") as queue,
+    ):  # it may be closed before that is back
         working = threading.Thread(target=work)
         working.start()
         eventually(lambda: handled)
@@ -273,8 +284,8 @@ def test_an_acknowledgement_that_is_too_late_is_said(staged: Staged, caplog: pyt
 @pytest.mark.parametrize(
     ("consumer", "error", "says"),
     [
-        ("nobody", UnknownConsumer, "there is no consumer 'nobody'"),
-        ("cursor", WrongKind, "consumer 'cursor' is of kind cursor; this is for kind records"),
+        ("nobody", UnknownConsumerError, "there is no consumer 'nobody'"),
+        ("cursor", WrongConsumerKindError, "consumer 'cursor' is of kind cursor; this is for kind records"),
     ],
 )
 def test_what_the_database_refuses_is_raised(staged: Staged, consumer: str, error: type[PipelineError], says: str):
@@ -291,15 +302,15 @@ def test_a_consumer_that_is_dropped_meanwhile_is_said(staged: Staged):
     queue = Queue(staged.dsn, "c")
     item = next(queue)
     staged.connection.execute("select pipeline.drop_consumer('c')")
-    with pytest.raises(UnknownConsumer):
+    with pytest.raises(UnknownConsumerError):
         next(queue)
-    with pytest.raises(UnknownConsumer):
+    with pytest.raises(UnknownConsumerError):
         item.ack()
 
 
 def test_a_database_that_is_not_there_is_said_at_once(staged: Staged):
     with (
-        pytest.raises(Unavailable, match=r"the queue of consumer 'c' .* is not available"),
+        pytest.raises(DatabaseUnavailableError, match=r"the queue of consumer 'c' .* is not available"),
         Queue("host=127.0.0.1 port=1 dbname=x", "c") as queue,
     ):
         next(queue)
@@ -316,7 +327,7 @@ def test_who_may_do_what_the_page_grants_works_off_a_queue(staged: Staged):
             next(queue).ack()
         assert states(staged) == [("available", 19, 0)]
         staged.connection.execute(f"revoke execute on function pipeline.receive from {role}")
-        with pytest.raises(Refused, match="permission denied for function receive"):
+        with pytest.raises(StatementRefusedError, match="permission denied for function receive"):
             next(Queue(f"{staged.dsn} user={role}", "c"))
     finally:
         staged.connection.execute(f"drop owned by {role}; drop role {role}")
@@ -444,7 +455,7 @@ def test_a_program_on_asyncio_waits_while_others_work(staged: Staged, monkeypatc
 
     assert asynchronously(staged, work) == "1"
     staged.connection.execute("select pipeline.drop_consumer('c')")
-    with pytest.raises(UnknownConsumer):
+    with pytest.raises(UnknownConsumerError):
         asynchronously(staged, anext)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.comparing import comparison
 from pipeline.comparing.log_state import LogState
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.comparing_content import compare, comparing, differing, made
 from tests.fixtures.postgres import Cluster
@@ -318,7 +318,7 @@ def test_a_table_that_is_truncated_meanwhile_is_begun_again(stage: Stage):
         looks = made_of_it.run()
         next(looks)
         stage.run("truncate emptied", "insert into emptied values (1)")
-        with pytest.raises(NotComparable, match="truncated meanwhile"):
+        with pytest.raises(NotComparableError, match="truncated meanwhile"):
             list(looks)
         assert differing(made_of_it) == (1, [])
 
@@ -340,6 +340,6 @@ def test_what_an_owner_alters_meanwhile_runs_none_of_his_code(stage: Stage):
             "create domain renaming.color as renaming.other check (renaming.run(value::text))",
         )
         for ask in (comparison.rows.in_order, comparison.rows.by_key):
-            with pytest.raises(NotComparable, match="it was altered while it was compared; run it again"):
+            with pytest.raises(NotComparableError, match="it was altered while it was compared; run it again"):
                 ask([key])
     stage.run("drop table colored", "drop schema renaming cascade")

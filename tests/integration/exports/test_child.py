@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import ExportFailed, ExportStopped
+from pipeline.errors import ExportFailedError, ExportStoppedError
 from pipeline.exports import child
 from pipeline.exports.child import Event, Script
 from tests.fixtures.processes import alive
@@ -79,14 +79,14 @@ print("from Spark", file=sys.stderr)"""
     ],
 )
 def test_why_it_failed(run: Callable[..., Any], code: str, reason: str) -> None:
-    with pytest.raises(ExportFailed, match=reason):
+    with pytest.raises(ExportFailedError, match=reason):
         run(code)
 
 
 def test_a_script_that_takes_too_long_ends_with_all_it_started(run: Callable[..., Any]) -> None:
     for seconds in (2, 20, 100):  # where the machine is busy, it takes a while to begin
         events: list[Event] = []
-        with pytest.raises(ExportFailed, match=rf"took longer than {seconds} s; raise PIPELINE_EXPORT_TIMEOUT"):
+        with pytest.raises(ExportFailedError, match=rf"took longer than {seconds} s; raise PIPELINE_EXPORT_TIMEOUT"):
             run(STUBBORN + "time.sleep(600)", seconds=seconds, events=events)
         if events:
             break
@@ -95,7 +95,7 @@ def test_a_script_that_takes_too_long_ends_with_all_it_started(run: Callable[...
 
 def test_a_script_that_is_stopped_ends_with_all_it_started(run: Callable[..., Any]) -> None:
     events: list[Event] = []
-    with pytest.raises(ExportStopped, match="nothing is lost"):
+    with pytest.raises(ExportStoppedError, match="nothing is lost"):
         run(STUBBORN + "time.sleep(600)", events=events, stopped=lambda: bool(events))
     assert_gone(events)
 
@@ -168,5 +168,5 @@ def test_no_thread_is_left(run: Callable[..., Any]) -> None:
 
 
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ExportFailed, match=r"nowhere/log: No such file or directory; fix that"):
+    with pytest.raises(ExportFailedError, match=r"nowhere/log: No such file or directory; fix that"):
         child.run(Script(["true"], {}, tmp_path / "nowhere" / "log", 1), lambda _: None, lambda: False)

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from pipeline.config.settings import Config, load
-from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, SchemaError
+from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedError, SchemaError
 from pipeline.exports import child, java, job, ledger
 from pipeline.exports import status as export_status
 from pipeline.exports.ledger import Run
@@ -105,7 +105,7 @@ def test_a_log_that_has_jumped_is_something_to_do(export_log: Log, config: Confi
     fold(export_log, 100)
     add_manifest(config)
     export_log.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 100, 200, 'a test')")
-    with pytest.raises(ExportFailed, match="is not a manifest of ours"):  # the script has begun
+    with pytest.raises(ExportFailedError, match="is not a manifest of ours"):  # the script has begun
         run(config)
     (config.data_dir / "exports/manifest.json").write_text('{"jump": 200}')
     assert run(config) == job.Outcome(100)
@@ -115,7 +115,7 @@ def test_a_lake_that_is_gone(export_log: Log, config: Config) -> None:
     add_lake(export_log, config)
     add_export(export_log, 0, 60)
     with pytest.raises(
-        ExportFailed, match=r"exports is empty, but events up to seq 60 were exported to it; restore or"
+        ExportFailedError, match=r"exports is empty, but events up to seq 60 were exported to it; restore or"
     ):
         run(config)
     assert runs(export_log) == []
@@ -208,7 +208,9 @@ def test_a_second_exporter_is_refused_at_once(
         "insert into pipeline.exports (lake_id, after_seq, upto_seq, holder) values (%s, 0, 100, 'elsewhere (pid 7)')",
         [LAKE],
     )
-    with pytest.raises(ExportBusy, match=r"an export is already running: elsewhere \(pid 7\); wait for it, or end it"):
+    with pytest.raises(
+        ExportBusyError, match=r"an export is already running: elsewhere \(pid 7\); wait for it, or end it"
+    ):
         run(config)
     with caplog.at_level(logging.INFO):
         schedule.export(config, lambda: False)
@@ -230,7 +232,7 @@ def test_a_command_waits_for_a_running_export(export_log: Log, config: Config, d
         )
         waiting = threads.submit(job.export, config, "command", told.append, lambda: False, wait=True)
         eventually(lambda: told)
-        with pytest.raises(ExportBusy):  # the one that waits is the next
+        with pytest.raises(ExportBusyError):  # the one that waits is the next
             run(config)
         other.execute("update pipeline.exports set state = 'failed' where state = 'writing'")
         add_export(export_log, 60, 100)
@@ -246,14 +248,14 @@ def test_two_exports_never_start_their_scripts_at_once(export_log: Log, config: 
         assert ledger.take_turn(other, config)
         ledger.begin_run(other, "schedule")
         [running] = runs(export_log)
-        with pytest.raises(ExportBusy, match=re.escape(f"an export is already running: {running.holder}; wait")):
+        with pytest.raises(ExportBusyError, match=re.escape(f"an export is already running: {running.holder}; wait")):
             run(config)
     assert len(runs(export_log)) == 1
 
 
 def test_an_export_that_waits_can_be_stopped(export_log: Log, config: Config) -> None:
     assert ledger.take_turn(export_log, config)
-    with pytest.raises(ExportStopped, match="that one goes on"):
+    with pytest.raises(ExportStoppedError, match="that one goes on"):
         job.export(config, "command", lambda _: None, lambda: True, wait=True)
 
 
@@ -281,7 +283,9 @@ def test_a_script_finds_its_modules_as_the_server_starts_it(
 
 def test_an_events_table_that_vanished(export_log: Log, config: Config) -> None:
     export_log.execute("drop table public.sequin_events cascade")
-    with pytest.raises(ExportFailed, match=r"the events table public.sequin_events does not exist; restore it, or"):
+    with pytest.raises(
+        ExportFailedError, match=r"the events table public.sequin_events does not exist; restore it, or"
+    ):
         run(config)
     found = export_status.read(config, export_log)
     assert found is not None
@@ -293,7 +297,7 @@ def test_no_java(export_log: Log, config: Config, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(java, "find_spec", lambda _: None)
-    with pytest.raises(ExportFailed, match="Spark needs Java 17 or newer, and there is none; install one"):
+    with pytest.raises(ExportFailedError, match="Spark needs Java 17 or newer, and there is none; install one"):
         run(config)
     [failed] = runs(export_log)
     assert (failed.trigger, failed.state) == ("command", "failed")
@@ -306,7 +310,7 @@ def test_a_master_that_does_not_answer(export_log: Log, config: Config) -> None:
         bound.bind(("127.0.0.1", 0))
         master = f"spark://127.0.0.1:{bound.getsockname()[1]}"
         config = config.model_copy(update={"spark_master": master})
-        with pytest.raises(ExportFailed, match=rf"Spark master {master} does not answer: Connection refused"):
+        with pytest.raises(ExportFailedError, match=rf"Spark master {master} does not answer: Connection refused"):
             run(config)
     [failed] = runs(export_log)
     assert failed.log == str(config.data_dir / "logs" / f"export-{failed.id}.log")
@@ -317,7 +321,9 @@ def test_a_folder_of_somebody_else(export_log: Log, config: Config) -> None:
     assert isinstance(config.exports, Path)
     config.exports.mkdir(parents=True)
     (config.exports / "notes.txt").write_text("mine")
-    with pytest.raises(ExportFailed, match=r"holds notes.txt, which is not ours; name an empty PIPELINE_EXPORT_DIR"):
+    with pytest.raises(
+        ExportFailedError, match=r"holds notes.txt, which is not ours; name an empty PIPELINE_EXPORT_DIR"
+    ):
         run(config)
     assert (config.exports / "notes.txt").read_text() == "mine"
     status = export_status.read(config, export_log)

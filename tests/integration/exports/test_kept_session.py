@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 from pipeline.exports import child
 from pipeline.exports.child import Event, Kept, Script
 from tests.fixtures.processes import alive
@@ -95,7 +95,7 @@ def test_one_that_has_ended_is_replaced(script: Callable[..., Script], kept: Kep
 
 def test_a_run_that_fails_keeps_nothing(script: Callable[..., Script], kept: Kept) -> None:
     first = run(script("1"), kept)
-    with pytest.raises(ExportFailed, match="no luck"):
+    with pytest.raises(ExportFailedError, match="no luck"):
         child.run(script("fails", "2"), lambda _: None, lambda: False, kept)
     assert not alive(first["pid"])
     assert run(script("3"), kept)["pid"] != first["pid"]
@@ -103,7 +103,7 @@ def test_a_run_that_fails_keeps_nothing(script: Callable[..., Script], kept: Kep
 
 def test_a_log_that_cannot_be_written_leaves_it_waiting(script: Callable[..., Script], kept: Kept) -> None:
     first = run(script("1"), kept)
-    with pytest.raises(ExportFailed, match="No such file or directory"):
+    with pytest.raises(ExportFailedError, match="No such file or directory"):
         child.run(replace(script("2"), log=Path("/nowhere/log")), lambda _: None, lambda: False, kept)
     assert run(script("3"), kept)["pid"] == first["pid"]
 

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.config.routes import Route
 from pipeline.config.settings import load
-from pipeline.errors import FollowerError, SourceUnfit, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FollowerError, SourceUnfitError
 from pipeline.followers.applying import position
 from pipeline.followers.operating import adding as add_follower
 from pipeline.followers.operating import status
@@ -98,13 +98,13 @@ def test_without_a_source(adding: Adding, follower_dsn: str) -> None:
 
 
 def test_a_database_that_does_not_exist(adding: Adding, follower_dsn: str) -> None:
-    said = adding.refused(make_conninfo(follower_dsn, dbname="nowhere"), kind=Unavailable)
+    said = adding.refused(make_conninfo(follower_dsn, dbname="nowhere"), kind=DatabaseUnavailableError)
     assert 'database "nowhere" does not exist; create it, or correct --dsn' in said
     assert said.startswith('follower "reports" (')
 
 
 def test_a_service_that_is_not_defined(adding: Adding) -> None:
-    said = adding.refused("service=nowhere", kind=Unavailable)
+    said = adding.refused("service=nowhere", kind=DatabaseUnavailableError)
     assert 'definition of service "nowhere" not found; correct the service file' in said
 
 
@@ -293,7 +293,9 @@ def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
             )
             found = [each for each in check.run(config) if each.level == "error" and each.name != "port"]
             assert [each.name for each in found] == ["wal_level", "max_replication_slots"]
-            with pytest.raises(SourceUnfit, match=rf"wal_level = replica; set .* restart it\. Also, {slots} \(set max"):
+            with pytest.raises(
+                SourceUnfitError, match=rf"wal_level = replica; set .* restart it\. Also, {slots} \(set max"
+            ):
                 serve.boot(config)
             run(config.source, "select pg_drop_replication_slot('theirs')")
             run(config.source, "alter system set wal_level = logical")

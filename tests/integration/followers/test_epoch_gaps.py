@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.followers import registry
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.passes import Gap
@@ -86,7 +86,7 @@ def test_what_is_compared_or_copied_since_lacks_nothing(adding: Adding, reports:
 def test_a_comparison_that_is_about_to_begin_is_waited_for(adding: Adding, reports: Follower) -> None:
     adding.known.log.execute(EPOCH, (1,))
     adding.known.log.execute("update pipeline.sources set rereads_epoch = 1")
-    with pytest.raises(Unavailable, match="about to compare tables with the log, since epoch 1"):
+    with pytest.raises(DatabaseUnavailableError, match="about to compare tables with the log, since epoch 1"):
         gap(adding, reports)
 
 

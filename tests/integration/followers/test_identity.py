@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from tests.fixtures.followers import Adding, asking_for_a_password, standby_of
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.renumbering_proxy import renumbering_proxy
@@ -119,12 +119,12 @@ def test_passwords(
     said = []
     with asking_for_a_password("watched", SECRET) as strict:
         dsn = f"{strict.tcp_dsn('postgres')} user=watched"
-        said.append(adding.refused(dsn, kind=Unavailable))
+        said.append(adding.refused(dsn, kind=DatabaseUnavailableError))
         assert "no password supplied; correct the user in --dsn, or the password in PGPASSFILE, a service" in said[0]
         assert said[0].endswith("or PIPELINE_FOLLOWER_PASSWORD_REPORTS")
         for way in ways:
             with monkeypatch.context() as patch:
-                said.append(adding.refused(dsn + way(patch, tmp_path, wrong), kind=Unavailable))
+                said.append(adding.refused(dsn + way(patch, tmp_path, wrong), kind=DatabaseUnavailableError))
                 assert 'password authentication failed for user "watched"' in said[-1]
                 assert "; correct the user in --dsn, or the password in PGPASSFILE" in said[-1]
             with monkeypatch.context() as patch:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pipeline.cli.render import retention as retention_report
-from pipeline.errors import FollowerError, UnknownFollower
+from pipeline.errors import FollowerError, UnknownFollowerError
 from pipeline.followers import registry
 from pipeline.followers.operating import status as followers
 from pipeline.followers.registry import Database, FollowerTable, Options, Position, Report, TableName
@@ -150,7 +150,7 @@ def test_pause_and_resume(aged_log: AgingLog) -> None:
     with pytest.raises(FollowerError, match='follower "reports" is not paused already'):
         followers.resume(aged_log.connection, "reports")
     for change in (followers.pause, followers.resume, followers.remove, followers.show):
-        with pytest.raises(UnknownFollower, match='there is no follower "x"; `pipeline followers list`'):
+        with pytest.raises(UnknownFollowerError, match='there is no follower "x"; `pipeline followers list`'):
             change(aged_log.connection, "x")
 
 

@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.applying import position
 from pipeline.followers.operating import adding as add_follower
 from pipeline.followers.registry import Options
@@ -96,7 +96,10 @@ def test_row_security(adding: Adding, follower_dsn: str, role: str) -> None:
 def test_a_table_of_another_owner_is_named_with_the_remedy(follower_dsn: str, role: str) -> None:
     run(follower_dsn, "create table orders (id int primary key)")
     added = TableAlteration("the source added column z", sql.SQL("alter table orders add column z int"))
-    with psycopg.connect(make_conninfo(follower_dsn, user=role)) as follower, pytest.raises(SchemaStopped) as raised:
+    with (
+        psycopg.connect(make_conninfo(follower_dsn, user=role)) as follower,
+        pytest.raises(SchemaChangeError) as raised,
+    ):
         alterations.run(follower, "reports", ("public", "orders"), [added])
     assert "must be owner of table orders" in str(raised.value)
     assert "let an administrator of the follower make its role the owner of what it alters" in str(raised.value.remedy)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from pipeline.errors import Overtaken
+from pipeline.errors import ApplierOvertakenError
 from pipeline.followers.applying import position, skipping
 from pipeline.followers.applying.position import Position
 from pipeline.log.table import DEFAULT
@@ -73,7 +73,7 @@ def test_nothing_is_skipped_where_the_follower_has_gone_on(stage: Stage, there: 
     assert first is not None
     drain(there.applier(["one", "two"]))
     reached = there.position()
-    with pytest.raises(Overtaken):
+    with pytest.raises(ApplierOvertakenError):
         skipping.skip(there.look, begin, first, "so")
     assert there.position() == reached
     assert there.rows("select from pipeline_follower.skipped") == []

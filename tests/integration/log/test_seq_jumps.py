@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from pipeline.client import EventLog
-from pipeline.errors import CursorExpired
+from pipeline.errors import CursorExpiredError
 from pipeline.log import jumps, partitions, shapes, table_setup
 from pipeline.log.page import EventFilter, EventPageRequest, OldestKeptSeq
 from pipeline.log.retention import policy
@@ -170,7 +170,7 @@ def test_a_reader_inside_a_jump_is_told_where_to_go_on(staged_log: Staged, jumpe
     before, after = jumped
     events = EventLog(staged_log.dsn)
     for inside in (before + 1, before + 70_000, after - 1):
-        with pytest.raises(CursorExpired, match=f"was lost.*continue after {before}") as refused:
+        with pytest.raises(CursorExpiredError, match=f"was lost.*continue after {before}") as refused:
             events.read(after=inside)
         assert refused.value.floor == before
         with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="of a log that was lost"):

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pipeline.errors import Fenced
+from pipeline.errors import FencedError
 from pipeline.log.shuffling.shuffler import Shuffler
 from pipeline.postgres import batched_transaction, connections
 from tests.fixtures.postgres import Cluster
@@ -54,7 +54,7 @@ def test_a_watermark_that_has_moved_fences_it(staged_log: Staged, shuffler: Shuf
         staged, pending = shuffler._look()
         staged_log.connection.execute("update pipeline.shuffle_progress set commit_lsn = commit_lsn + 1")
     assert staged is not None
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         shuffler._step(staged, pending)
     assert len(seqs(staged_log)) == 2
 

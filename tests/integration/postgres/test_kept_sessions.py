@@ -8,7 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import connections, kept_sessions, session_settings
 from pipeline.postgres.kept_sessions import KeptSessions
 from tests.fixtures.lagging import stopped
@@ -70,9 +70,9 @@ def test_one_that_is_silent_is_given_up(kept: KeptSessions, monkeypatch: pytest.
 
 def test_what_connecting_raises_is_raised_each_time():
     def refused() -> list[connections.Connection]:
-        raise Unavailable("no")
+        raise DatabaseUnavailableError("no")
 
     with closing(KeptSessions(refused)) as none:
         for _ in range(2):
-            with pytest.raises(Unavailable), none.look():
+            with pytest.raises(DatabaseUnavailableError), none.look():
                 pass

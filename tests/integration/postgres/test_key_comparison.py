@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from psycopg import sql
 
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.postgres import connections, key_comparison, session_settings
 from pipeline.postgres.connections import Connection
 from tests.fixtures.postgres import Cluster
@@ -135,7 +135,7 @@ def test_a_key_of_any_type_is_found_by_its_text(session: Connection, kind: str, 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_key_whose_comparing_may_run_code_of_an_owner_is_refused(session: Connection, kind: str):
     relation, names = made(session, "int", kind)
-    with pytest.raises(NotComparable, match=rf"key column k1 .*{REFUSED[kind]}"):
+    with pytest.raises(NotComparableError, match=rf"key column k1 .*{REFUSED[kind]}"):
         key_comparison.read(session, relation, names)
 
 
@@ -143,13 +143,13 @@ def test_a_cast_that_makes_a_comparison_ambiguous_refuses_the_table(session: Con
     session.execute("create type app.size as enum ('s', 'm')")
     session.execute("create function app.of(app.size) returns text language sql as $$ select app.ran('cast')::text $$")
     session.execute("create cast (app.size as text) with function app.of(app.size) as implicit")
-    with pytest.raises(NotComparable, match="drop that cast"):
+    with pytest.raises(NotComparableError, match="drop that cast"):
         compared(session, "app.size", keys=[("s",)])
 
 
 def test_a_key_column_that_is_gone_is_refused(session: Connection):
     relation, names = made(session, "int")
-    with pytest.raises(NotComparable, match="altered just now"):
+    with pytest.raises(NotComparableError, match="altered just now"):
         key_comparison.read(session, relation, [*names, "k9"])
 
 

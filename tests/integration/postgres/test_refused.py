@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import refusals
 from pipeline.config import settings
-from pipeline.errors import Refused, Unavailable
+from pipeline.errors import DatabaseUnavailableError, StatementRefusedError
 from pipeline.postgres import connections
 from pipeline.process.signals import Stop
 from pipeline.server import roles, runners
@@ -23,7 +23,7 @@ def test_a_refusal_is_named_as_what_it_is(database_dsn: str, state: str):
     with psycopg.connect(database_dsn) as connection, pytest.raises(psycopg.Error) as raised:
         connection.execute(RAISE.format(state).encode())
     error = connections.unavailable(DSN, "pipeline database", raised.value)
-    assert isinstance(error, Refused)
+    assert isinstance(error, StatementRefusedError)
     assert f"refused a statement: no more of that (SQLSTATE {state})" in str(error)
     assert "not available" not in str(error)
 
@@ -33,7 +33,7 @@ def test_no_answer_is_not_available(database_dsn: str, state: str):
     with psycopg.connect(database_dsn) as connection, pytest.raises(psycopg.Error) as raised:
         connection.execute(RAISE.format(state).encode())
     error = connections.unavailable(DSN, "pipeline database", raised.value)
-    assert type(error) is Unavailable and "is not available: no more of that" in str(error)
+    assert type(error) is DatabaseUnavailableError and "is not available: no more of that" in str(error)
 
 
 def test_neither_is_a_session_that_was_ended_or_a_socket_that_is_closed(database_dsn: str):
@@ -41,14 +41,14 @@ def test_neither_is_a_session_that_was_ended_or_a_socket_that_is_closed(database
         for _ in range(2):
             with pytest.raises(psycopg.Error) as raised:
                 connection.execute("select pg_terminate_backend(pg_backend_pid())")
-            assert type(connections.unavailable(DSN, "source", raised.value)) is Unavailable
+            assert type(connections.unavailable(DSN, "source", raised.value)) is DatabaseUnavailableError
             assert not connections.is_ours(raised.value)
 
 
 def test_a_reader_is_not_told_to_try_again_where_that_cannot_help(database_dsn: str):
     with psycopg.connect(database_dsn) as connection, pytest.raises(psycopg.Error) as raised:
         connection.execute(RAISE.format("54000").encode())
-    assert not isinstance(refusals.for_reader(raised.value), Unavailable)
+    assert not isinstance(refusals.for_reader(raised.value), DatabaseUnavailableError)
 
 
 def test_a_role_waits_and_says_what_was_refused(database_dsn: str, monkeypatch: pytest.MonkeyPatch):
@@ -60,12 +60,12 @@ def test_a_role_waits_and_says_what_was_refused(database_dsn: str, monkeypatch: 
     monkeypatch.setitem(runners.RUNNERS, "shuffle", refused)
     handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with pytest.raises(Refused, match="SQLSTATE 54000"):
+        with pytest.raises(StatementRefusedError, match="SQLSTATE 54000"):
             roles._hold_and_run("shuffle", config, Stop(ignore_interrupt=False))
     finally:
         for each, handler in handlers.items():
             signal.signal(each, handler)
-    assert issubclass(Refused, roles.RETRIED)
+    assert issubclass(StatementRefusedError, roles.RETRIED)
     with psycopg.connect(database_dsn) as log:
         row = log.execute("select state, reason from pipeline.roles where role = 'shuffle'").fetchone()
     assert row is not None and row[0] == "waiting" and "refused a statement: no more of that" in row[1]
@@ -90,6 +90,6 @@ def test_of_two_databases_the_one_that_refused_is_named(database_dsn: str, place
         ):
             refuses.execute(RAISE.format(state).encode())
         error = connections.unavailable_one(source, "host=s", "host=p", raised.value)
-    assert isinstance(error, Refused) and error.place == place
+    assert isinstance(error, StatementRefusedError) and error.place == place
     assert str(error).startswith(f"{place} (host={place[0]}")
     assert f"refused a statement: no more of that (SQLSTATE {state}); " in str(error) and remedy in str(error)

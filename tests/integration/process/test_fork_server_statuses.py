@@ -13,7 +13,7 @@ import json, os, signal, sys, time
 from functools import partial
 from pipeline.process.child import Child
 from pipeline.process.signals import read_settings
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.process import fork_client
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.fork_server import fork_on_request
@@ -38,7 +38,7 @@ def run():
             os.kill(os.getppid(), signal.SIGSTOP)
             try:
                 begun(siblings, ["stay"])
-            except Unavailable as error:
+            except DatabaseUnavailableError as error:
                 print(json.dumps(str(error)), flush=True)
             os.kill(os.getppid(), signal.SIGCONT)
             return 0

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import NotReady, Unavailable
+from pipeline.errors import DatabaseUnavailableError, NotReadyError
 from pipeline.findings import Finding
 from pipeline.operate.preflight import check
 from pipeline.postgres import migrations, role_locks
@@ -41,7 +41,7 @@ def unfit(config: Config, cluster: Cluster) -> Iterator[Config]:
 
 
 def test_what_check_finds_is_refused_before_anything_is_changed(unfit: Config):
-    with pytest.raises(NotReady, match=f"^{ENCODING}: .*; fix it, or start with --accept '{ENCODING}'$"):
+    with pytest.raises(NotReadyError, match=f"^{ENCODING}: .*; fix it, or start with --accept '{ENCODING}'$"):
         serve.boot(unfit)
     assert migrations.current(unfit.database) is None
     serve.boot(unfit.model_copy(update={"accept": (ENCODING,)}))
@@ -58,7 +58,7 @@ def test_only_errors_that_last_are_refused(waits: bool, config: Config, monkeypa
     if waits:
         serve.boot(config)
     else:
-        with pytest.raises(NotReady, match=r"^c: bad \(do\); fix it"):
+        with pytest.raises(NotReadyError, match=r"^c: bad \(do\); fix it"):
             serve.boot(config)
 
 
@@ -70,7 +70,7 @@ def test_no_table_that_matches_is_an_error_to_start_with(config: Config):
 
 def test_a_standby_and_the_api_alone_ask_nothing_of_the_source(config: Config):
     away = config.with_databases(make_conninfo(config.source, host="127.0.0.1", port="1"), config.database)
-    with pytest.raises(Unavailable):
+    with pytest.raises(DatabaseUnavailableError):
         serve.boot(away)
     serve.boot(away, reads_source=False)
     with psycopg.connect(config.database, autocommit=True) as other:

@@ -14,7 +14,7 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor import claims
 from pipeline.consumers.cursor.leases import Cursors
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.operate import metrics, readiness, status
 from pipeline.postgres import role_locks
 from pipeline.postgres.pool import Pool
@@ -66,7 +66,7 @@ def test_cursors_are_claimed_again_after_an_unexpected_error(config: Config) -> 
     async def claim_twice(log: psycopg.Connection, cursors: Cursors) -> None:
         async with cursors.claim("c", "first") as claim:
             log.execute("update pipeline.consumers set position = null")
-            assert isinstance(await asyncio.wait_for(claim.ended, 60), Unavailable)
+            assert isinstance(await asyncio.wait_for(claim.ended, 60), DatabaseUnavailableError)
             log.execute("update pipeline.consumers set position = 0")
         async with cursors.claim("c", "second") as claim:
             await cursors.advance(claim, 0)
@@ -173,7 +173,7 @@ def test_closed_cursors_leave_no_session_and_none_can_be_claimed(config: Config)
             assert log.execute(sessions, [name]).rowcount == 1
             await cursors.close()
             eventually(lambda: log.execute(sessions, [name]).rowcount == 0)
-            with pytest.raises(Unavailable, match="this server ends"):
+            with pytest.raises(DatabaseUnavailableError, match="this server ends"):
                 await opened.__aenter__()
         finally:
             await cursors.close()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.source import sources
-from pipeline.errors import BackfillError, ConditionRefused, TableRefused, UnknownBackfill
+from pipeline.errors import BackfillError, ConditionRefusedError, TableRefusedError, UnknownBackfillError
 from pipeline.postgres import connections, session_settings
 from pipeline.snapshots import backfills as stored_backfills
 from pipeline.snapshots import snapshot_status
@@ -102,10 +102,10 @@ REFUSED_CONDITIONS = [
 
 def test_what_cannot_be_read_is_refused_at_once(known: Captured) -> None:
     for name, said in REFUSED_TABLES:
-        with pytest.raises(TableRefused, match=said):
+        with pytest.raises(TableRefusedError, match=said):
             start(known, name)
     for where, said in REFUSED_CONDITIONS:
-        with pytest.raises(ConditionRefused, match=said):
+        with pytest.raises(ConditionRefusedError, match=said):
             start(known, "orders", by_text(where))
     assert backfills.listed(known.config, known.log) == []
 
@@ -124,7 +124,7 @@ def test_a_user_who_may_not_read_it(known: Captured, source_dsn: str) -> None:
             with (
                 connections.connect(f"{source_dsn} user={role}", "source", settings=session_settings.SERVER) as source,
                 pytest.raises(
-                    TableRefused,
+                    TableRefusedError,
                     match=f'user "{role}" may not read public.orders; run: grant select on public.orders to "{role}"',
                 ),
             ):
@@ -133,7 +133,8 @@ def test_a_user_who_may_not_read_it(known: Captured, source_dsn: str) -> None:
             with (
                 connections.connect(f"{source_dsn} user={role}", "source", settings=session_settings.SERVER) as source,
                 pytest.raises(
-                    TableRefused, match=f'row security hides rows of public.orders from user "{role}"; run: alter role'
+                    TableRefusedError,
+                    match=f'row security hides rows of public.orders from user "{role}"; run: alter role',
                 ),
             ):
                 start_backfill.start(known.config, source, known.log, "orders")
@@ -142,7 +143,7 @@ def test_a_user_who_may_not_read_it(known: Captured, source_dsn: str) -> None:
 
 
 def test_what_is_not_there(known: Captured) -> None:
-    with pytest.raises(UnknownBackfill, match="there is no backfill 7; `pipeline backfill list`"):
+    with pytest.raises(UnknownBackfillError, match="there is no backfill 7; `pipeline backfill list`"):
         backfills.show(known.config, known.log, 7)
     known.log.execute("delete from pipeline.snapshot_tables; delete from pipeline.sources")
     assert backfills.listed(known.config, known.log) == []

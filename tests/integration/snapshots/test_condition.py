@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pipeline.errors import ConditionRefused
+from pipeline.errors import ConditionRefusedError
 from pipeline.postgres.queries import statement
 from pipeline.snapshots.conditions import words as condition_words
 from pipeline.snapshots.conditions.check import require_harmless
@@ -257,7 +257,7 @@ def test_operators_have_the_order_of_postgres(source: psycopg.Connection) -> Non
             text += f" {chance.choice(OPERATORS)} {chance.choice(OPERANDS)}"
         try:
             condition = parse(text, columns)
-        except ConditionRefused:
+        except ConditionRefusedError:
             continue
         ours, own = outcome(source, condition.sql()), outcome(source, sql.SQL(text))
         assert ours == own, text
@@ -311,7 +311,7 @@ def test_functions_that_do_more_than_compute_are_refused(source: psycopg.Connect
     for text in split(FUNCTIONS):
         try:
             asked.append((text, parse(text, columns).functions))
-        except ConditionRefused as refused:
+        except ConditionRefusedError as refused:
             assert_names_a_function(str(refused))
     names = sorted(set().union(*(functions for _, functions in asked)))
     query = statement("snapshots.conditions", "harmful_functions")
@@ -319,7 +319,7 @@ def test_functions_that_do_more_than_compute_are_refused(source: psycopg.Connect
     assert [text for text, functions in asked if harmful.isdisjoint(functions)] == []
     assert len(asked) > 60
     for text, _ in asked[::10]:  # one query has found them all; this is how a command says it
-        with pytest.raises(ConditionRefused) as raised:
+        with pytest.raises(ConditionRefusedError) as raised:
             checked(source, text)
         assert_names_a_function(str(raised.value))
 
@@ -336,7 +336,7 @@ def test_casts_to_what_is_no_plain_type_of_postgres_are_refused(source: psycopg.
         ';record;pg_class;anyelement;trigger;pg_node_tree;aclitem;"integer"'
     ):
         with pytest.raises(
-            ConditionRefused, match=r"^--where: a cast to \S+ is not allowed: only types of Postgres itself"
+            ConditionRefusedError, match=r"^--where: a cast to \S+ is not allowed: only types of Postgres itself"
         ):
             checked(source, f"t::{kind} is null")
 
@@ -346,7 +346,7 @@ def test_a_function_that_somebody_put_beside_those_of_postgres_is_refused(source
     source.execute("create function pg_catalog.lower(int) returns text immutable language sql as 'select $1::text'")
     try:
         for name in ("added", "lower"):
-            with pytest.raises(ConditionRefused, match=rf"--where: {name}\(\) is not allowed"):
+            with pytest.raises(ConditionRefusedError, match=rf"--where: {name}\(\) is not allowed"):
                 checked(source, f"{name}(t) = 'x'")
     finally:
         source.execute("drop function pg_catalog.added(text); drop function pg_catalog.lower(int)")
@@ -385,7 +385,7 @@ def test_types_that_run_functions_of_their_owners_are_refused(source: psycopg.Co
         query = sql.SQL("select from public.traps where {}").format(parse(text, columns).sql())
         source.execute(query)  # it does run them: that is why
         assert source.execute("delete from public.ran returning what").fetchall(), column
-        with pytest.raises(ConditionRefused, match=f"^condition: {column} is not allowed, as its type .* may run"):
+        with pytest.raises(ConditionRefusedError, match=f"^condition: {column} is not allowed, as its type .* may run"):
             checked(source, text, "traps")
     for text in ("sure = 'x'", "sure in ('x', 'y')", "coalesce(sure, 'x') = 'x'", "safe = 'sad'", "plain = 'x'"):
         source.execute(sql.SQL("select from public.traps where {}").format(checked(source, text, "traps").sql()))
@@ -395,7 +395,7 @@ def test_types_that_run_functions_of_their_owners_are_refused(source: psycopg.Co
 def test_a_column_that_is_gone_is_refused(source: psycopg.Connection) -> None:
     oid, _ = table_and_columns(source)
     for name in ("gone", "items", "ctid"):
-        with pytest.raises(ConditionRefused, match=f"the table has no column {name}"):
+        with pytest.raises(ConditionRefusedError, match=f"the table has no column {name}"):
             require_harmless(source, parse(f"{name} = 1", [name]), oid)
 
 

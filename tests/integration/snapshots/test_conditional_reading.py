@@ -14,7 +14,7 @@ from pipeline.log.staging.range_writer import RangeWriter
 from pipeline.log.staging.ranges import PlannedRange
 from pipeline.postgres import connections, reading_session, session_settings
 from pipeline.snapshots import backfills, reader, start
-from pipeline.snapshots.reader import RangeReader, TooSlow
+from pipeline.snapshots.reader import RangeReader, RangeReadTimeoutError
 from pipeline.snapshots.status import Shown
 from pipeline.snapshots.worker import Worker
 from tests.fixtures.captured import Captured, captured
@@ -109,7 +109,7 @@ def test_a_condition_has_a_time_of_its_own(known: Captured, worker: Worker, monk
     for setting, remedy in (("0", "its condition has 0.8 s; start it with another"), ("500", "raise that timeout")):
         known.source.execute(f"alter role current_user in database {name} set statement_timeout = {setting}".encode())
         with (
-            pytest.raises(TooSlow) as slow,
+            pytest.raises(RangeReadTimeoutError) as slow,
             reading_session.connect(known.config, name="w", settings=session_settings.SNAPSHOT) as source,
             RangeWriter(worker.staging, worker.source_id, taken) as staging,
         ):

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import ReplicationSource, SourceEpoch
-from pipeline.errors import TableRefused
+from pipeline.errors import TableRefusedError
 from pipeline.snapshots import backfills, register, start
 from tests.fixtures.captured import Captured, captured
 from tests.fixtures.shuffling import stored
@@ -94,6 +94,6 @@ def test_in_another_cluster_an_oid_may_be_any_other_tables(known: Captured) -> N
 
 def test_a_table_without_a_key_cannot_be_compared(known: Captured) -> None:
     with pytest.raises(
-        TableRefused, match=r"public.bare has no key .*; `pipeline backfill start public.bare` reads it"
+        TableRefusedError, match=r"public.bare has no key .*; `pipeline backfill start public.bare` reads it"
     ):
         start.start(known.config, known.source, known.log, "bare", differences=True)

@@ -11,7 +11,7 @@ import pytest
 from pipeline.log.staging.range_writer import RangeWriter
 from pipeline.log.staging.ranges import ClaimedRange
 from pipeline.snapshots import plan
-from pipeline.snapshots.shapes import Changed
+from pipeline.snapshots.shapes import PlannedTableChangedError
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.stage import Stage, databases
@@ -109,7 +109,7 @@ def test_a_table_that_was_written_anew_is_read_from_its_beginning(stage: Stage, 
     first = reading.read()
     assert first is not None and first.until_block == 1
     stage.run("delete from rewritten where id <= 4", "vacuum full rewritten")
-    with pytest.raises(Changed, match="written anew"):
+    with pytest.raises(PlannedTableChangedError, match="written anew"):
         reading.read()
     assert reading.state(number) == "reading"
     reading.finish(number)

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import TableRefused
+from pipeline.errors import TableRefusedError
 from pipeline.operate import role_warnings
 from pipeline.operate.preflight import check
 from pipeline.operate.preflight.role_sql import SourceRoles
@@ -114,7 +114,9 @@ def test_only_published_columns_and_those_of_the_filter_are_asked_for_and_read(
         with (
             reading_session.connect(poor, name="test") as source,
             connections.connect(poor.database, "pipeline") as log,
-            pytest.raises(TableRefused, match=r'may not read note of public.t; run: grant select \("note"\) on public'),
+            pytest.raises(
+                TableRefusedError, match=r'may not read note of public.t; run: grant select \("note"\) on public'
+            ),
         ):
             start.start(poor, source, log, "t")
 

@@ -16,7 +16,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import connections, role_locks
 from tests.fixtures.postgres import Cluster, temporary_server
 from tests.fixtures.shuffling import move_until, shuffler
@@ -72,7 +72,7 @@ class Shuffling(threading.Thread):
                     eventually(lambda: role_locks.try_acquire(connection, "shuffle"))
                     self.pid = connection.info.backend_pid
                     move_until(self._stopped, shuffler(connection, self._staged.source))
-            except (psycopg.OperationalError, Unavailable):
+            except (psycopg.OperationalError, DatabaseUnavailableError):
                 self._stopped.wait(0.05)  # killed
             except BaseException as error:
                 self.error = error

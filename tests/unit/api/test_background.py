@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from pipeline.api.background import Background
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 
 SECONDS = 30
 
@@ -53,7 +53,7 @@ def test_there_is_room_for_so_much_and_again_when_it_is_done() -> None:
     async def full() -> None:
         background, work = Background(1), Work()
         task = await begun(background, work)
-        with pytest.raises(Unavailable, match="too many others wait for the same"):
+        with pytest.raises(DatabaseUnavailableError, match="too many others wait for the same"):
             await background.run(lambda: "second", work.unused.append)
         work.go.set()
         await task
@@ -67,9 +67,9 @@ def test_closing_ends_the_waiting_and_what_is_made_later_is_thrown_away() -> Non
         background = Background(1)
         task = await begun(background, work)
         background.close()
-        with pytest.raises(Unavailable, match="the server is stopping"):
+        with pytest.raises(DatabaseUnavailableError, match="the server is stopping"):
             await task
-        with pytest.raises(Unavailable, match="the server is stopping"):
+        with pytest.raises(DatabaseUnavailableError, match="the server is stopping"):
             await background.run(lambda: "more", work.unused.append)
 
     work = Work()

@@ -18,7 +18,7 @@ from pipeline.api import problems
 from pipeline.api.access_guard import MAX_BODY, RequestGuard
 from pipeline.api.wire import Failure, Place, Served, Surroundings, Wire
 from pipeline.config.settings import Config, load
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 
 TOKEN = {"authorization": "Bearer secret"}
 INSIDE, OUTSIDE = "/old/{name}/take", "/new/{name}/take"
@@ -38,7 +38,7 @@ class Old:
         await request.body()
         match name:
             case "away":
-                raise Unavailable("it does not answer")
+                raise DatabaseUnavailableError("it does not answer")
             case "broken":
                 raise KeyError("a value")
             case "refused":

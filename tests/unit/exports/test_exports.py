@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.cli.render import status
 from pipeline.config.settings import load
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 from pipeline.exports import extra
 from pipeline.exports import preflight as check_exports
 from pipeline.exports import render as export_report
@@ -94,7 +94,7 @@ def test_metrics() -> None:
 
 def test_without_the_extra(no_extra: None) -> None:
     with pytest.raises(
-        ExportFailed, match=r"not installed \(pyspark, pyarrow missing\); in a checkout: pip install '\.\[spark\]'"
+        ExportFailedError, match=r"not installed \(pyspark, pyarrow missing\); in a checkout: pip install '\.\[spark\]'"
     ):
         extra.require()
     [finding] = check_exports.run(load())
@@ -106,7 +106,7 @@ def test_without_the_extra_for_iceberg(monkeypatch: pytest.MonkeyPatch, caplog: 
     monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "pyiceberg" else object())
     missing = "the iceberg extra is not installed (pyiceberg missing)"
     extra.require()
-    with pytest.raises(ExportFailed, match=rf"{re.escape(missing)}; in a checkout: pip install '\.\[iceberg\]'"):
+    with pytest.raises(ExportFailedError, match=rf"{re.escape(missing)}; in a checkout: pip install '\.\[iceberg\]'"):
         extra.require(("parquet", "iceberg"))
     assert not [finding for finding in check_exports.run(load()) if finding.name == "iceberg"]
     wanted = load(export_formats="parquet,iceberg")

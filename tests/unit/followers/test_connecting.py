@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.settings import unknown_variables
-from pipeline.errors import ConfigError, FollowerRefused
+from pipeline.errors import ConfigError, FollowerRefusedError
 from pipeline.followers import connecting
 
 SECRET = "sentinel-30-geheim"
@@ -29,7 +29,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("dsn", WITH_A_PASSWORD)
 def test_a_password_is_refused_with_the_remedies(dsn: str) -> None:
-    with pytest.raises(FollowerRefused) as raised:
+    with pytest.raises(FollowerRefusedError) as raised:
         connecting.parts(dsn)
     said = str(raised.value)
     assert said.startswith("--dsn has a password, which would be stored with it; leave it out, and have it in ")
@@ -39,14 +39,14 @@ def test_a_password_is_refused_with_the_remedies(dsn: str) -> None:
 
 
 def test_the_key_of_a_certificate_has_a_passphrase() -> None:
-    with pytest.raises(FollowerRefused, match="--dsn has sslpassword, a secret, which would be stored") as raised:
+    with pytest.raises(FollowerRefusedError, match="--dsn has sslpassword, a secret, which would be stored") as raised:
         connecting.parts(f"host=db sslkey=/k sslpassword={SECRET}")
     assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("dsn", BROKEN)
 def test_nothing_is_repeated_of_one_that_is_broken(dsn: str) -> None:
-    with pytest.raises(FollowerRefused, match="--dsn: expected a libpq URI") as raised:
+    with pytest.raises(FollowerRefusedError, match="--dsn: expected a libpq URI") as raised:
         connecting.parts(dsn)
     assert SECRET not in str(raised.value)
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config import follower_passwords
 from pipeline.config.settings import unknown_variables
-from pipeline.errors import FollowerRefused
+from pipeline.errors import FollowerRefusedError
 from pipeline.followers import names
 
 SHOP = {"host": "db.example.com", "port": "5433", "dbname": "shop"}
@@ -21,27 +21,27 @@ def test_what_is_a_name(name: str) -> None:
     "name", ["", ".", "..", "x" * 64, "a b", "ä", "a/b", "a\n", "postgresql://me:sentinel@db/shop"]
 )
 def test_what_is_none_is_not_repeated(name: str) -> None:
-    with pytest.raises(FollowerRefused, match="a follower's name has 1 to 63 of the letters") as raised:
+    with pytest.raises(FollowerRefusedError, match="a follower's name has 1 to 63 of the letters") as raised:
         names.require_free(name, [])
     assert "sentinel" not in str(raised.value)
 
 
 def test_a_taken_name() -> None:
-    with pytest.raises(FollowerRefused, match='there is a follower "reports"; choose another name'):
+    with pytest.raises(FollowerRefusedError, match='there is a follower "reports"; choose another name'):
         names.require_free("reports", ["a", "reports"])
 
 
 @pytest.mark.parametrize("name", ["a_b", "A-B", "a.b"])
 def test_two_names_with_one_password_variable(name: str) -> None:
     said = f'"{name}" and the follower "a-b" would have one password variable, PIPELINE_FOLLOWER_PASSWORD_A_B; choose'
-    with pytest.raises(FollowerRefused) as raised:
+    with pytest.raises(FollowerRefusedError) as raised:
         names.require_free(name, ["a-b"])
     assert str(raised.value).startswith(said)
 
 
 @pytest.mark.parametrize(("name", "taken"), [("a-file", "a"), ("a", "A_FILE")])
 def test_a_variable_that_would_name_the_file_of_another(name: str, taken: str) -> None:
-    with pytest.raises(FollowerRefused, match="one password variable, PIPELINE_FOLLOWER_PASSWORD_A_FILE; choose"):
+    with pytest.raises(FollowerRefusedError, match="one password variable, PIPELINE_FOLLOWER_PASSWORD_A_FILE; choose"):
         names.require_free(name, [taken])
 
 

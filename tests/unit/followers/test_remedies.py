@@ -6,7 +6,13 @@ import re
 
 import pytest
 
-from pipeline.errors import CursorExpired, Differs, FollowerError, NotFollowable, Unavailable
+from pipeline.errors import (
+    CursorExpiredError,
+    DatabaseUnavailableError,
+    FollowerError,
+    NotFollowableError,
+    RowDiffersError,
+)
 from pipeline.followers.registry import Follower
 from pipeline.followers.running import remedies
 
@@ -25,12 +31,12 @@ def found() -> Follower:
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (Differs("it differs", "public.orders", 7), f"{RESYNC} public.orders`"),
-        (Differs("it differs", "public.Odd name", 7), f"{RESYNC} 'public.Odd name'`"),
-        (NotFollowable("a parked event", "public.orders", 7, "parked"), f"{RESYNC} public.orders`, {SKIP}"),
-        (NotFollowable("not sent", "", 7, "skipped"), f"{RESYNC} '*'`, {SKIP}"),
+        (RowDiffersError("it differs", "public.orders", 7), f"{RESYNC} public.orders`"),
+        (RowDiffersError("it differs", "public.Odd name", 7), f"{RESYNC} 'public.Odd name'`"),
+        (NotFollowableError("a parked event", "public.orders", 7, "parked"), f"{RESYNC} public.orders`, {SKIP}"),
+        (NotFollowableError("not sent", "", 7, "skipped"), f"{RESYNC} '*'`, {SKIP}"),
         (
-            CursorExpired("the log is not kept", 7),
+            CursorExpiredError("the log is not kept", 7),
             f"copy all of them anew: {RESYNC} '*'`",
         ),
         (FollowerError("it has no position"), "it is tried again by itself"),
@@ -42,7 +48,7 @@ def test_a_remedy_is_what_helps(error: Exception, remedy: str) -> None:
 
 
 def test_a_database_that_is_away_is_asked_again_soon_and_the_report_says_when() -> None:
-    away = remedies.report_of(found(), Unavailable("it does not answer"))
+    away = remedies.report_of(found(), DatabaseUnavailableError("it does not answer"))
     stopped = remedies.report_of(found(), FollowerError("it has no position"))
     delays = (0.5, 1.0, 2.0, 4.0, 30.0)
     assert [remedies.pause(delay, away) for delay in delays] == [1.0, 2.0, 5.0, 5.0, 5.0]

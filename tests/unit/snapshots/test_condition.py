@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 
-from pipeline.errors import ConditionRefused, ConfigError
+from pipeline.errors import ConditionRefusedError, ConfigError
 from pipeline.snapshots.conditions.condition import Condition, Term, of_terms, parse
 
 COLUMNS = ["id", "a", "b", "c", "t", "d", "j", "Odd name", 'q"uote', "per%cent", "position", "at", "select"]
@@ -175,7 +175,7 @@ ATTACKS = [
 
 @pytest.mark.parametrize(("text", "line"), ATTACKS)
 def test_what_is_refused(text: str, line: str) -> None:
-    with pytest.raises(ConditionRefused) as refused:
+    with pytest.raises(ConditionRefusedError) as refused:
         parse(text, COLUMNS)
     said = str(refused.value)
     assert said.startswith("--where: ")
@@ -185,8 +185,8 @@ def test_what_is_refused(text: str, line: str) -> None:
 
 
 def test_a_refusal_is_a_wrong_argument() -> None:
-    assert issubclass(ConditionRefused, ConfigError)
-    assert ConditionRefused.exit_code == 2
+    assert issubclass(ConditionRefusedError, ConfigError)
+    assert ConditionRefusedError.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_refusal_is_a_wrong_argument() -> None:
     ],
 )
 def test_what_is_nested_too_deeply_is_refused_plainly(text: str) -> None:
-    with pytest.raises(ConditionRefused, match="deeper than 100 levels"):
+    with pytest.raises(ConditionRefusedError, match="deeper than 100 levels"):
         parse(text, COLUMNS)
 
 
@@ -229,10 +229,10 @@ def test_what_is_long_and_flat_is_no_nesting() -> None:
 
 
 def test_what_is_too_long_is_refused_as_given_and_as_stored() -> None:
-    with pytest.raises(ConditionRefused, match="it has 10,001 characters, allowed are 10,000"):
+    with pytest.raises(ConditionRefusedError, match="it has 10,001 characters, allowed are 10,000"):
         parse("a = '" + "x" * 9_995 + "'", COLUMNS)
     assert parse("a = '" + "x" * 9_994 + "'", COLUMNS)
-    with pytest.raises(ConditionRefused, match="allowed are 10,000"):
+    with pytest.raises(ConditionRefusedError, match="allowed are 10,000"):
         parse("a=1 or " * 1400 + "b", COLUMNS)
 
 
@@ -256,7 +256,7 @@ def test_a_string_stays_what_it_is(value: str) -> None:
 def test_no_text_makes_anything_but_a_condition_or_a_plain_refusal(text: str) -> None:
     try:
         condition = parse(text, COLUMNS)
-    except ConditionRefused as refused:
+    except ConditionRefusedError as refused:
         assert str(refused).splitlines() == [str(refused)]
     else:
         assert parse(condition.text, COLUMNS) == condition
@@ -311,7 +311,7 @@ WORDS = [
 def test_what_is_stored_is_understood_again(text: str) -> None:
     try:
         condition = parse(text, COLUMNS)
-    except ConditionRefused:
+    except ConditionRefusedError:
         return
     assert parse(condition.text, COLUMNS) == condition
 
@@ -377,7 +377,7 @@ def test_all_terms_have_to_be_true() -> None:
     ],
 )
 def test_terms_that_are_refused(terms: list[Term], line: str) -> None:
-    with pytest.raises(ConditionRefused, match=r"^condition: ") as refused:
+    with pytest.raises(ConditionRefusedError, match=r"^condition: ") as refused:
         of_terms(terms, COLUMNS)
     assert line in str(refused.value)
 

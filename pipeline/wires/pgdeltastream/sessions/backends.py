@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline.config.settings import Config
-from pipeline.errors import SlotInUse
+from pipeline.errors import SlotInUseError
 from pipeline.postgres import queries, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -52,7 +52,7 @@ def pages(config: Config, source: Connection, sessions: Iterable[StoredSession])
 
 
 def end(config: Config, source: Connection, session: StoredSession) -> None:
-    """End all backends of a session, and wait for their end. Raises SlotInUse if one does not end.
+    """End all backends of a session, and wait for their end. Raises SlotInUseError if one does not end.
 
     A role may end its own backends only: pages are ended by the reading role.
     """
@@ -66,4 +66,4 @@ def _end(source: Connection, session: StoredSession) -> None:
     for backend in find(source, [session]):
         source.execute("select pg_catalog.pg_terminate_backend(%s, %s)", (backend.pid, END_MILLISECONDS))
     if left := find(source, [session]):  # pg_terminate_backend returns false, too, for a backend that no longer exists
-        raise SlotInUse(f'pid {left[0].pid} of session "{session.slot}" does not end; terminate it')
+        raise SlotInUseError(f'pid {left[0].pid} of session "{session.slot}" does not end; terminate it')

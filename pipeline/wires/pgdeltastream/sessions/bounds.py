@@ -16,7 +16,7 @@ import psycopg
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.slots import Slot
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, SlotMissing
+from pipeline.errors import PipelineError, SlotMissingError
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.wires.pgdeltastream.sessions import backends, store
@@ -184,5 +184,5 @@ def _drop_slot(source: Connection, pipeline: Connection, session: StoredSession)
         slots.end_walsender(source, slot)
     try:
         slots.drop(source, session.slot)
-    except SlotMissing:  # a slot that is being created ends with its walsender
+    except SlotMissingError:  # a slot that is being created ends with its walsender
         logger.debug("the slot has gone with its walsender", extra={"action": "session.slot_gone"})

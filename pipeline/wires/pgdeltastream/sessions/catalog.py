@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import psycopg
 
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -28,10 +28,10 @@ class TypeCatalog:
         self._source = source
         self._dsn = dsn
         self._named: dict[int, str] = {}
-        self._lost: Callable[[Unavailable], None] | None = None
+        self._lost: Callable[[DatabaseUnavailableError], None] | None = None
         self._line = source.fileno()  # a lost connection has no number to remove its reader by
 
-    def watch(self, lost: Callable[[Unavailable], None]) -> None:
+    def watch(self, lost: Callable[[DatabaseUnavailableError], None]) -> None:
         """Call `lost`, in the running loop, when the source ends the connection."""
         self._lost = lost
         asyncio.get_running_loop().add_reader(self._line, self._look)
@@ -41,7 +41,7 @@ class TypeCatalog:
         self._named[message.oid] = message.name
 
     async def types(self, relation: RelationMessage) -> list[str]:
-        """Return the names of the types of a relation's columns. Raises Unavailable."""
+        """Return the names of the types of a relation's columns. Raises DatabaseUnavailableError."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._line)
         try:

@@ -22,7 +22,7 @@ from pipeline.capture.replication import prepare
 from pipeline.capture.source import publication_ledger, slots, sources, synchronous_standbys, timeline
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SlotExists
+from pipeline.errors import PipelineError, SessionRefusedError, SessionsFullError, SlotExistsError
 from pipeline.postgres import connections, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
@@ -61,7 +61,7 @@ def create(
     """Create a session, whose snapshot can be read until the returned object is closed. Blocks.
 
     `name` returns names for the slot. `address`: the client's. `waits`: seconds for which creating the slot may wait
-    for running transactions. Raises SessionsFull, or another PipelineError with the reason, for the log. Then no
+    for running transactions. Raises SessionsFullError, or another PipelineError with the reason, for the log. Then no
     session is left, or the leader's `bounds.enforce` removes it.
     """
     seconds = ALL_SECONDS + waits
@@ -90,14 +90,14 @@ def _prepared(config: Config, source: Connection, pipeline: Connection) -> tuple
     deadline = time.monotonic() + START_SECONDS
     while (stored := _with_publications(config, source, pipeline)) is None:
         if time.monotonic() > deadline:
-            raise SessionRefused(
+            raise SessionRefusedError(
                 "the publications of the source do not exist yet, or were dropped: no worker has begun to replicate "
                 "from it; `pipeline status` says why"
             )
         time.sleep(0.2)
     there = timeline.identity(source)
     if (there.system_identifier, there.database) != (stored.system_identifier, stored.database_name):
-        raise SessionRefused(
+        raise SessionRefusedError(
             f"the source is database {there.database} of cluster {there.system_identifier}, and not "
             f"{stored.database_name} of {stored.system_identifier} as before; {timeline.ADOPT}"
         )
@@ -127,23 +127,23 @@ class _Creation:
             with role_locks.held(self.pipeline, _LOCK, LOCK_SECONDS):
                 self._make_room()
                 session = self._reserve(name)
-            with suppress(SlotExists):
+            with suppress(SlotExistsError):
                 return self._export(session, waits)
         raise _no_name()
 
     def _make_room(self) -> None:
-        """End the sessions that yield, until there is room. Raises SessionsFull if too few of them may end yet."""
+        """End the sessions that yield, until there is room. Raises SessionsFullError if too few of them may end yet."""
         require_nobody_waits(self.source)
         live = [session for session in store.live(self.pipeline) if session.source_id == self.stored.id]
         while (lacking := self._lacking(live)) is not None:
             if not live:
-                raise SessionRefused(lacking)
+                raise SessionRefusedError(lacking)
             there = bounds.facts(self.config, self.source, live)
             in_use = {session.id for session in live if there[session.id].in_use}
             now: datetime = queries.value(self.pipeline, "select now()")
             yields = first_to_yield(live, in_use, self.address, now)
             if yields is None:
-                raise SessionsFull(f"{lacking}: {kept_until(live, in_use, self.address)}")
+                raise SessionsFullError(f"{lacking}: {kept_until(live, in_use, self.address)}")
             bounds.end(self.config, self.source, self.pipeline, yields, yield_reason(yields, self.address))
             live.remove(yields)
 
@@ -184,7 +184,7 @@ class _Creation:
             made = exporting.make(connection, self.config.source, session.slot, waits)
             ready = store.ready(self.pipeline, session.id, made.position)
             if ready is None:
-                raise SessionRefused(f'session "{session.slot}" was ended while its slot was made')
+                raise SessionRefusedError(f'session "{session.slot}" was ended while its slot was made')
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -194,7 +194,7 @@ class _Creation:
 
     def _give_up(self, session: StoredSession, error: BaseException) -> None:
         try:
-            if isinstance(error, SlotExists):  # another program created that slot
+            if isinstance(error, SlotExistsError):  # another program created that slot
                 store.end(self.pipeline, session.id, str(error))
                 store.dropped(self.pipeline, session.id)
             else:
@@ -206,8 +206,10 @@ class _Creation:
             logger.warning('session "%s" is ended later: %s', session.slot, why, extra={"action": "session.slot_kept"})
 
 
-def _no_name() -> SessionRefused:
-    return SessionRefused(f"none of {_NAMES} names for a slot was free; drop replication slots that are not needed")
+def _no_name() -> SessionRefusedError:
+    return SessionRefusedError(
+        f"none of {_NAMES} names for a slot was free; drop replication slots that are not needed"
+    )
 
 
 def source_lacks(source: Connection, live: Sequence[StoredSession]) -> str | None:
@@ -241,10 +243,10 @@ def _still_to_come(source: Connection, live: Sequence[StoredSession]) -> tuple[i
 
 
 def require_nobody_waits(source: Connection) -> None:
-    """Raise SessionRefused if commits at the source would wait for a session's client."""
+    """Raise SessionRefusedError if commits at the source would wait for a session's client."""
     names = queries.value(source, "select current_setting('synchronous_standby_names')")
     if synchronous_standbys.can_choose(names, NAME_PREFIX):
-        raise SessionRefused(
+        raise SessionRefusedError(
             f"synchronous_standby_names = '{names}' can choose a session's walsender, and users' commits would wait "
             "for what its client acknowledges; list the standbys by name there"
         )

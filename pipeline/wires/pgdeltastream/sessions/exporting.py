@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pipeline.capture.source import walsender
-from pipeline.errors import PipelineError, SessionRefused, SlotExists, SourceUnfit
+from pipeline.errors import PipelineError, SessionRefusedError, SlotExistsError, SourceUnfitError
 from pipeline.postgres import connections, session_settings, waits
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
@@ -29,7 +29,7 @@ class CreatedSlot:
 
 
 def connect(dsn: str, slot: str) -> Connection:
-    """Return a replication connection for creating a slot. Raises Unavailable or SourceUnfit."""
+    """Return a replication connection for creating a slot. Raises DatabaseUnavailableError or SourceUnfitError."""
     connection = walsender.connect(dsn, walsender_name(slot))
     try:
         connection.execute(session_settings.statement(session_settings.WALSENDER).encode())
@@ -42,20 +42,22 @@ def connect(dsn: str, slot: str) -> Connection:
 def make(connection: Connection, dsn: str, slot: str, seconds: float) -> CreatedSlot:
     """Create the slot; its snapshot lasts until the connection is used again or closed. Waits for running transactions.
 
-    Raises SessionRefused after `seconds`, with the transactions that it waited for. Raises SlotExists if the name is
-    taken. After any error the slot does not exist.
+    Raises SessionRefusedError after `seconds`, with the transactions that it waited for. Raises SlotExistsError if the
+    name is taken. After any error the slot does not exist.
     """
     command = f"CREATE_REPLICATION_SLOT \"{slot}\" LOGICAL pgoutput (SNAPSHOT 'export')"
     with _given_up(connection, dsn, seconds) as waited_for:
         try:
             row = connection.execute(command.encode()).fetchone()
         except psycopg.errors.DuplicateObject as error:
-            raise SlotExists(f'slot "{slot}" exists already') from error
+            raise SlotExistsError(f'slot "{slot}" exists already') from error
         except psycopg.errors.ConfigurationLimitExceeded as error:
-            raise SourceUnfit(f"{connections.one_line(error)}; raise max_replication_slots at the source") from error
+            raise SourceUnfitError(
+                f"{connections.one_line(error)}; raise max_replication_slots at the source"
+            ) from error
         except psycopg.Error as error:
             if waited_for:
-                raise SessionRefused(
+                raise SessionRefusedError(
                     f"making a slot waited {seconds:g} s for {'; '.join(waited_for)}: it cannot begin while a "
                     "transaction that may have written is open; end that, and try again"
                 ) from error

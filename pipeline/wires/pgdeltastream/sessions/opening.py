@@ -16,14 +16,14 @@ from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.slots import Slot
 from pipeline.config.settings import Config, describe
 from pipeline.errors import (
-    Refused,
-    SessionGone,
-    SessionHeld,
-    SessionUnknown,
-    SlotInUse,
-    SlotMissing,
-    SlotUnusable,
-    Unavailable,
+    DatabaseUnavailableError,
+    SessionGoneError,
+    SessionHeldError,
+    SlotInUseError,
+    SlotMissingError,
+    SlotUnusableError,
+    StatementRefusedError,
+    UnknownSessionError,
 )
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
@@ -57,7 +57,8 @@ class OpenedStream:
 def begin(config: Config, session: StoredSession | None, reader: str, gather: float) -> OpenedStream:
     """Begin to stream the session for `reader`, which its row names from then on.
 
-    Raises SessionUnknown, SessionGone, SessionHeld, or another PipelineError, within little more than ANSWER_SECONDS.
+    Raises UnknownSessionError, SessionGoneError, SessionHeldError, or another PipelineError, within little more than
+    ANSWER_SECONDS.
     """
     session = _require_ready(session)
     with ExitStack() as undo:
@@ -96,14 +97,14 @@ def _begin(
         position = _require_whole(source, fresh, slot)
         try:
             if slot is not None and slot.active_pid is not None:
-                raise SlotInUse(f"pid {slot.active_pid} reads it")
+                raise SlotInUseError(f"pid {slot.active_pid} reads it")
             stream.begin(session.slot, position, publications)
             break
-        except SlotInUse as error:
+        except SlotInUseError as error:
             if time.monotonic() > until:
                 raise _held(fresh, slot) from error
             time.sleep(_RETRY_SECONDS)
-        except (SlotMissing, SlotUnusable) as error:
+        except (SlotMissingError, SlotUnusableError) as error:
             raise gone(session, str(error)) from error
     values = {"id": session.id, "reader": reader}
     if queries.value(pipeline, queries.statement("wires.pgdeltastream.sessions", "claim_session"), values) is None:
@@ -114,34 +115,37 @@ def _begin(
 
 def _require_ready(found: StoredSession | None, expected: StoredSession | None = None) -> StoredSession:
     if found is None or found.state == "making":
-        raise SessionUnknown("no such session was made here")
+        raise UnknownSessionError("no such session was made here")
     if found.state == "ended" or (expected is not None and found.id != expected.id):
         raise ended(found)
     return found
 
 
-def ended(session: StoredSession) -> SessionGone:
+def ended(session: StoredSession) -> SessionGoneError:
     """Return the error for a session that has ended."""
     return gone(session, session.reason or "it has ended")
 
 
-def gone(session: StoredSession, why: str) -> SessionGone:
+def gone(session: StoredSession, why: str) -> SessionGoneError:
     """Return the error for a session that can never be streamed again."""
-    return SessionGone(f"session {session.slot}: {why}; {_AGAIN}")
+    return SessionGoneError(f"session {session.slot}: {why}; {_AGAIN}")
 
 
-def _held(session: StoredSession, slot: Slot | None) -> SessionHeld:
+def _held(session: StoredSession, slot: Slot | None) -> SessionHeldError:
     if session.reader is not None and session.reader_since is not None:
         who = f"{session.reader} since {session.reader_since:%Y-%m-%d %H:%M:%S %Z}"
     else:
         who = f"pid {slot.active_pid if slot else '?'} at the source" + (
             f" ({slot.holder})" if slot and slot.holder else ""
         )
-    return SessionHeld(f"session {session.slot} is read by {who}")
+    return SessionHeldError(f"session {session.slot} is read by {who}")
 
 
 def _require_whole(source: Connection, session: StoredSession, slot: Slot | None) -> int:
-    """Return the position to stream from. Raises SessionGone if the slot does not hold everything from there on."""
+    """Return the position to stream from.
+
+    Raises SessionGoneError if the slot does not hold everything from there on.
+    """
     position = session.position or 0
     now = timeline.identity(source)
     if now.system_identifier != session.system_identifier:
@@ -162,7 +166,9 @@ def _require_whole(source: Connection, session: StoredSession, slot: Slot | None
 def _require_nobody_waits(source: Connection, session: StoredSession) -> None:
     names = str(queries.value(source, "select current_setting('synchronous_standby_names')"))
     if synchronous_standbys.can_choose(names, walsender_name(session.slot)):
-        raise Refused("synchronous_standby_names at the source would make commits there wait for this client")
+        raise StatementRefusedError(
+            "synchronous_standby_names at the source would make commits there wait for this client"
+        )
 
 
 def _connect(dsn: str, what: str, limit: _Limit) -> Connection:
@@ -187,9 +193,9 @@ class _Limit:
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         self._timer.cancel()
-        if isinstance(error, psycopg.Error | Unavailable) and self._expired:
+        if isinstance(error, psycopg.Error | DatabaseUnavailableError) and self._expired:
             where = f"the source ({describe(self._config.source)}) or the pipeline database"
-            raise Unavailable(f"{where} does not answer within {ANSWER_SECONDS:g} s") from error
+            raise DatabaseUnavailableError(f"{where} does not answer within {ANSWER_SECONDS:g} s") from error
         if isinstance(error, psycopg.Error) and not connections.is_ours(error):
             raise connections.unavailable(self._config.source, "source", error) from error
 

@@ -11,7 +11,7 @@ from psycopg.rows import class_row
 
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.config.settings import Config
-from pipeline.errors import TableRefused
+from pipeline.errors import TableRefusedError
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement, trusted
@@ -79,9 +79,9 @@ async def look_up(
     """Build the query for a page, in a transaction with the snapshot; locks its tables until the end.
 
     This plans no query of a user's table, because planning may run functions of the table's owner, which could change
-    what is found later. Raises TableRefused if the table or column does not exist, or is not published.
+    what is found later. Raises TableRefusedError if the table or column does not exist, or is not published.
     """
-    refused = TableRefused(f"table {page.table[:100]!r} does not exist, or is not published")
+    refused = TableRefusedError(f"table {page.table[:100]!r} does not exist, or is not published")
     table = await _one(connection, _Table, "page_table", {"names": table_names.tables(page.table)})
     if table is None:
         raise refused
@@ -90,7 +90,9 @@ async def look_up(
     if not found and not await _value(connection, "page_published", values):
         raise refused
     if (published := [each for each in found if each is not None]) != found:
-        raise refused if not published else TableRefused(f"not every partition of {page.table[:100]!r} is published")
+        raise (
+            refused if not published else TableRefusedError(f"not every partition of {page.table[:100]!r} is published")
+        )
     columns = _readable(await _all(connection, PageColumn, "page_columns", {"oid": table.oid}), published)
     order = _order(page, columns)
     locked = [(await _locked(connection, config, each), each.condition) for each in published]
@@ -124,7 +126,7 @@ def _order(page: SnapshotPage, columns: list[PageColumn]) -> PageColumn | None:
     wanted = page.order_by[0]
     name = table_names.column(wanted, [column.name for column in columns])
     if name is None:
-        raise TableRefused(f"table {page.table[:100]!r} has no column {wanted[:100]!r} to order by")
+        raise TableRefusedError(f"table {page.table[:100]!r} has no column {wanted[:100]!r} to order by")
     return next(column for column in columns if column.name == name)
 
 
@@ -145,7 +147,7 @@ async def _locked(connection: AsyncConnection, config: Config, relation: Publish
     if found.moved and await _value(connection, "relation_form", values) != await _form_now(
         config.source, relation.oid
     ):
-        raise TableRefused(
+        raise TableRefusedError(
             f"{found.name} was altered since the snapshot was taken, and the snapshot no longer contains its rows"
         )
     return found

@@ -18,7 +18,7 @@ from orjson import dumps
 from psycopg import sql
 
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, Refused, SessionGone
+from pipeline.errors import PipelineError, SessionGoneError, StatementRefusedError
 from pipeline.postgres import connections, copy_text, reading_session, session_settings
 from pipeline.postgres import silence as silences
 from pipeline.postgres.connections import AsyncConnection, Connection
@@ -130,9 +130,10 @@ async def rows(
 
     The first piece is yielded once rows or their end have arrived.
 
-    Raises TableRefused if the table does not exist or is not published, SessionGone if the snapshot has ended,
-    DatabaseSilent if the source does not answer, or another PipelineError. `silence`: of the source, shared by all
-    pages. After an error, further pages can be read. Holds one piece or one row in memory. The caller must close it.
+    Raises TableRefusedError if the table does not exist or is not published, SessionGoneError if the snapshot has
+    ended, DatabaseSilentError if the source does not answer, or another PipelineError. `silence`: of the source, shared
+    by all pages. After an error, further pages can be read. Holds one piece or one row in memory. The caller must close
+    it.
     """
     turns, silence = _turns(), silence or Silence(config.source_reading, "source")
     await silence.unless_silent(turns.acquire(), lambda _: turns.release())
@@ -196,7 +197,7 @@ class _Reading:
     async def _begin(self) -> AsyncConnection:
         """Return a connection in a transaction that sees the snapshot."""
         slot, snapshot = self._exported.session.slot, self._exported.name
-        gone = SessionGone(f'the snapshot of session "{slot}" has ended')
+        gone = SessionGoneError(f'the snapshot of session "{slot}" has ended')
         if not self._exported.alive:
             raise gone
         name = page_name(slot)
@@ -215,9 +216,9 @@ class _Reading:
         if self._is_silent:
             return self._silence.error
         if self._ended:
-            return SessionGone(f"the client took no part of the page for {HOLD_SECONDS:g} s, so reading has ended")
+            return SessionGoneError(f"the client took no part of the page for {HOLD_SECONDS:g} s, so reading has ended")
         if (error.sqlstate or "").startswith(_WRITTEN_BY_USERS):
-            return Refused(f"the source refused to read a page (SQLSTATE {error.sqlstate})")
+            return StatementRefusedError(f"the source refused to read a page (SQLSTATE {error.sqlstate})")
         return connections.unavailable(self._config.source_reading, "source", error)
 
     async def _watch(self) -> None:

@@ -14,7 +14,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.capture.replication.feedback import ProgressReporter
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, PublicationMissing, SessionGone, Unavailable
+from pipeline.errors import DatabaseUnavailableError, PipelineError, PublicationMissingError, SessionGoneError
 from pipeline.postgres import connections, queries
 from pipeline.process.signals import in_thread
 from pipeline.wal import pgoutput
@@ -66,10 +66,11 @@ class SessionStream:
     async def open(cls, config: Config, session: StoredSession | None, lend: Lend, reader: str) -> SessionStream:
         """Begin to stream from the acknowledged position. `reader`: the name by which reports show the client.
 
-        Raises within 5 s SessionUnknown; SessionHeld with its reader, SessionGone with the reason, or Unavailable.
+        Raises within 5 s UnknownSessionError; SessionHeldError with its reader, SessionGoneError with the reason, or
+        DatabaseUnavailableError.
         """
         opened = await in_thread(opening.begin, config, session, reader, GATHER_SECONDS)
-        assert session is not None  # noqa: S101  else `begin` has raised SessionUnknown
+        assert session is not None  # noqa: S101  else `begin` has raised UnknownSessionError
         made = cls(config, session, lend, reader, opened)
         opened.stream.attach()
         made._catalog.watch(made._lost)
@@ -82,8 +83,8 @@ class SessionStream:
 
         A list is emptied when the next one is requested.
 
-        Nothing more is read from the source until then. Raises SessionGone with the reason, Unavailable, or another
-        ReplicationError.
+        Nothing more is read from the source until then. Raises SessionGoneError with the reason,
+        DatabaseUnavailableError, or another ReplicationError.
         """
         try:
             while True:
@@ -118,7 +119,7 @@ class SessionStream:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._store_acknowledged()
         if not self.ended.done():
-            self.ended.set_result(Unavailable("the stream was closed"))
+            self.ended.set_result(DatabaseUnavailableError("the stream was closed"))
         for task in self._tasks:
             task.cancel()
         self._disconnect()
@@ -157,7 +158,7 @@ class SessionStream:
             self._feedback.send()
             self._changed.set()
         if waits:
-            raise Unavailable("the source shuts down and waits for acknowledgements; connect again")
+            raise DatabaseUnavailableError("the source shuts down and waits for acknowledgements; connect again")
 
     async def _store(self) -> None:
         """Store the position as it moves, and then confirm it.
@@ -188,11 +189,11 @@ class SessionStream:
             self._feedback.confirm(position)
 
     async def _say(self, statement: str, **values: int) -> None:
-        """Run a statement of the session. Raises SessionGone if the session has ended."""
+        """Run a statement of the session. Raises SessionGoneError if the session has ended."""
         state = await self._execute(statement, **values)
         self._touched_at = time.monotonic()
         if state != "ready":
-            raise SessionGone("it has ended")
+            raise SessionGoneError("it has ended")
 
     async def _execute(self, name: str, **values: int | str) -> object:
         async with self._lend() as connection:
@@ -207,7 +208,7 @@ class SessionStream:
         except Exception as error:
             await self._fail(error)
 
-    def _lost(self, error: Unavailable) -> None:
+    def _lost(self, error: DatabaseUnavailableError) -> None:
         """The source ends ordinary connections first when it shuts down; the walsender would wait for the client."""
         self._tasks.append(asyncio.create_task(self._fail(error)))
 
@@ -227,7 +228,7 @@ class SessionStream:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 if reason := await self._execute("session_reason"):
                     return opening.gone(self._session, str(reason))
-        if isinstance(error, PublicationMissing):
+        if isinstance(error, PublicationMissingError):
             return opening.gone(self._session, "a publication that it needs was dropped or recreated")
         if isinstance(error, psycopg.Error) and not connections.is_ours(error):
             return connections.unavailable(self._config.database, "pipeline database", error)

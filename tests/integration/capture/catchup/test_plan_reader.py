@@ -11,7 +11,7 @@ import pytest
 from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.catchup.plan import BacklogPart, split
 from pipeline.capture.schema_history import versions
-from pipeline.errors import Fenced
+from pipeline.errors import FencedError
 from pipeline.operate import status
 from pipeline.operate.status import Progress
 from pipeline.postgres import connections
@@ -60,7 +60,7 @@ def test_a_plan_is_stored_once_and_read_as_it_was_made(connection: Connection) -
     parts = split(100, 400, 3)
     store.add(connection, SOURCE, 1, parts[1:])
     assert plan_reader.read(connection, SOURCE)[1:] == parts[1:]
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         store.add(connection, SOURCE, 1, parts[1:])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.capture.source import blocked_transactions
 from pipeline.config.settings import Config
-from pipeline.errors import Undecodable
+from pipeline.errors import UndecodableChangeError
 from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.replicating import ended
@@ -25,7 +25,7 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[CatchingUp]:
 def skip(config: Config) -> int:
     """Where it stops; the transaction there is skipped from now on."""
     error = ended(config, PATIENCE)
-    assert isinstance(error, Undecodable), error
+    assert isinstance(error, UndecodableChangeError), error
     with connections.connect(config.database, "pipeline database") as log:
         stop = blocked_transactions.current(log, stored(log).id)
         assert stop is not None

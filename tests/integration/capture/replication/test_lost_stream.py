@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.errors import Unavailable
+from pipeline.errors import DatabaseUnavailableError
 from tests.fixtures.waiting import PATIENCE
 
 
@@ -27,7 +27,7 @@ async def _follow(dsn: str, source: psycopg.Connection) -> None:
     lost.start("lost_stream_1", 0, ["p"])
     number = lost._connection.socket
     lost.hang_up()
-    with pytest.raises(Unavailable):
+    with pytest.raises(DatabaseUnavailableError):
         while True:
             await lost.read()
     lost.close()

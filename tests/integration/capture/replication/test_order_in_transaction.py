@@ -19,7 +19,7 @@ from pipeline.capture.replication.confirm_rule import IDLE_BYTES, ConfirmPace, C
 from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import SlotLost, SlotUnusable
+from pipeline.errors import SlotLostError, SlotUnusableError
 from pipeline.server import schedule
 from pipeline.wal.messages import LogicalMessage
 from tests.fixtures import test_decoding
@@ -355,7 +355,7 @@ def test_a_slot_that_somebody_else_confirmed_is_a_clear_stop(config: Config, sou
     source.execute("insert into t values (1)")
     wait_until_left(config.source, config.slot)
     source.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [config.slot])
-    with pytest.raises(SlotLost, match=rf'^slot "{config.slot}" was confirmed up to .* by somebody else'):
+    with pytest.raises(SlotLostError, match=rf'^slot "{config.slot}" was confirmed up to .* by somebody else'):
         refuse(config)
 
 
@@ -375,13 +375,13 @@ def foreign_slot(cluster: Cluster, config: Config) -> Iterator[None]:
 
 @pytest.mark.usefixtures("foreign_slot")
 def test_a_slot_of_another_database_is_refused(config: Config):
-    with pytest.raises(SlotUnusable, match=rf'^slot "{config.slot}" belongs to database postgres'):
+    with pytest.raises(SlotUnusableError, match=rf'^slot "{config.slot}" belongs to database postgres'):
         refuse(config)
 
 
 def test_a_two_phase_slot_is_refused(config: Config, source: psycopg.Connection):
     source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput', false, true)", [config.slot])
-    with pytest.raises(SlotUnusable, match=rf'^slot "{config.slot}" was made with two_phase'):
+    with pytest.raises(SlotUnusableError, match=rf'^slot "{config.slot}" was made with two_phase'):
         refuse(config)
 
 
@@ -394,5 +394,5 @@ class TestOnDebians:
 
     def test_a_slot_of_another_plugin_is_refused(self, config: Config, source: psycopg.Connection):
         test_decoding.make_slot(source, config.slot)
-        with pytest.raises(SlotUnusable, match="uses the plugin test_decoding, not pgoutput"):
+        with pytest.raises(SlotUnusableError, match="uses the plugin test_decoding, not pgoutput"):
             refuse(config)

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source.walsender import application_name
-from pipeline.errors import SourceUnfit
+from pipeline.errors import SourceUnfitError
 
 SAID = "unsupported startup parameter: replication"
 
@@ -32,6 +32,6 @@ def test_a_pooler_that_knows_no_replication() -> None:
         answering.start()
         port = listener.getsockname()[1]
         dsn = f"host=127.0.0.1 port={port} user=postgres dbname=shop sslmode=disable gssencmode=disable"
-        with pytest.raises(SourceUnfit, match="takes no replication connections; connect to the source directly"):
+        with pytest.raises(SourceUnfitError, match="takes no replication connections; connect to the source directly"):
             ReplicationStream(dsn, application_name(uuid.uuid4()))
         answering.join()

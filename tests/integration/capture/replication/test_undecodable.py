@@ -15,7 +15,7 @@ from pipeline.capture.source import blocked_transactions
 from pipeline.capture.source.blocked_transactions import BlockedTransaction
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, Undecodable
+from pipeline.errors import PipelineError, UndecodableChangeError
 from pipeline.operate import status
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import skip_transaction
@@ -60,7 +60,7 @@ def bad(number: int) -> str:
 def stopped(config: Config, timeout: float = 60) -> BlockedTransaction:
     """Where it stops, once it has; what is staged is in the log then."""
     error = ended(config, timeout)
-    assert isinstance(error, Undecodable), error
+    assert isinstance(error, UndecodableChangeError), error
     shuffle(config.database)
     return current(config)
 

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import HistoryDiverged, SlotLost, SourceUnfit
+from pipeline.errors import HistoryDivergedError, SlotLostError, SourceUnfitError
 from pipeline.log.staging import progress
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
@@ -108,12 +108,14 @@ def test_a_restored_source_that_has_not_reached_our_position(
     restored: Server, config: Config, monkeypatch: pytest.MonkeyPatch
 ):
     insert(restored, 3)
-    with pytest.raises(HistoryDiverged, match=r"has written WAL only up to .*/.*, but we have stored up to .*/.*adopt"):
+    with pytest.raises(
+        HistoryDivergedError, match=r"has written WAL only up to .*/.*, but we have stored up to .*/.*adopt"
+    ):
         refuse(config)
     with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
         patched.setattr(progress, "restart", lambda *_: 1 / 0)
         adopt.adopt(config)
-    with pytest.raises(HistoryDiverged):
+    with pytest.raises(HistoryDivergedError):
         refuse(config)
     adopted = adopt.adopt(config)
     assert adopted is not None
@@ -130,7 +132,9 @@ def test_a_restored_source_that_has_written_past_our_position(restored: Server, 
     new = range(5000, 5000 + 2 * MANY)
     insert(restored, *new)
     confirmed = slot_position(restored, config)
-    with pytest.raises(HistoryDiverged, match=r"^we have stored up to .* has written another history since; .*adopt"):
+    with pytest.raises(
+        HistoryDivergedError, match=r"^we have stored up to .* has written another history since; .*adopt"
+    ):
         refuse(config)
     assert slot_position(restored, config) == confirmed
     assert events(config) == LOST
@@ -185,16 +189,16 @@ def standby(primary: Server, config: Config) -> Server:
 
 def test_a_standby_is_no_source(standby: Server, config: Config, database_dsn: str, slot_name: str):
     moved = of(standby, database_dsn, slot_name)
-    with pytest.raises(SourceUnfit, match="is a standby; point PIPELINE_SOURCE_DSN at its primary"):
+    with pytest.raises(SourceUnfitError, match="is a standby; point PIPELINE_SOURCE_DSN at its primary"):
         refuse(moved)
-    with pytest.raises(SourceUnfit, match="is a standby"):
+    with pytest.raises(SourceUnfitError, match="is a standby"):
         adopt.adopt(moved)
     found = [each for each in check.run(moved) if each.level == "error" and each.name != "port"]
     errors = [(each.name, each.text, each.remedy) for each in found]
     assert errors == [("source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")]
     for other in (moved.source, make_conninfo(config.source, dbname="template1")):
         reading = config.model_copy(update={"source_read_dsn": SecretStr(other)})
-        with pytest.raises(SourceUnfit, match="is not the database of PIPELINE_SOURCE_DSN: another database, or "):
+        with pytest.raises(SourceUnfitError, match="is not the database of PIPELINE_SOURCE_DSN: another database, or "):
             reading_session.connect(reading, name="test")
 
 
@@ -212,7 +216,7 @@ def test_a_promoted_standby_that_lost_its_tail(
     standby.start()
     promote(standby)
     moved = of(standby, database_dsn, slot_name)
-    with pytest.raises(HistoryDiverged, match=r"forked into timeline 2 at .*/.*, before our position .*/.*adopt"):
+    with pytest.raises(HistoryDivergedError, match=r"forked into timeline 2 at .*/.*, before our position .*/.*adopt"):
         refuse(moved)
     adopted = adopt.adopt(moved)
     assert adopted is not None
@@ -227,7 +231,7 @@ def test_a_promoted_standby_that_has_everything_but_the_slot(
     primary.stop()
     promote(standby)
     moved = of(standby, database_dsn, slot_name)
-    with pytest.raises(SlotLost, match=r"did not come along to this server; changes from .*/.* to .*/.* are not"):
+    with pytest.raises(SlotLostError, match=r"did not come along to this server; changes from .*/.* to .*/.* are not"):
         refuse(moved)
 
 

@@ -13,7 +13,7 @@ import pytest
 from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import HistoryDiverged, PipelineError, SlotLost, SourceChanged
+from pipeline.errors import HistoryDivergedError, PipelineError, SlotLostError, SourceChangedError
 from pipeline.operate.repair import adopt
 from pipeline.postgres import role_locks
 from pipeline.postgres.embedded import Server
@@ -58,7 +58,7 @@ GONE = r"does not exist, but we have stored up to .* it was dropped, or did not 
 def test_a_slot_that_was_lost(config: Config, lose: Callable[[Config], None], said: str, kept: bool):
     lose(config)
     missing = GAP if kept else f"(?:{GAP}|the log has everything up to where the source's WAL ends; .* new epoch)"
-    with pytest.raises(SlotLost, match=rf'^slot "{config.slot}" {said}.*{missing}'):
+    with pytest.raises(SlotLostError, match=rf'^slot "{config.slot}" {said}.*{missing}'):
         refuse(config)
     adopted = adopt.adopt(config)
     assert adopted is not None
@@ -80,7 +80,9 @@ def test_a_slot_that_lost_its_wal(database_dsn: str, slot_name: str, server_dire
     for _ in range(4):
         run(config, "select pg_logical_emit_message(false, 'other', 'x')", "select pg_switch_wal()")
     run(config, "checkpoint")
-    with pytest.raises(SlotLost, match=rf'^slot "{slot_name}" has been invalidated: the source removed WAL .*{GAP}'):
+    with pytest.raises(
+        SlotLostError, match=rf'^slot "{slot_name}" has been invalidated: the source removed WAL .*{GAP}'
+    ):
         refuse(config)
     adopted = adopt.adopt(config)
     assert adopted is not None
@@ -93,7 +95,9 @@ def test_another_cluster(config: Config, clusters: Callable[[int], Cluster]):
     with clusters(16).database("other") as dsn:
         other = settings.load(source_dsn=dsn, database_dsn=config.database, slot=config.slot)
         run(other, "create table t (id int primary key)")
-        with pytest.raises(HistoryDiverged, match=r"of cluster \d+, but positions are stored for .* of \d+.*adopt"):
+        with pytest.raises(
+            HistoryDivergedError, match=r"of cluster \d+, but positions are stored for .* of \d+.*adopt"
+        ):
             refuse(other)
         assert adopt.adopt(other) is not None
         run(other, "insert into t values (3)")
@@ -103,7 +107,9 @@ def test_another_cluster(config: Config, clusters: Callable[[int], Cluster]):
 @pytest.mark.parametrize("setting", ["slot", "publication"])
 def test_settings_that_are_not_those_of_the_positions(config: Config, setting: str):
     other = config.model_copy(update={setting: f"{config.slot}_other"})
-    with pytest.raises(SourceChanged, match=rf'positions are stored for {setting} ".*set PIPELINE_{setting.upper()}='):
+    with pytest.raises(
+        SourceChangedError, match=rf'positions are stored for {setting} ".*set PIPELINE_{setting.upper()}='
+    ):
         refuse(other)
     adopted = adopt.adopt(other)
     assert adopted is not None

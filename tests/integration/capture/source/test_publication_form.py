@@ -17,7 +17,7 @@ from pipeline.capture.source import publication_ledger, sources
 from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import PublicationChanged
+from pipeline.errors import PublicationChangedError
 from pipeline.operate import status
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
@@ -96,7 +96,7 @@ def test_a_narrowed_publication_stops_the_start_until_it_is_restored(
     made = source.execute(FORMS).fetchall()
     source.execute(change)
     store_as_it_is(config)
-    with pytest.raises(PublicationChanged) as refused:
+    with pytest.raises(PublicationChangedError) as refused:
         connect(config)
     assert str(refused.value).startswith(f"{said}; what it did not publish meanwhile is not in the log; ")
     adopted = adopt.adopt(config, reread=True)
@@ -117,7 +117,7 @@ def test_a_publication_that_another_role_owns_is_named_with_the_statement(
         source.execute(sql.SQL("grant select on all tables in schema public to {}").format(sql.Identifier(role)))
         poor = settings.load(source_dsn=psycopg.conninfo.make_conninfo(source_dsn, user=role),
                              database_dsn=config.database, slot=config.slot)  # fmt: skip
-        with pytest.raises(PublicationChanged) as refused:
+        with pytest.raises(PublicationChangedError) as refused:
             adopt.adopt(poor)
     finally:
         source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))

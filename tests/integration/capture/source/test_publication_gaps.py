@@ -18,7 +18,7 @@ from pipeline.capture.source.publications import Publisher
 from pipeline.capture.source.walsender import application_name
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import PublicationChanged, PublicationMissing
+from pipeline.errors import PublicationChangedError, PublicationMissingError
 from pipeline.operate.repair import adopt
 from pipeline.server import schedule
 from tests.fixtures.postgres import Cluster
@@ -91,7 +91,7 @@ def test_less_is_published_while_we_are_away(
     config: Config, source: psycopg.Connection, change: LiteralString, said: str
 ):
     source.execute(change)
-    with pytest.raises(PublicationChanged, match=rf"^{said}.*{GAP}"):
+    with pytest.raises(PublicationChangedError, match=rf"^{said}.*{GAP}"):
         connect(config)
     assert adopt.adopt(config) is not None
     connect(config)
@@ -100,7 +100,7 @@ def test_less_is_published_while_we_are_away(
 @pytest.mark.parametrize("major", [18, 15])
 def test_a_publication_that_was_recreated_goes_on_after_the_gap(config: Config, source: psycopg.Connection):
     source.execute("drop publication pipeline; insert into t values (1); create publication pipeline for table t, u")
-    with pytest.raises(PublicationChanged, match=rf'^publication "pipeline" was dropped and recreated; {GAP}'):
+    with pytest.raises(PublicationChangedError, match=rf'^publication "pipeline" was dropped and recreated; {GAP}'):
         connect(config)
     assert adopt.adopt(config) is not None
     source.execute("insert into u values (3)")
@@ -109,7 +109,7 @@ def test_a_publication_that_was_recreated_goes_on_after_the_gap(config: Config, 
 
 def test_the_slot_is_kept_where_a_table_was_left_out(config: Config, source: psycopg.Connection):
     source.execute("insert into t values (1); alter publication pipeline drop table t; insert into t values (2)")
-    with pytest.raises(PublicationChanged):
+    with pytest.raises(PublicationChangedError):
         connect(config)
     adopted = adopt.adopt(config)
     assert adopted is not None
@@ -146,7 +146,7 @@ def test_a_foreign_publication_may_grow_but_not_shrink(
     source.execute("alter publication theirs add table u")
     connect(config)
     source.execute("alter publication theirs drop table u")
-    with pytest.raises(PublicationChanged, match=rf'^publication "theirs" no longer has table public.u; {GAP}'):
+    with pytest.raises(PublicationChangedError, match=rf'^publication "theirs" no longer has table public.u; {GAP}'):
         connect(config)
 
 
@@ -155,7 +155,7 @@ def test_a_publication_by_schema(source: psycopg.Connection, source_dsn: str, da
     config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name, publication="theirs")
     connect(config)
     source.execute("alter publication theirs drop tables in schema public")
-    with pytest.raises(PublicationChanged, match=rf'^publication "theirs" no longer has schema public; {GAP}'):
+    with pytest.raises(PublicationChangedError, match=rf'^publication "theirs" no longer has schema public; {GAP}'):
         connect(config)
 
 
@@ -165,11 +165,11 @@ def test_less_is_published_while_we_run(config: Config, source: psycopg.Connecti
     with Replicating(config) as replicating:
         replicating.wait_for([])
         source.execute(change)
-        with pytest.raises(PublicationChanged):
+        with pytest.raises(PublicationChangedError):
             schedule.publish_new_tables(config)
         source.execute("insert into u values (2)")
-        assert isinstance(replicating.ended(), PublicationChanged | PublicationMissing)
-    with pytest.raises(PublicationChanged, match=GAP):
+        assert isinstance(replicating.ended(), PublicationChangedError | PublicationMissingError)
+    with pytest.raises(PublicationChangedError, match=GAP):
         connect(config)
 
 

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from pipeline.capture.source import slot_mark
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import SlotTaken, SourceUnfit
+from pipeline.errors import SlotTakenError, SourceUnfitError
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
 from pipeline.operate.status import collect
@@ -59,7 +59,7 @@ def test_an_emptied_pipeline_database_does_not_begin_anew_at_its_slot(replicated
     assert marks(replicated) == [own(replicated)]
     run(replicated, "insert into t values (2)")
     taken = rf'^slot "{other.slot}" is read by another pipeline database .*{own(replicated)}.*sources adopt'
-    with pytest.raises(SlotTaken, match=taken):
+    with pytest.raises(SlotTakenError, match=taken):
         serve.boot(other)
     (found,) = [finding for finding in check.run(other) if finding.level == "error" and finding.name != "port"]
     assert found.name == "slot" and "another pipeline database" in found.text
@@ -69,7 +69,7 @@ def test_an_emptied_pipeline_database_does_not_begin_anew_at_its_slot(replicated
     assert marks(other) == [own(other)]
     catch_up(other, [(0, "2")])
     assert ["is read by another pipeline database" in reason for reason in jumps(other.database)] == [True]
-    with pytest.raises(SlotTaken):
+    with pytest.raises(SlotTakenError):
         refuse(replicated)
     assert adopt.adopt(replicated) is not None
     assert marks(replicated) == [own(replicated)]
@@ -147,5 +147,5 @@ def test_slots_create_makes_what_a_slot_needs_and_marks_it(config: Config, clust
 
 
 def test_a_database_without_positions_adopts_nothing_else(config: Config):
-    with pytest.raises(SourceUnfit, match="no source has been replicated from yet"):
+    with pytest.raises(SourceUnfitError, match="no source has been replicated from yet"):
         adopt.adopt(config)

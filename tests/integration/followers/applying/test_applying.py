@@ -9,7 +9,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pipeline.errors import Differs, FollowerError, NotFollowable, Overtaken, Refused
+from pipeline.errors import (
+    ApplierOvertakenError,
+    FollowerError,
+    NotFollowableError,
+    RowDiffersError,
+    StatementRefusedError,
+)
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
@@ -98,7 +104,7 @@ def test_a_missing_row_stops_it_before_that_transaction(stage: Stage, people: Fo
         "select max(seq) as seq from sequin_events where source_table_name = 'people' and record_pk = '3'"
     )
     applier = people.applier(["people"])
-    with pytest.raises(Differs) as stopped:
+    with pytest.raises(RowDiffersError) as stopped:
         drain(applier)
     assert stopped.value.table == "public.people"
     assert "public.people" in str(stopped.value)
@@ -109,7 +115,7 @@ def test_a_missing_row_stops_it_before_that_transaction(stage: Stage, people: Fo
         ("name 2",),
         ("name 4",),
     ]
-    with pytest.raises(Differs):
+    with pytest.raises(RowDiffersError):
         applier.apply()
     people.run("insert into people values (3, 30, 'name 3')")
     drain(applier)
@@ -125,7 +131,7 @@ def test_a_row_that_is_there_already_stops_it(stage: Stage, people: Follower, th
     people.run(f"insert into people values ({there}, 'somebody')")
     stage.transaction("delete from people where id = 1", "insert into people values (6, 60, 'name 6')")
     stage.arrive()
-    with pytest.raises(Differs) as stopped:
+    with pytest.raises(RowDiffersError) as stopped:
         drain(people.applier(["people"]))
     assert stopped.value.seq == seq_of(stage, "people", "insert")
     assert people.rows("select count(*) from people") == [(6,)]
@@ -136,7 +142,7 @@ def test_the_second_of_two_appliers_is_turned_away(stage: Stage, people: Followe
     stage.run("update people set name = name || '!'")
     seq = stage.arrive()
     drain(first)
-    with pytest.raises(Overtaken, match="another applier has moved the position of follower copy"):
+    with pytest.raises(ApplierOvertakenError, match="another applier has moved the position of follower copy"):
         second.apply()
     assert people.position() == first.position.seq <= seq
     assert people.rows("select name from people where id = 1") == [("name 1!",)]
@@ -214,7 +220,7 @@ def test_partitions_are_truncated_one_by_one(stage: Stage, cluster: Cluster):
         drain(there.applier(["parts"]))
         assert there.rows("select id, n from parts order by id") == expected
     with follower(stage, cluster, "create table parts (id int primary key, n int)") as there:
-        with pytest.raises(NotFollowable) as stopped:
+        with pytest.raises(NotFollowableError) as stopped:
             drain(there.applier(["parts"]))
         assert stopped.value.why == "partition"
         assert there.rows("select id from parts order by id") == [(1,), (11,)]
@@ -319,7 +325,7 @@ def test_a_renamed_column_and_a_new_one(stage: Stage, cluster: Cluster):
             ["alter table forms rename a to c", "alter table forms rename b to a", "alter table forms rename c to b"],
             ["alter table forms add d int"],
         ):
-            with pytest.raises(NotFollowable) as stopped:
+            with pytest.raises(NotFollowableError) as stopped:
                 drain(applier)
             assert (stopped.value.why, stopped.value.oid) == ("changed", table)
             assert applier.position.seq < stopped.value.seq
@@ -455,7 +461,7 @@ def test_a_parked_event_stops_it_and_messages_do_not(stage: Stage, people: Follo
     stage.arrive()
     seq = seq_of(stage, "people", "update")
     stage.log.execute("update sequin_events set record = '{}', metadata = '{\"parked\": 1}' where seq = %s", [seq])
-    with pytest.raises(NotFollowable) as stopped:
+    with pytest.raises(NotFollowableError) as stopped:
         drain(people.applier(["people"]))
     assert (stopped.value.why, stopped.value.seq) == ("parked", seq)
     assert people.rows("select name from people where id < 3 order by id") == [("one",), ("name 2",)]
@@ -485,7 +491,7 @@ def test_what_the_follower_refuses_is_named(stage: Stage, people: Follower):
     stage.run("update people set name = 'fine' where id = 1", "update people set name = 'refused' where id = 2")
     stage.arrive()
     applier = people.applier(["people"])
-    with pytest.raises(Refused, match=r"table public\.people.*violates check constraint"):
+    with pytest.raises(StatementRefusedError, match=r"table public\.people.*violates check constraint"):
         drain(applier)
     assert people.rows("select name from people where id < 3 order by id") == [("fine",), ("name 2",)]
 
@@ -502,7 +508,7 @@ def test_what_a_follower_must_have(stage: Stage, cluster: Cluster):
         with follower(stage, cluster, statement) as there, pytest.raises(FollowerError, match=said):
             there.applier(["needed"])
     with follower(stage, cluster, "create table needed (id int primary key)") as there:
-        with pytest.raises(NotFollowable) as before:  # its first event: the log does not know what it was
+        with pytest.raises(NotFollowableError) as before:  # its first event: the log does not know what it was
             drain(there.applier(["needed"]))
         assert before.value.why == "unknown"
         [version] = stage.look(

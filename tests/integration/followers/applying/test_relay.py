@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pipeline.errors import Differs, NotFollowable
+from pipeline.errors import NotFollowableError, RowDiffersError
 from pipeline.followers.applying import ahead
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.outcomes import Outcomes
@@ -177,7 +177,7 @@ def test_a_new_row_that_is_there_is_named(stage: Stage, cluster: Cluster):
     stage.arrive()
     for key in (17, 70):
         with follower(stage, cluster, table, f"insert into added values ({key})", seq=seq) as there:
-            with pytest.raises(Differs) as stopped:
+            with pytest.raises(RowDiffersError) as stopped:
                 drain(there.applier(["added"], sizes=FEW, connect=lambda: connecting(stage)))
             assert stopped.value.seq == seq_of(stage, "added", key)
             assert there.rows("select count(*) from added") == [(1 if key == 17 else 62,)]
@@ -191,7 +191,7 @@ def test_a_new_row_that_lacks_a_value_is_named(stage: Stage, cluster: Cluster):
     lacking = seq_of(stage, "lacking", 66)
     stage.log.execute("update sequin_events set record = record - 'n' where seq = %s", [lacking])
     with follower(stage, cluster, table, seq=seq) as there:
-        with pytest.raises(NotFollowable) as stopped:
+        with pytest.raises(NotFollowableError) as stopped:
             drain(there.applier(["lacking"], sizes=FEW, connect=lambda: connecting(stage)))
         assert (stopped.value.why, stopped.value.seq) == ("incomplete", lacking)
 
@@ -281,7 +281,7 @@ def test_a_table_that_changes_while_the_log_is_read_ahead(stage: Stage, filled: 
     applier.apply()
     stage.run("alter table many rename words to phrase", "update many set phrase = 'new' where id < 500")
     stage.arrive()
-    with pytest.raises(NotFollowable) as stopped:
+    with pytest.raises(NotFollowableError) as stopped:
         drain(applier)
     assert (stopped.value.why, applier.position.seq < stopped.value.seq) == ("changed", True)
     filled.run("alter table many rename words to phrase")
@@ -312,7 +312,7 @@ def test_a_table_that_changes_while_a_large_transaction_is_applied(
         return read(reader, after, upto, **given)
 
     monkeypatch.setattr(LogReader, "next", next_pass)
-    with pytest.raises(NotFollowable) as stopped:
+    with pytest.raises(NotFollowableError) as stopped:
         drain(applier)
     assert altered
     assert stopped.value.why == "changed"

@@ -9,7 +9,7 @@ from time import monotonic
 import psycopg
 import pytest
 
-from pipeline.errors import Locked, NotFollowable
+from pipeline.errors import NotFollowableError, TableLockedError
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.table_versions import Formed
 from pipeline.followers.running import following
@@ -42,7 +42,7 @@ def applied(stage: Stage, cluster: Cluster, table: str, *there: str) -> list[int
         while True:
             try:
                 drain(applier)
-            except NotFollowable as error:
+            except NotFollowableError as error:
                 assert error.why == "changed"
                 formed = Formed(applier.tables[number].changes_at)
                 applier = found.applier({number: Wanted("public", table, formed=formed)}, bound_of=bound_of)
@@ -104,7 +104,7 @@ def test_where_nothing_says_which_rows_it_had_the_follower_stops(
         stage.run(then.format(name))
     with follower(stage, cluster, PLAIN.format(name)) as there:
         applier = there.applier([name], bound_of=partial(following.ask_partition_bounds, stage.config))
-        with pytest.raises(NotFollowable) as stopped:
+        with pytest.raises(NotFollowableError) as stopped:
             drain(applier)
         assert stopped.value.why == "partition"
         assert "the source cannot say any more which rows it had" in str(stopped.value)
@@ -122,7 +122,7 @@ def test_a_truncate_gives_way_to_readers_and_names_who_uses_the_table(stage: Sta
     stage.arrive()
     with follower(stage, cluster, *tables) as there:
         applier = there.applier(["used"])
-        drain_until_locked = pytest.raises(Locked)
+        drain_until_locked = pytest.raises(TableLockedError)
         with psycopg.connect(there.dsn, application_name="report") as reader:
             reader.execute("select from used_low")
             began = monotonic()

@@ -10,7 +10,7 @@ from functools import partial
 import psycopg
 import pytest
 
-from pipeline.errors import TablesChanged
+from pipeline.errors import FollowedTablesChangedError
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, replacements
@@ -342,9 +342,9 @@ def test_what_is_wanted_in_the_transaction_that_applies_is_passed_over_from_ther
     with position.connect(things.look.info.dsn) as session, session.transaction():
         before = here(things)
         copies.want(session, before, [oid(stage, "things")])
-    with pytest.raises(TablesChanged):
+    with pytest.raises(FollowedTablesChangedError):
         position.require(things.look, before)
-    with pytest.raises(TablesChanged):
+    with pytest.raises(FollowedTablesChangedError):
         copies.want(things.look, before, [])
     assert things.look.execute("select distinct name from things").fetchall() == [("follower",)]
     with things.running():

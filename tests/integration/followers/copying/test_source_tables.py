@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pipeline.errors import FollowerError, Refused, Unavailable
+from pipeline.errors import DatabaseUnavailableError, FollowerError, StatementRefusedError
 from pipeline.followers.copying.source_tables import CopyDelayedError, SourceTables
 from pipeline.followers.running import remedies
 from pipeline.postgres import connections, copy_data, session_settings
@@ -145,7 +145,7 @@ def test_an_interrupted_read_leaves_the_connection_as_it_was(
 
 def test_a_source_that_goes_away_is_named(made: psycopg.Connection, source: Connection, tables: SourceTables):
     made.execute("select pg_terminate_backend(%s)", [source.info.backend_pid])
-    with pytest.raises(Unavailable, match=r"^source "):
+    with pytest.raises(DatabaseUnavailableError, match=r"^source "):
         tables.settled(oid(made, "orders"))
 
 
@@ -179,7 +179,7 @@ def test_rows_that_the_source_hides_are_named_as_refused_there(made: psycopg.Con
     dsn = make_conninfo(made.info.dsn, user=role)
     try:
         with connections.connect(dsn, "source", settings=session_settings.COPY) as source:
-            with pytest.raises(Refused) as raised:
+            with pytest.raises(StatementRefusedError) as raised:
                 read(SourceTables(source, dsn, ["chosen"], 0), oid(made, "orders"))
             assert "row-level security policy" in str(raised.value)
             assert f"42501); {connections.GRANT_AT_SOURCE}" in str(raised.value)

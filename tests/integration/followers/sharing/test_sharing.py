@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import NotFollowable
+from pipeline.errors import NotFollowableError
 from pipeline.followers.applying import upcoming
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.passes import Pass
@@ -222,7 +222,7 @@ def test_each_of_them_stops_before_what_cannot_be_applied(
         try:
             for applier in made.appliers:
                 for _ in range(2):
-                    with pytest.raises(NotFollowable):
+                    with pytest.raises(NotFollowableError):
                         drain(applier)
                 assert applier.position.seq > seq
             assert all(len(there.rows(QUERY)) == 2 for there in made.there)

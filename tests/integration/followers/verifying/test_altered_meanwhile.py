@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.followers import connecting
 from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import TableComparison
@@ -57,7 +57,9 @@ def test_no_code_of_an_owner_runs_who_alters_his_table_meanwhile(
             next(steps)
             with owners[at].as_owner() as owner:
                 owner.execute(altered.encode())
-            with pytest.raises(NotComparable, match=r"altered while it was compared; run it again|an implicit cast"):
+            with pytest.raises(
+                NotComparableError, match=r"altered while it was compared; run it again|an implicit cast"
+            ):
                 list(steps)
         for each in owners.values():
             assert each.ran() == set()

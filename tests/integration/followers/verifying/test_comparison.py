@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.followers.verifying import comparison, shape
 from pipeline.followers.verifying.comparison import RowDifference, TableComparison
 from pipeline.followers.verifying.shape import ComparedRelation, ComparedTable
@@ -176,7 +176,7 @@ def test_only_rows_that_are_published_count_and_columns_of_both(sides: Sides) ->
     assert sides.compare(table) == []
     assert len(sides.compare(sides.table("t"))) == 5
     sides.source.execute("alter table public.t add later int")
-    with pytest.raises(NotComparable, match="the follower has no column later"):
+    with pytest.raises(NotComparableError, match="the follower has no column later"):
         sides.compare(sides.table("t"))
 
 
@@ -252,5 +252,5 @@ def test_rows_without_a_column_are_counted(sides: Sides) -> None:
     sides.source.execute("insert into public.t default values")
     assert sides.compare(sides.table("t", "")) == [RowDifference((), "different")]
     sides.follower.execute("drop table public.t")
-    with pytest.raises(NotComparable, match="the follower has no such table"):
+    with pytest.raises(NotComparableError, match="the follower has no such table"):
         sides.compare(sides.table("t", ""))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import psycopg
 import pytest
 
-from pipeline.errors import NotComparable
+from pipeline.errors import NotComparableError
 from pipeline.followers import connecting, row_counts
 from pipeline.followers.registry import TableName
 from pipeline.followers.verifying import comparison, shape
@@ -39,7 +39,7 @@ def compared(source: Connection, follower: Connection, table: ComparedTable) -> 
         ):
             found = shape.read(source, follower, table)
         steps = list(TableComparison(source, follower, table, found, lambda: None).run())
-    except NotComparable:
+    except NotComparableError:
         return None
     return [each for step in steps for each in step.differences]
 

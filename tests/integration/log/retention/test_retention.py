@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pipeline.config.settings import load
-from pipeline.errors import ConfigError, RetentionBusy
+from pipeline.errors import ConfigError, RetentionBusyError
 from pipeline.log.partitions import attached
 from pipeline.log.retention import drop_partition, policy
 from pipeline.log.table import EventsTable
@@ -227,7 +227,7 @@ def test_who_comes_while_a_drop_begins_is_not_robbed(aged_log: AgingLog, monkeyp
 def test_one_session_at_a_time(aged_log: AgingLog, database_dsn: str):
     with psycopg.connect(database_dsn, autocommit=True) as other:
         other.execute("select pg_advisory_lock(%s, hashtext(%s))", [retention._LOCK, str(aged_log.table)])
-        with pytest.raises(RetentionBusy, match="already running"):
+        with pytest.raises(RetentionBusyError, match="already running"):
             aged_log.drop()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.config.routes import Route
-from pipeline.errors import Refused
+from pipeline.errors import StatementRefusedError
 from pipeline.log.partitions import LAST_SEQ
 from pipeline.log.table import EventsTable
 from tests.fixtures.postgres import Cluster
@@ -58,7 +58,9 @@ def test_a_sequence_at_its_end_stops_the_shuffler_with_a_remedy(staged: Staged, 
     staged.connection.execute(f"select setval('public.sequin_events_seq_seq', {newest})")
     staged.commit(*(insert("t", id=each) for each in (2, 3, 4)))
     for restarted in (False, True):
-        with pytest.raises(Refused, match=r"^the sequence of public.sequin_events is at its end: .*set it back"):
+        with pytest.raises(
+            StatementRefusedError, match=r"^the sequence of public.sequin_events is at its end: .*set it back"
+        ):
             move(staged.shuffler() if restarted else shuffler)
     staged.connection.execute("select setval('public.sequin_events_seq_seq', max(seq)) from sequin_events")
     move(staged.shuffler())

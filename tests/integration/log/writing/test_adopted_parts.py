@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.errors import Fenced, ReadAgain
+from pipeline.errors import FencedError, ReadAgainError
 from pipeline.log import partitions
 from pipeline.log.shuffling.shuffler import Shuffler
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
@@ -286,7 +286,7 @@ def test_a_part_with_what_only_the_shuffler_can_write_is_read_again_before_its_t
 
     async def does(parts: Parts) -> None:
         await parts.second.append(batch(staged, 60_000, 20), durable=False)
-        with pytest.raises(ReadAgain):
+        with pytest.raises(ReadAgainError):
             await parts.second.append(batch(staged, 61_000, 1, rest=annotated), durable=False)
         assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 1)
         again = await WorkerClaim.take(parts.second._connection, staged.source, 1)
@@ -323,7 +323,7 @@ def test_who_is_to_stop_before_the_turn_of_his_part_leaves_nothing(staged: Stage
         before = staged.connection.execute(tables).fetchone()
         await parts.second.append(batch(staged, 60_000, 20), durable=False)
         parts.stopping = True
-        with pytest.raises(ReadAgain):
+        with pytest.raises(ReadAgainError):
             await parts.second.settle(finish=True)
         assert (parts.part.holds, parts.second.position, parts.given_up) == (False, BEGINS, 0)
         assert staged.connection.execute(tables).fetchone() == before
@@ -340,7 +340,7 @@ def test_an_older_worker_of_the_part_can_store_nothing(staged: Staged):
         staged.connection.execute(
             "update pipeline.replication_progress set generation = generation + 1 where worker = 1"
         )
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             await parts.shuffling(parts.second.settle(finish=True))
 
     in_parts(staged, does)
@@ -350,7 +350,7 @@ def test_an_older_worker_of_the_part_can_store_nothing(staged: Staged):
 
 def test_what_the_server_refuses_is_read_again_and_staged(staged: Staged):
     async def does(parts: Parts) -> None:
-        with pytest.raises(ReadAgain):
+        with pytest.raises(ReadAgainError):
             await parts.second.append(batch(staged, 60_000, 1, record='{"id": "\\u0000"}'), durable=False)
             await parts.end_first()
             await parts.shuffling(parts.second.settle(finish=True))

@@ -7,7 +7,7 @@ import threading
 import psycopg
 import pytest
 
-from pipeline.errors import Fenced
+from pipeline.errors import FencedError
 from pipeline.log import partitions
 from pipeline.log.shuffling import attaching
 from pipeline.log.table import DEFAULT
@@ -224,7 +224,7 @@ def test_an_older_worker_can_store_no_segment(staged: Staged):
     async def does(writer: LogWriter) -> None:
         await writer.append(batch(staged, 1_000, 4), durable=False)
         staged.connection.execute("update pipeline.replication_progress set generation = generation + 1")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             await writer.settle(finish=True)
 
     writing(staged, does)

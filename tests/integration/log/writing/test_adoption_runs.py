@@ -8,7 +8,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from pipeline.errors import ReadAgain
+from pipeline.errors import ReadAgainError
 from pipeline.log.shuffling import retrying
 from pipeline.log.staging import progress, rows
 from pipeline.log.writing import partition_run as run
@@ -168,7 +168,7 @@ def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_s
     async def does(writer: LogWriter) -> None:
         await writer.append(batch(staged, 1_000, 4), durable=False)
         await writer.append(begun(staged, 2_000, 5), durable=False)
-        with pytest.raises(ReadAgain):
+        with pytest.raises(ReadAgainError):
             await writer.append(batch(staged, 2_000, 5, 5, rest=annotated), durable=False)
         assert progress.stored_position(staged.connection, staged.source) == 1_001
 
@@ -188,7 +188,7 @@ def test_what_the_server_refuses_is_read_again_and_left_to_the_shuffler(
     bad = batch(staged, 2_000, 1, record=refused.decode())
 
     async def does(writer: LogWriter) -> None:
-        with pytest.raises(ReadAgain):
+        with pytest.raises(ReadAgainError):
             for each in (batch(staged, 1_000, 9), bad, batch(staged, 3_000, 1)):
                 await writer.append(each, durable=False)
             await writer.settle(finish=True)

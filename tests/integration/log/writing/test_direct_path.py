@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.errors import Fenced
+from pipeline.errors import FencedError
 from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.staging import rows
 from pipeline.log.staging.batch import ChangeBatch
@@ -322,7 +322,7 @@ def test_an_older_writer_can_write_nothing_at_once(staged: Staged, count: int):
             zombie = await LogWriter.open(old, await WorkerClaim.take(old, staged.source), DIRECTLY)
             await zombie.append(batch(staged, 1_000), durable=False)
             await WorkerClaim.take(new, staged.source)
-            with pytest.raises(Fenced):
+            with pytest.raises(FencedError):
                 await zombie.append(batch(staged, 1_100, count), durable=False)
 
     asyncio.run(run())

@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup import helper
-from pipeline.errors import Fenced, StorageError
+from pipeline.errors import FencedError, StorageError
 from pipeline.log.staging import progress, rows
 from pipeline.log.staging.batch import ChangeBatch
 from pipeline.log.staging.worker_claim import WorkerClaim, connect_staging
@@ -57,9 +57,9 @@ def test_an_older_writer_can_write_nothing(database_dsn: str, source_id: uuid.UU
             await zombie.append(batch(10), durable=False)
             newer = await opened(new, source_id)
             await newer.append(batch(20), durable=False)
-            with pytest.raises(Fenced):
+            with pytest.raises(FencedError):
                 await zombie.append(batch(20), durable=False)
-            with pytest.raises(Fenced):
+            with pytest.raises(FencedError):
                 await zombie.advance(99)
             assert newer.position == 21
 
@@ -74,15 +74,15 @@ def test_a_part_that_the_worker_of_another_server_has_just_taken_over_is_a_reaso
 
     async def run() -> None:
         async with await connect_staging(database_dsn) as connection:
-            with pytest.raises(Fenced, match=f"part 3 of source {source_id} no longer exists"):
+            with pytest.raises(FencedError, match=f"part 3 of source {source_id} no longer exists"):
                 await WorkerClaim.take(connection, source_id, 3)
             with pytest.raises(StorageError, match="no progress is stored") as ended:
                 await WorkerClaim.take(connection, uuid.uuid4())
             assert not isinstance(ended.value, roles.RETRIED)
 
     asyncio.run(run())
-    assert issubclass(Fenced, roles.RETRIED)
-    assert issubclass(Fenced, helper.RETRIED)
+    assert issubclass(FencedError, roles.RETRIED)
+    assert issubclass(FencedError, helper.RETRIED)
 
 
 @pytest.mark.parametrize("identity", ["full", "default"])

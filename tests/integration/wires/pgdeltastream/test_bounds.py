@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline.capture.source import slots, sources, walsender
-from pipeline.errors import SlotInUse
+from pipeline.errors import SlotInUseError
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import backends, bounds, store
 from pipeline.wires.pgdeltastream.sessions.snapshot import ExportedSnapshot
@@ -72,7 +72,7 @@ def test_one_that_is_streamed_is_not_idle(site: Site):
         site.age(made, 3700)
         site.enforce()
         assert reason(site, made) is None
-    eventually(lambda: slots.idle(site.source, made.session.slot), errors=(SlotInUse,))
+    eventually(lambda: slots.idle(site.source, made.session.slot), errors=(SlotInUseError,))
     site.enforce()
     assert reason(site, made) is None  # it was in use a moment ago
 
@@ -164,7 +164,7 @@ def test_a_slot_that_cannot_be_dropped_is_dropped_later(site: Site, monkeypatch:
 
 
 def refuse(*_: object) -> None:
-    raise SlotInUse("somebody reads it")
+    raise SlotInUseError("somebody reads it")
 
 
 def test_while_the_stream_moves_its_slot_is_still_its_own(site: Site):

@@ -10,7 +10,7 @@ from itertools import count, cycle
 import psycopg
 import pytest
 
-from pipeline.errors import PipelineError, SessionRefused, SessionsFull, SourceUnfit
+from pipeline.errors import PipelineError, SessionRefusedError, SessionsFullError, SourceUnfitError
 from pipeline.postgres import queries
 from pipeline.wires.pgdeltastream.sessions import creation, exporting, store
 from tests.fixtures.postgres import Cluster
@@ -48,7 +48,7 @@ def test_names_that_somebody_has_are_passed_over(site: Site):
     first = site.create(cycle(["delta_foreign", "delta_pet1"]).__next__)
     second = site.create(cycle(["delta_foreign", "delta_pet1", "delta_pet2"]).__next__)
     assert (first.session.slot, second.session.slot) == ("delta_pet1", "delta_pet2")
-    with pytest.raises(SessionRefused, match="none of 50 names for a slot was free"):
+    with pytest.raises(SessionRefusedError, match="none of 50 names for a slot was free"):
         site.create(lambda: "delta_foreign")
 
 
@@ -79,7 +79,7 @@ def test_an_abandoned_session_makes_room_for_its_own_address(site: Site, caplog:
     for each, seconds in kept.items():
         site.age(each, seconds)
     until = r"(delta_\w+ is kept until 20\d\d-\S+ \S+ \w+(, |$)){4}"
-    with pytest.raises(SessionsFull, match=rf"PIPELINE_SESSIONS_MAX = 4 is reached: {until}"):
+    with pytest.raises(SessionsFullError, match=rf"PIPELINE_SESSIONS_MAX = 4 is reached: {until}"):
         site.create(sessions_max=4, address="10.0.0.1")
     caplog.clear()
     for each, seconds in {unused: 71, read: 50, other: 240, streamed: 240}.items():
@@ -99,7 +99,7 @@ def test_two_that_come_at_once_count_each_other(site: Site):
     def create(_: int) -> bool:
         try:
             site.create(sessions_max=2)
-        except SessionRefused:
+        except SessionRefusedError:
             return False
         return True
 
@@ -117,12 +117,16 @@ def test_one_slot_stays_free_for_the_worker(site: Site, free: int):
                 site.run(f"select pg_create_physical_replication_slot('physical_{next(taken)}')")
         for each in range(free):
             site.run(f"select pg_drop_replication_slot('physical_{each}')")
-        with pytest.raises(SessionRefused, match=f"the source has {free} of its max_replication_slots = 50 free: "):
+        with pytest.raises(
+            SessionRefusedError, match=f"the source has {free} of its max_replication_slots = 50 free: "
+        ):
             site.create()
         for each in range(free, 2):
             site.run(f"select pg_drop_replication_slot('physical_{each}')")
         abandoned = site.create(address="10.0.0.1")
-        with pytest.raises(SessionsFull, match=rf"max_replication_slots.*: {abandoned.session.slot} is kept until "):
+        with pytest.raises(
+            SessionsFullError, match=rf"max_replication_slots.*: {abandoned.session.slot} is kept until "
+        ):
             site.create(address="10.0.0.1")
         site.age(abandoned, 11)
         site.create(address="10.0.0.1")
@@ -148,7 +152,7 @@ def test_a_source_whose_commits_would_wait_for_a_client_is_refused(site: Site):
         site.run(waits, "select pg_reload_conf()")
         shown = "show synchronous_standby_names"
         eventually(lambda: "session" in str(site.source.execute(shown).fetchone()))
-        with pytest.raises(SessionRefused, match="users' commits would wait for what its client acknowledges"):
+        with pytest.raises(SessionRefusedError, match="users' commits would wait for what its client acknowledges"):
             site.create()
     finally:
         site.run("alter system reset synchronous_standby_names", "select pg_reload_conf()")
@@ -173,7 +177,7 @@ def test_an_open_transaction_is_waited_for_and_then_named(any_site: Site):
         busy.execute("insert into busy values (1)")
         began = time.monotonic()
         with pytest.raises(
-            SessionRefused, match=rf"waited 0.3 s for pid {busy.info.backend_pid} \(.*, somebody else, "
+            SessionRefusedError, match=rf"waited 0.3 s for pid {busy.info.backend_pid} \(.*, somebody else, "
         ):
             any_site.create(waits=0.3)
         assert time.monotonic() - began < 15
@@ -193,7 +197,7 @@ def test_who_waits_for_a_transaction_holds_up_nobody(site: Site):
         waiting.start()
         eventually(lambda: "making" in [state for _, state, _ in site.sessions()])
         began = time.monotonic()
-        with pytest.raises(SessionRefused, match=r"waited 0\.2 s for pid"):
+        with pytest.raises(SessionRefusedError, match=r"waited 0\.2 s for pid"):
             site.create(waits=0.2)
         assert time.monotonic() - began < 15
         busy.rollback()
@@ -208,10 +212,10 @@ def test_what_fails_half_way_leaves_no_slot(site: Site, monkeypatch: pytest.Monk
     def fail(*arguments: object) -> None:
         if what != "ready" and isinstance(opened := done(*arguments), psycopg.Connection):
             opened.close()
-        raise SourceUnfit("it failed")
+        raise SourceUnfitError("it failed")
 
     monkeypatch.setattr(where, what, fail)
-    with pytest.raises(SourceUnfit):
+    with pytest.raises(SourceUnfitError):
         site.create()
     assert site.slots() == set()
     assert [(state, reason) for _, state, reason in site.sessions()] == [("ended", "it could not be made: it failed")]
@@ -227,11 +231,11 @@ def test_what_a_killed_server_left_half_made_goes(
     def kill(*arguments: object) -> None:
         if what != "ready" and isinstance(opened := made(*arguments), psycopg.Connection):
             opened.close()
-        raise SourceUnfit("killed")
+        raise SourceUnfitError("killed")
 
     monkeypatch.setattr(where, what, kill)
     monkeypatch.setattr(creation._Creation, "_give_up", lambda *_: None)
-    with pytest.raises(SourceUnfit):
+    with pytest.raises(SourceUnfitError):
         site.create()
     site.enforce()
     assert [state for _, state, _ in site.sessions()] == ["making"]
@@ -284,7 +288,7 @@ def test_settings_of_the_role_do_not_matter(site: Site):
 def test_before_the_first_start_it_is_refused_after_a_while(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(creation, "START_SECONDS", 0.1)
     with site_at(cluster, cluster) as site:
-        with pytest.raises(SessionRefused, match="no worker has begun to replicate"):
+        with pytest.raises(SessionRefusedError, match="no worker has begun to replicate"):
             site.create()
         assert site.sessions() == []
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import psycopg
 import pytest
 
-from pipeline.errors import PipelineError, Refused, SessionGone, TableRefused
+from pipeline.errors import PipelineError, SessionGoneError, StatementRefusedError, TableRefusedError
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.queries import statement
 from pipeline.wires.pgdeltastream.sessions import snapshot
@@ -165,7 +165,7 @@ def test_a_table_by_plain_or_quoted_name(filled: Site, exported: ExportedSnapsho
     ],
 )
 def test_what_is_no_table_of_ours_is_refused_and_has_no_effect(filled: Site, exported: ExportedSnapshot, table: str):
-    with pytest.raises(TableRefused, match="does not exist, or is not published"):
+    with pytest.raises(TableRefusedError, match="does not exist, or is not published"):
         page(filled, exported, table)
     assert len(page(filled, exported, "plain")) == 30
 
@@ -174,12 +174,12 @@ def test_what_is_no_table_of_ours_is_refused_and_has_no_effect(filled: Site, exp
     "column", ["missing", "id; drop table plain", "1", "ctid", "id, name", "lower(name)", "\0", ""]
 )
 def test_what_is_no_column_is_refused(filled: Site, exported: ExportedSnapshot, column: str):
-    with pytest.raises(TableRefused, match="has no column"):
+    with pytest.raises(TableRefusedError, match="has no column"):
         page(filled, exported, "plain", 0, 10, (column, "asc"))
 
 
 def test_a_column_without_an_order_is_an_error_and_spoils_nothing(filled: Site, exported: ExportedSnapshot):
-    with pytest.raises(Refused, match="could not identify an ordering operator for type json"):
+    with pytest.raises(StatementRefusedError, match="could not identify an ordering operator for type json"):
         page(filled, exported, "types", 0, 10, ("j", "asc"))
     assert len(page(filled, exported, "types", 0, 10, ("ID", "desc"))) == 2
 
@@ -242,7 +242,7 @@ def test_twenty_at_once_with_errors_among_them(
     monkeypatch.setattr(snapshot._Reading, "_close", close_counted)
     found = run(all_at_once())
     assert most == snapshot.PAGES  # at the source one that was closed takes a moment to go
-    assert [isinstance(each, TableRefused) for each in found] == [number % 3 == 0 for number in range(20)]
+    assert [isinstance(each, TableRefusedError) for each in found] == [number % 3 == 0 for number in range(20)]
     assert len({each for each in found if isinstance(each, str)}) == 1
 
 
@@ -299,7 +299,7 @@ def test_who_takes_nothing_loses_the_turn(filled: Site, exported: ExportedSnapsh
         for pieces in held:
             await anext(pieces)
         assert len(json.loads(await read(filled, exported, "plain"))) == 30
-        with pytest.raises(SessionGone, match=r"the client took no part of the page for 0\.2 s"):
+        with pytest.raises(SessionGoneError, match=r"the client took no part of the page for 0\.2 s"):
             await anext(held[0])
         for pieces in held:
             await pieces.aclose()
@@ -317,7 +317,7 @@ def test_a_snapshot_ends_with_its_connection(filled: Site):
         f"select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pipeline session {slot}'"
     )
     eventually(lambda: not exported.alive)
-    with pytest.raises(SessionGone, match=f'the snapshot of session "{slot}" has ended'):
+    with pytest.raises(SessionGoneError, match=f'the snapshot of session "{slot}" has ended'):
         page(filled, exported, "plain")
     snapshots.end(slot)
     assert snapshots.get(slot) is None
@@ -345,12 +345,12 @@ def test_what_was_altered_since_is_refused_and_not_shown_empty(filled: Site):
     filled.run("alter table altered alter n type bigint", "truncate cut", "vacuum full packed", "drop table january")
     filled.run("create table march partition of months for values from (20) to (30)", "insert into months values (21)")
     filled.run("alter table months detach partition february")
-    with pytest.raises(TableRefused, match="altered was altered since the snapshot was taken"):
+    with pytest.raises(TableRefusedError, match="altered was altered since the snapshot was taken"):
         page(filled, made, "altered")
     assert page(filled, made, "cut") == []
     assert page(filled, made, "packed") == [{"id": 1, "n": 1}]
     assert page(filled, made, "months") == [{"id": 11}]
-    with pytest.raises(TableRefused):
+    with pytest.raises(TableRefusedError):
         page(filled, made, "march")
 
 
@@ -396,9 +396,9 @@ def test_what_somebodys_publication_leaves_out_is_left_out(cluster: Cluster):
         made = site.create()
         assert page(site, made, "t") == [{"id": 2, "shown": "b"}]
         assert page(site, made, "whole") == [{"id": 1, "made": 2}]
-        with pytest.raises(TableRefused):
+        with pytest.raises(TableRefusedError):
             page(site, made, "unpublished")
-        with pytest.raises(TableRefused, match="has no column 'hidden'"):
+        with pytest.raises(TableRefusedError, match="has no column 'hidden'"):
             page(site, made, "t", 0, 1, ("hidden", "asc"))
         whole = sorted(page(site, made, "parts"), key=lambda row: (row["v"], row["id"]))
         reader = unique("reader")

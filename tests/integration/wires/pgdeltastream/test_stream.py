@@ -16,7 +16,7 @@ from pipeline.capture.replication import feedback
 from pipeline.capture.replication import stream as replication_stream
 from pipeline.capture.replication.confirm_rule import NEVER, ConfirmPace
 from pipeline.config import settings
-from pipeline.errors import SessionGone, SessionHeld, SessionUnknown, Unavailable
+from pipeline.errors import DatabaseUnavailableError, SessionGoneError, SessionHeldError, UnknownSessionError
 from pipeline.postgres import connections
 from pipeline.wal import lsn
 from pipeline.wires.pgdeltastream.sessions import frames, opening, progress, store
@@ -87,7 +87,7 @@ def why(sessions: Sessions, session: StoredSession | None) -> str:
         async with sessions.stream(session):
             pass
 
-    with pytest.raises((SessionGone, SessionHeld, SessionUnknown, Unavailable)) as refused:
+    with pytest.raises((SessionGoneError, SessionHeldError, UnknownSessionError, DatabaseUnavailableError)) as refused:
         run(follow())
     return f"{refused.type.__name__}: {refused.value}"
 
@@ -224,7 +224,7 @@ def test_a_second_reader_learns_who_has_it(
     async def follow() -> None:
         async with sessions.stream(session) as client:
             assert sessions.fresh(session).reader == READER
-            with pytest.raises(SessionHeld, match=f"is read by {READER} since 20"):
+            with pytest.raises(SessionHeldError, match=f"is read by {READER} since 20"):
                 async with sessions.stream(session, "another"):
                     pass
             insert(sessions, 1)
@@ -273,14 +273,17 @@ def replace_slot(sessions: Sessions, session: StoredSession) -> None:
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        (drop_slot, "SessionGone: session {}: its slot was dropped at the source; begin another"),
-        (replace_slot, "SessionGone: session {}: its slot was replaced by another one"),
-        (advance_slot, "SessionGone: session {}: another program has moved its slot beyond"),
-        (end, "SessionGone: session {}: it was idle for 1h; begin another"),
-        (change("system_identifier", "1"), "SessionGone: session {}: the source is another cluster"),
-        (change("epoch", 7), "SessionGone: session {}: the source was adopted"),
-        (change("position", 1 << 60), "SessionGone: session {}: the source was restored to a state that is older than"),
-        (change("state", "making"), "SessionUnknown: no such session was made here"),
+        (drop_slot, "SessionGoneError: session {}: its slot was dropped at the source; begin another"),
+        (replace_slot, "SessionGoneError: session {}: its slot was replaced by another one"),
+        (advance_slot, "SessionGoneError: session {}: another program has moved its slot beyond"),
+        (end, "SessionGoneError: session {}: it was idle for 1h; begin another"),
+        (change("system_identifier", "1"), "SessionGoneError: session {}: the source is another cluster"),
+        (change("epoch", 7), "SessionGoneError: session {}: the source was adopted"),
+        (
+            change("position", 1 << 60),
+            "SessionGoneError: session {}: the source was restored to a state that is older than",
+        ),
+        (change("state", "making"), "UnknownSessionError: no such session was made here"),
     ],
     ids=["dropped", "replaced", "moved", "ended", "cluster", "epoch", "restored", "making"],
 )
@@ -289,13 +292,13 @@ def test_what_cannot_be_streamed_is_said(
 ) -> None:
     cause(sessions, session)
     assert why(sessions, session).startswith(said.format(session.slot))
-    assert why(sessions, None) == "SessionUnknown: no such session was made here"
+    assert why(sessions, None) == "UnknownSessionError: no such session was made here"
 
 
 def test_commits_at_the_source_never_wait_for_a_client(sessions: Sessions, session: StoredSession) -> None:
     set_names(sessions, f'"{store.walsender_name(session.slot)}"')
     try:
-        assert why(sessions, session).startswith("Refused: synchronous_standby_names")
+        assert why(sessions, session).startswith("StatementRefusedError: synchronous_standby_names")
     finally:
         set_names(sessions, "")
 
@@ -315,8 +318,8 @@ def test_a_walsender_that_is_ended_is_no_end_of_the_session(sessions: Sessions, 
             insert(sessions, 1)
             frame = await client.next()
             sessions.end_walsender(session)
-            assert isinstance(await client.ends(), Unavailable)
-            assert isinstance(client.stream.ended.result(), Unavailable)
+            assert isinstance(await client.ends(), DatabaseUnavailableError)
+            assert isinstance(client.stream.ended.result(), DatabaseUnavailableError)
         async with sessions.stream(sessions.fresh(session)) as client:
             assert await client.next() == frame
 
@@ -329,7 +332,7 @@ def test_a_session_that_is_ended_says_why(sessions: Sessions, session: StoredSes
             end(sessions, session)
             sessions.end_walsender(session)
             error = await client.ends()
-            assert isinstance(error, SessionGone) and "it was idle for 1h" in str(error)
+            assert isinstance(error, SessionGoneError) and "it was idle for 1h" in str(error)
 
     run(follow())
 
@@ -341,7 +344,7 @@ def test_an_ended_session_takes_no_acknowledgement(sessions: Sessions, session: 
             frame = await client.next()
             end(sessions, session)
             client.acknowledge(frame)
-            assert isinstance(await client.ends(), SessionGone)
+            assert isinstance(await client.ends(), SessionGoneError)
             assert sessions.confirmed(session) != frame["nextlsn"]
 
     run(follow())
@@ -376,7 +379,7 @@ def test_a_source_that_never_answers_is_given_up(
         away = Sessions.__new__(Sessions)
         away.config = settings.load(source_dsn=dsn, database_dsn=config.database)
         began = time.monotonic()
-        assert why(away, session).startswith("Unavailable: ")
+        assert why(away, session).startswith("DatabaseUnavailableError: ")
         assert time.monotonic() - began < connections.CONNECT_TIMEOUT, "which it takes where nothing else is said"
 
 
@@ -400,4 +403,4 @@ async def shut_down(source: Cluster, client: Client) -> None:
     began = time.monotonic()
     await asyncio.to_thread(source.server.stop, "fast")
     assert time.monotonic() - began < replication_stream.SENDER_TIMEOUT / 2
-    assert isinstance(await client.stream.ended, Unavailable)
+    assert isinstance(await client.stream.ended, DatabaseUnavailableError)

@@ -11,7 +11,7 @@ from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.capture.source.timeline import require_continued, switch_point
 from pipeline.capture.source.walsender import SystemIdentity
-from pipeline.errors import DecodeError, HistoryDiverged
+from pipeline.errors import DecodeError, HistoryDivergedError
 from pipeline.log.staging.progress import StagedPosition
 from pipeline.wal import lsn
 
@@ -91,7 +91,9 @@ def test_a_keepalive_inside_of_a_transaction_says_nothing():
     ids=["another time", "another one after it", "idle", "beyond our position", "one more", "a message"],
 )
 def test_another_history_is_refused(stream: list[bytes]):
-    with pytest.raises(HistoryDiverged, match=r"^we have stored up to 0/1F4, and transaction 0/12C last; .* adopt`"):
+    with pytest.raises(
+        HistoryDivergedError, match=r"^we have stored up to 0/1F4, and transaction 0/12C last; .* adopt`"
+    ):
         ReplayCheck(STAGED, 100).skip(stream)
 
 
@@ -159,5 +161,5 @@ def test_a_history_that_goes_through_our_position(timeline: int, before: int | N
     ],
 )
 def test_a_history_that_does_not(now: SystemIdentity, before: int, said: str):
-    with pytest.raises(HistoryDiverged, match=f"{said}.*`pipeline sources adopt`"):
+    with pytest.raises(HistoryDivergedError, match=f"{said}.*`pipeline sources adopt`"):
         require(now, lsn.parse("0/1F5"), before)

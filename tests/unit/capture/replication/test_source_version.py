@@ -7,14 +7,14 @@ from unittest.mock import Mock
 import pytest
 
 from pipeline.capture.replication import prepare
-from pipeline.errors import SourceUnfit
+from pipeline.errors import SourceUnfitError
 
 
 @pytest.mark.parametrize("version", [140018, 130021])
 def test_a_postgres_out_of_support_is_refused(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "settings", lambda _: (version, "logical", True, "me", False))
     refused = rf"^the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it$"
-    with pytest.raises(SourceUnfit, match=refused):
+    with pytest.raises(SourceUnfitError, match=refused):
         prepare.require_fit(Mock())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.consumers.cursor import acknowledged_position
 from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
-from pipeline.errors import WrongArgument
+from pipeline.errors import WrongArgumentError
 
 
 def test_an_acknowledgement_inside_of_a_transaction_settles_those_before_it() -> None:
@@ -19,7 +19,7 @@ def test_an_acknowledgement_inside_of_a_transaction_settles_those_before_it() ->
 def test_an_acknowledgement_of_what_was_not_sent_is_refused() -> None:
     ends = Acknowledgements(5, whole=False)
     assert ends.position(5) == 5
-    with pytest.raises(WrongArgument, match="6 is beyond the last event that was sent, 5"):
+    with pytest.raises(WrongArgumentError, match="6 is beyond the last event that was sent, 5"):
         ends.position(6)
 
 

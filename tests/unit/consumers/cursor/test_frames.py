@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.consumers.cursor.frames import (
     FRAME_BYTES,
-    BadFrame,
+    BadFrameError,
     EventFrames,
     Frame,
     Options,
@@ -83,7 +83,7 @@ def test_a_frame_is_closed_by_the_event_that_fills_it(kind: type[EventFrames | T
     ids=lambda text: repr(text[:20]),
 )
 def test_other_frames_of_clients_are_refused(text: str) -> None:
-    with pytest.raises(BadFrame) as refused:
+    with pytest.raises(BadFrameError) as refused:
         acknowledged_seq(text)
     assert refused.value.code == 1008
 
@@ -92,7 +92,7 @@ def test_other_frames_of_clients_are_refused(text: str) -> None:
     "given_options", [{"mode": "x"}, {"max": "0"}, {"max": "501"}, {"max": "²"}, {"max": ""}, {"mod": "events"}]
 )
 def test_other_options_are_refused(given_options: dict[str, Any]) -> None:
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadFrameError):
         Options.parse(given_options)
 
 
