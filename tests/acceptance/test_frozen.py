@@ -57,7 +57,7 @@ def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int) -
     eventually(all_there)
 
 
-def test_what_is_waited_for_before_somebody_else_goes_on_is_within_what_is_promised():
+def test_a_standby_takes_over_within_the_promised_time():
     other_server = role_locks.FROZEN_SECONDS + leadership.ASK_SECONDS + STANDBY_SECONDS
     same_server = child.FROZEN_SECONDS + child.POLL
     assert max(other_server, same_server) < PROMISED
@@ -96,7 +96,7 @@ def test_frozen_roles_are_killed_and_started_again(
     eventually(lambda: all(f"{role} is frozen; killed" in server.log() for role in ("replication", "shuffle")))
 
 
-def test_a_shuffler_frozen_while_it_begins_keeps_no_other_server_from_starting(
+def test_a_shuffler_frozen_at_its_start_blocks_no_other_server(
     source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):
     with log.transaction():  # it waits in the middle of the transaction that records what it writes

@@ -121,7 +121,7 @@ def test_replayed_transactions_are_in_the_log_once(
     assert after == [*before, *(key for key in again if key not in twice)]
 
 
-def test_commit_idx_counts_what_is_published_also_after_a_kill_inside_of_the_transaction(
+def test_commit_idx_counts_published_changes_even_after_a_kill(
     source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):
     source.execute("create table other (id int primary key)")

@@ -103,9 +103,7 @@ def test_killing_the_whole_server_loses_and_repeats_nothing(server: Serving) -> 
     assert seen == list(range(1, 31))
 
 
-def test_a_frozen_api_process_loses_its_cursors_and_can_acknowledge_nothing_when_it_wakes(
-    server: Serving, second: Serving
-) -> None:
+def test_a_frozen_api_process_loses_its_cursors_and_cannot_acknowledge(server: Serving, second: Serving) -> None:
     with stream(second.port, "c") as zombie:
         zombie.read_to(100)
         assert zombie.ack(50) == 50
@@ -122,7 +120,7 @@ def test_a_frozen_api_process_loses_its_cursors_and_can_acknowledge_nothing_when
     survivor.__exit__(None, None, None)
 
 
-def test_a_killed_api_process_lets_go_at_once_and_keeps_what_was_acknowledged(
+def test_a_killed_api_process_frees_its_cursors_and_keeps_acknowledgements(
     server: Serving, second: Serving, source: psycopg.Connection
 ) -> None:
     with suppress(ConnectionClosed), stream(server.port, "c") as client:
@@ -140,7 +138,7 @@ def test_a_killed_api_process_lets_go_at_once_and_keeps_what_was_acknowledged(
         assert client.seqs == list(range(61, 102))
 
 
-def test_a_server_that_is_stopped_says_so_and_is_gone_in_time_although_a_client_does_not_read(
+def test_a_stopping_server_ends_in_time_although_a_client_does_not_read(
     server: Serving, source: psycopg.Connection
 ) -> None:
     create(server, "slow")

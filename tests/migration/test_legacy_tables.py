@@ -83,7 +83,7 @@ def test_a_table_made_beside_the_default_one_is_like_it(empty_dsn: str, first: p
     assert made == default
 
 
-def test_who_is_killed_half_way_has_changed_nothing_and_the_next_one_goes_on(
+def test_a_migration_killed_half_way_changes_nothing_and_can_be_repeated(
     empty_dsn: str, first: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ):
     PLAIN.create(first)

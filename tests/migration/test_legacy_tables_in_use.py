@@ -197,9 +197,7 @@ def places(connection: psycopg.Connection[Any]) -> list[str]:
     return [row[0] for row in connection.execute(query)]
 
 
-def test_a_table_by_committed_at_gets_a_default_partition_for_events_of_any_time(
-    bare_dsn: str, old: psycopg.Connection[Any]
-):
+def test_a_table_by_committed_at_gets_a_default_partition(bare_dsn: str, old: psycopg.Connection[Any]):
     BY_DAY.create(old)
     old.execute("create table sequin_events_default ()")  # one that was detached
     boot(bare_dsn)
@@ -239,7 +237,7 @@ def test_an_id_that_comes_to_its_end_is_said(bare_dsn: str, old: psycopg.Connect
     assert warning.text.startswith("column id of public.sequin_events is integer and at 2,000,000,000 of 2,147,483,647")
 
 
-def test_before_it_is_migrated_check_says_what_will_be_and_who_still_writes(old: psycopg.Connection[Any]):
+def test_check_announces_the_migration_and_names_remaining_writers(old: psycopg.Connection[Any]):
     PLAIN.create(old)
     will, *nothing = legacy_log.check(old, DEFAULT)
     assert (will.level, nothing) == ("ok", [])

@@ -42,9 +42,7 @@ def test_a_view_of_that_name_is_refused(kind: str, bare_dsn: str, old: psycopg.C
         boot(bare_dsn)
 
 
-def test_somebody_elses_table_of_the_default_name_is_left_alone_when_the_log_is_another(
-    empty_dsn: str, first: psycopg.Connection[Any]
-):
+def test_a_foreign_table_with_the_default_name_is_left_alone(empty_dsn: str, first: psycopg.Connection[Any]):
     PLAIN.create(first)
     first.execute("create schema log")
 

@@ -113,7 +113,7 @@ def test_offline_mode_prints_what_makes_the_same_schema(cluster: Cluster, empty_
     assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
 
 
-def test_the_version_before_is_kept_away_from_consumers_that_do_not_collapse(database_dsn: str):
+def test_the_previous_version_cannot_use_consumers_without_collapsing(database_dsn: str):
     with psycopg.connect(database_dsn, autocommit=True) as connection:
         connection.execute("select pipeline.create_consumer('history', collapse => false)")
         with pytest.raises(Exception, match="does not know: history"):
@@ -272,7 +272,7 @@ def test_a_revision_of_a_later_version_is_refused_and_nothing_changes(database_d
     assert tables(database_dsn) == before
 
 
-def test_the_version_before_is_kept_away_from_consumers_of_other_events_tables(database_dsn: str):
+def test_the_previous_version_cannot_use_consumers_of_other_events_tables(database_dsn: str):
     with psycopg.connect(database_dsn, autocommit=True) as connection:
         connection.execute(
             "insert into pipeline.consumers (name, kind, position, events_table) values ('audit', 'cursor', 0, 'a.b')"

@@ -76,7 +76,7 @@ def test_each_has_a_lake_of_its_own_in_that_of_the_default_one(
         ]
 
 
-def test_a_table_that_is_divided_has_a_current_state_only_when_its_rows_were_read_again(
+def test_a_divided_table_has_a_current_state_only_after_a_new_read(
     spark: SparkSession, database_dsn: str, tmp_path: Path
 ) -> None:
     config = load(database_dsn=database_dsn, data_dir=tmp_path)

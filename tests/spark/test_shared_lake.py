@@ -116,7 +116,7 @@ def test_where_it_may_not_a_run_says_so_before_its_first_range(
             assert connection.execute("select count(*) from pipeline.exports").fetchone() == (0,)
 
 
-def test_files_that_only_executors_can_move_are_named_before_the_first_range(cluster: Cluster) -> None:
+def test_files_only_executors_can_move_are_named_before_the_first_range(cluster: Cluster) -> None:
     with cluster_of_another_user(0o022) as standalone, shared(cluster, 0o2775) as log:
         log.grow(100)
         run = exporter(log, standalone, 0o002)

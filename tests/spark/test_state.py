@@ -259,7 +259,7 @@ def test_a_large_state_waits_for_more_changes_and_nothing_is_lost_by_that(
     assert not has_work(exported)
 
 
-def test_a_large_state_that_waits_follows_its_table_at_once_when_that_is_altered(
+def test_a_waiting_large_state_follows_at_once_if_its_table_is_altered(
     exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lake.folding.waiting.SMALL", 0)

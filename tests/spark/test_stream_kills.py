@@ -115,9 +115,7 @@ def moved(counting: Counting, before: int) -> bool:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_each_event_is_counted_once_though_the_query_is_killed_again_and_again(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_query_killed_repeatedly_counts_each_event_once(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "said").touch()
     with ExitStack() as stack:
         dsn = stack.enter_context(cluster.database("events", cluster.template))

@@ -121,7 +121,7 @@ def of_old(action: str) -> Change:
     return Change("public.made_1_1", action, "1", {"id": "1", "big": LONG}, ("big",) if action == "update" else ())
 
 
-def test_a_value_from_before_the_table_was_read_is_in_doubt_where_the_key_came_later():
+def test_a_value_older_than_the_read_is_in_doubt_if_the_key_came_later():
     known = Known(old=True, keyed_later={"public.made_1_1"})
     assert known.missed((), of_old("insert")) is None
     assert known.missed(("big",), of_old("update")) is None

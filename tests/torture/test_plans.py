@@ -131,7 +131,7 @@ def test_servers_take_turns_where_ways_are_mixed_and_all_else_stays():
     assert with_it.without(own).items == without.items
 
 
-def test_a_backlog_comes_while_the_stream_is_held_and_with_it_a_fault_in_a_step_of_adopting_it():
+def test_a_plan_holds_the_stream_for_a_backlog_and_faults_an_adoption_step():
     with_them, without = make(7, KINDS, SMALL, ways="adopt"), make(7, KINDS, SMALL, ways="staged", odd=False)
     rushed = [item for item in with_them.steps if item.transaction in with_them.rushed]
     assert {step.connection for step in rushed} == {RUSHING_LANE}
@@ -242,7 +242,7 @@ def test_where_a_backlog_is_to_be_adopted_a_seed_counts_only_if_some_was():
 
 
 @pytest.mark.parametrize("old", [True, False])
-def test_where_much_is_to_be_written_at_once_transactions_are_small_and_plain(old: bool):
+def test_a_plan_of_direct_writes_has_small_plain_transactions(old: bool):
     plan = make(7, {}, 300, old=old, ways="at_once")
     odd = {step.transaction for step in plan.steps if re.search(r"(?i)^truncate|^prepare|message\(true", step.sql)}
     odd |= {step.transaction for step in plan.steps if step.effect and step.effect.kept}

@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("**
 SOURCES = [*PAGES, *(ROOT / "pipeline").glob("**/*.py")]
 
 
-def test_nobody_is_told_to_install_this_from_an_index_that_does_not_have_it() -> None:
+def test_the_docs_name_no_package_index_that_lacks_this_package() -> None:
     told = re.compile(rf"pip install [^\n]*{PROJECT['name']}")
     assert [path for path in SOURCES if told.search(path.read_text())] == []
 

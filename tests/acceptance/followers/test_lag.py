@@ -26,7 +26,7 @@ def stage(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_a_lock_at_the_follower_is_named_with_its_pid_and_a_stop_with_its_reason(following: Following) -> None:
+def test_lag_names_the_pid_of_a_lock_and_the_reason_of_a_stop(following: Following) -> None:
     following.add()
     following.source.execute("insert into orders values (1, 's1')")
     following.command("wait", "reports")

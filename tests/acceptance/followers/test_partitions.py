@@ -89,7 +89,7 @@ def test_with_ddl_stop_wait_says_what_stays(following: Following) -> None:
 
 
 @pytest.mark.long
-def test_a_follower_that_is_not_divided_keeps_what_left_until_it_is_compared(following: Following) -> None:
+def test_an_undivided_follower_keeps_departed_rows_until_compared(following: Following) -> None:
     following.there.execute(
         "drop table parted; create table parted (id int, area text, note text, primary key (area, id))"
     )

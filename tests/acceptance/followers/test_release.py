@@ -107,7 +107,7 @@ def test_what_cannot_be_whole_is_refused_and_goes_on(following: Following) -> No
     eventually(lambda: following.run("release", "reports").returncode == 0)
 
 
-def test_a_command_that_is_killed_is_finished_by_the_next_and_names_what_came_meanwhile(following: Following) -> None:
+def test_a_killed_release_is_finished_by_the_next_which_names_new_changes(following: Following) -> None:
     following.add()
     following.source.execute("insert into numbered default values")
     following.command("wait", "reports")

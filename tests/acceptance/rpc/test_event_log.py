@@ -150,7 +150,7 @@ def test_health_by_service_and_watched(place: Place) -> None:
         assert (next(watching), next(unknown)) == ("SERVING", "SERVICE_UNKNOWN")
 
 
-def test_watchers_are_told_when_the_server_leaves_and_a_standby_serves_the_log(place: Place) -> None:
+def test_watchers_are_told_that_the_server_leaves_and_a_standby_serves(place: Place) -> None:
     port = free_port()
     standby = place.start(wait=False, **{**place.settings, "grpc_port": port})
     listening(port)

@@ -100,7 +100,7 @@ def test_sequins_clients_get_messages_with_the_action_read(place: Place, table: 
     assert found == {1: "read", 2: "read", 3: "insert"}
 
 
-def test_pg_delta_streams_clients_get_them_in_the_snapshot_of_the_next_session(place: Place) -> None:
+def test_pg_delta_stream_clients_get_first_rows_in_the_next_snapshot(place: Place) -> None:
     client = delta_stream.Client(place.server.port)
     slot = client.init()
     with client.stream(slot) as line:

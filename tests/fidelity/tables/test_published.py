@@ -98,7 +98,7 @@ def test_what_is_missing_is_named_once(source: psycopg.Connection):
     assert publisher.missing({}) == {}
 
 
-def test_of_somebody_elses_publications_one_is_used_and_what_only_the_other_has_is_named(source: psycopg.Connection):
+def test_a_second_foreign_publication_is_named_with_its_extra_tables(source: psycopg.Connection):
     source.execute("create table public.k (id int primary key)")
     source.execute("create table public.u (id int)")
     source.execute("create publication pipeline for table k")

@@ -189,9 +189,7 @@ def test_sessions_whose_snapshot_is_not_here(source_dsn: str, database_dsn: str)
         assert refusal(api, "%00")[0] == 4404
 
 
-def test_while_the_source_is_silent_others_are_answered_and_the_end_waits_for_nobody(
-    silent: str, database_dsn: str
-) -> None:
+def test_a_silent_source_delays_neither_other_requests_nor_the_stop(silent: str, database_dsn: str) -> None:
     answers: list[httpx.Response] = []
     with answering(database_dsn, wires=("pgdeltastream",), source_dsn=silent) as api:
         with psycopg.connect(database_dsn, autocommit=True) as log:

@@ -181,7 +181,7 @@ def test_a_row_that_moves_to_another_key_is_two_messages_of_two_keys(staged: Sta
     assert len({data["metadata"]["idempotency_key"] for data in found.values()}) == 2
 
 
-def test_a_consumer_that_does_not_collapse_gives_every_change_one_at_a_time(staged: Staged, api: Api) -> None:
+def test_a_consumer_without_collapsing_gives_each_change_in_turn(staged: Staged, api: Api) -> None:
     """As Sequin does, and each with an idempotency key of its own."""
     create(staged.connection, "audit", collapse=False)
     staged.moved(insert("t", id=1, v=1), update("t", id=1, v=2), delete("t", id=1), insert("t", id=2, v=1))

@@ -63,7 +63,7 @@ def test_an_event_is_the_row_as_postgres_prints_it(api: Streaming, log: psycopg.
     assert text == f'{{"type":"events","data":[{",".join(row[0] for row in expected)}]}}'
 
 
-def test_what_was_acknowledged_does_not_come_again_and_nothing_else_is_left_out(api: Streaming) -> None:
+def test_a_stream_repeats_no_acknowledged_event_and_omits_no_other(api: Streaming) -> None:
     api.create("c")
     position = 0
     while position < EVENTS:
@@ -198,9 +198,7 @@ def test_a_stream_ends_when_its_consumer_is_reset_or_deleted(
         assert closed(client)[0] == code
 
 
-def test_a_large_transaction_comes_in_parts_of_which_only_the_last_is_complete(
-    api: Streaming, log: psycopg.Connection
-) -> None:
+def test_only_the_last_part_of_a_large_transaction_is_marked_complete(api: Streaming, log: psycopg.Connection) -> None:
     log.execute("update public.sequin_events set commit_lsn = 5000, xid = 1 where seq > 10")
     api.create("c", start="10")
     with api.stream("c", "?mode=transactions&max=300") as client:

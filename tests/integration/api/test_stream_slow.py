@@ -32,9 +32,7 @@ def api(log: psycopg.Connection, database_dsn: str, monkeypatch: pytest.MonkeyPa
         yield running
 
 
-def test_who_does_not_read_is_waited_for_through_many_pings_and_then_gets_everything_in_order(
-    api: Streaming, log: psycopg.Connection
-) -> None:
+def test_a_client_that_stops_reading_gets_everything_later_in_order(api: Streaming, log: psycopg.Connection) -> None:
     api.create("slow")
     api.create("quick")
     with api.stream("slow", max_queue=1) as slow, api.stream("quick") as quick:

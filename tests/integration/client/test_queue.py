@@ -80,9 +80,7 @@ def test_each_item_is_handled_once_and_acknowledged(staged: Staged):
     assert states(staged) == []
 
 
-def test_one_that_raises_comes_again_after_its_delay_without_a_notification(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_item_whose_handler_raises_returns_after_its_delay(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pump, "POLL_SECONDS", NEVER)
     fill(staged, 3)
     seen = []
@@ -118,7 +116,7 @@ def test_who_waits_is_woken_by_a_notification(staged: Staged, monkeypatch: pytes
         assert [item.record_pk for item in got] == ["1"]
 
 
-def test_what_was_taken_ahead_is_given_back_as_if_it_had_never_been_delivered(staged: Staged):
+def test_prefetched_items_are_returned_as_if_never_delivered(staged: Staged):
     client = fill(staged, max_deliveries=1)
     with Queue(staged.dsn, "c", ahead=10) as queue:  # whatever the pace of the first two
         first, second = next(queue), next(queue)
@@ -153,9 +151,7 @@ def test_an_item_that_changes_while_it_is_held_comes_again(staged: Staged):
     assert [state for state, *_ in states(staged)] == ["delivered"]
 
 
-def test_what_is_held_is_made_longer_while_the_program_comes_and_else_given_back(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-):
+def test_leases_are_extended_while_the_program_iterates_else_returned(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(held_items, "_SHARE", 0.1)
     fill(staged, 5)
     ask, until = pump.Pump._ask, list[Any]()

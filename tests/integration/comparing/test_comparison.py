@@ -138,7 +138,7 @@ def test_keys_that_sort_as_texts_are_those_of_the_source(stage: Stage, monkeypat
     ]
 
 
-def test_a_boolean_of_a_key_that_had_another_name_in_an_earlier_epoch_is_that_of_the_source(stage: Stage):
+def test_a_boolean_key_renamed_in_an_earlier_epoch_equals_the_source(stage: Stage):
     """Then the key is in `record_pk` alone, where a boolean is written as in JSON."""
     made(
         stage,
@@ -292,7 +292,7 @@ def test_rows_that_are_written_meanwhile_are_no_difference(stage: Stage):
     assert [(each.key, each.kind) for each in found] == [(("1000",), "differs")]
 
 
-def test_a_row_that_the_log_leaves_out_in_part_is_compared_as_far_as_it_goes(stage: Stage):
+def test_a_row_with_values_missing_in_the_log_is_compared_by_the_rest(stage: Stage):
     made(
         stage,
         "toasted",

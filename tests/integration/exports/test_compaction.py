@@ -171,7 +171,7 @@ def test_full_parts_of_the_manifest_have_a_successor(lake: IcebergLake, monkeypa
     require_whole(lake)
 
 
-def test_what_is_late_is_merged_with_its_day_only_where_nothing_lies_between(lake: IcebergLake) -> None:
+def test_late_files_are_merged_with_their_day_only_if_adjacent(lake: IcebergLake) -> None:
     fill(lake, 3, day="2026-11-20")
     compact(lake)
     fill(lake, 1, day="2026-11-20")

@@ -69,7 +69,7 @@ def scans(ran: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("plan_cache_mode")
-def test_the_next_thousand_events_execute_at_most_two_partitions_and_sort_nothing(log: Connection):
+def test_reading_a_thousand_events_scans_two_partitions_without_a_sort(log: Connection):
     for last in (0, ROWS - 1, 10 * ROWS - 500, PARTITIONS * ROWS - 1500):
         ran = executed(log, NEXT_EVENTS, "bigint", last)
         assert ran[0]["Actual Rows"] == 1000

@@ -72,7 +72,7 @@ def require_jumped(dsn: str, reason: str, since: int) -> int:
     return int(after)
 
 
-def test_the_first_start_stores_where_the_log_is_and_no_later_session_jumps(staged_log: Staged):
+def test_the_first_start_stores_the_logs_place_and_later_ones_never_jump(staged_log: Staged):
     staged_log.connection.execute("update pipeline.identity set table_oid = null")  # as after the upgrade
     for _ in range(3):
         staged_log.shufflers.close()

@@ -74,9 +74,7 @@ def test_a_prepared_transaction_is_named(other: Connection, source_dsn: str) -> 
             look.execute("rollback prepared 'forgotten'")
 
 
-def test_only_sessions_that_wait_are_ended_at_a_stop_and_others_with_their_process(
-    other: Connection, source_dsn: str
-) -> None:
+def test_a_stop_ends_waiting_sessions_and_others_end_with_their_process(other: Connection, source_dsn: str) -> None:
     with running(source_dsn, f"begin; {WAITING}") as waiting, running(source_dsn, WORKING) as working:
         pids = [waiting.info.backend_pid, working.info.backend_pid]
         assert eventually(lambda: [pid for rows in waits._looks(waits._end) for pid, _ in rows]) == pids[:1]

@@ -90,7 +90,7 @@ def test_who_asked_for_a_process_is_told_of_its_end():
     assert ended("ask 3 -9", 0) == [[3, -9], [0, 0]]
 
 
-def test_a_process_ends_with_the_one_that_asked_for_it_and_the_fork_server_goes_on():
+def test_a_process_ends_with_its_requester_and_the_fork_server_continues():
     assert ended("die stay stay", 5, "ask 4") == [[4], [-9, 5, 0]]
 
 

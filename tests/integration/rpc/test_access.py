@@ -52,7 +52,7 @@ def reflected(rpc: Rpc, token: str | None = None, **asked: Any) -> Any:
     return next(ask(iter([reflection_pb2.ServerReflectionRequest(**asked)]), timeout=20, metadata=bearer(token)))
 
 
-def test_health_of_the_server_is_readiness_and_of_a_service_that_it_reads_the_log(dsn: str) -> None:
+def test_server_health_means_ready_and_service_health_reads_the_log(dsn: str) -> None:
     with Rpc(dsn, api_token="geheim") as rpc:
         assert health(rpc) == NOT_SERVING, "no role replicates"
         assert (health(rpc, "pipeline.v1.EventLog"), health(rpc, HEALTH)) == (SERVING, SERVING)

@@ -179,7 +179,7 @@ def test_a_partition_that_is_detached_and_one_that_is_attached(shared: SharedSna
         assert reading.folded("t").keys() >= reading.table("t").keys()
 
 
-def test_a_lock_is_waited_for_while_others_are_read_and_its_holder_is_named(
+def test_a_locked_table_waits_with_its_holder_named_while_others_are_read(
     shared: SharedSnapshotting, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(worker, "HELD_SECONDS", PATIENCE)

@@ -107,7 +107,7 @@ def test_a_table_that_gets_its_key_is_read_again(shared: SharedSnapshotting):
         assert sorted(keyed) == ["11", "12", "13", "14", "15"]
 
 
-def test_a_table_that_gets_its_key_while_it_is_read_is_read_from_the_beginning(shared: SharedSnapshotting):
+def test_a_table_that_gets_its_key_during_the_read_is_read_again(shared: SharedSnapshotting):
     """Updates between its range and its key are in neither the stream nor what was read."""
     with shared("create table t (id int)", ROWS) as reading:
         reading.begin("t")
@@ -179,7 +179,7 @@ def test_a_table_that_left_and_joins_again_is_read_again(shared: SharedSnapshott
         assert [pk for action, pk in reading.events("t") if action == "read"][-6:] == ["1", "2", "3", "4", "5", "6"]
 
 
-def test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew(shared: SharedSnapshotting):
+def test_a_value_of_the_snapshot_is_filled_in_after_a_table_rewrite(shared: SharedSnapshotting):
     """The catalog says less of a table that is younger than what the slot may still send; the lock says the rest."""
     altered = "alter table t alter big set storage external"
     filled = f"insert into t values (1, 0, '{'x' * 3_000}')"
@@ -196,7 +196,7 @@ def test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew(sha
         assert reading.log.execute("select columns from pipeline.rewrites").fetchall() == []
 
 
-def test_a_value_that_was_read_is_filled_in_though_the_slot_may_send_changes_from_before_its_table(
+def test_a_value_of_the_snapshot_is_filled_in_despite_earlier_changes(
     shared: SharedSnapshotting,
 ):
     """The slot lags in the catalog here: it was made before the table, and no server has said since what runs."""

@@ -85,7 +85,7 @@ def test_a_table_with_another_key_is_read_again(shared: SharedSnapshotting):
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_a_table_that_loses_its_key_while_it_is_read_is_named_and_others_go_on(shared: SharedSnapshotting, read: bool):
+def test_a_table_that_loses_its_key_during_the_read_is_named(shared: SharedSnapshotting, read: bool):
     """`read`: all its rows are read by then."""
     with shared(PAIR, ROWS, "create table u (id int primary key)", "insert into u values (1)") as reading:
         reading.begin("t")
@@ -134,7 +134,7 @@ def test_a_table_that_had_another_identity_for_a_while_is_read_again(shared: Sha
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_a_table_that_had_another_identity_before_the_first_look_at_it_is_read(
+def test_a_table_with_an_earlier_identity_is_read(
     shared: SharedSnapshotting, behind: bool, monkeypatch: pytest.MonkeyPatch
 ):
     """`behind`: the stream gets to that identity only after the look."""
@@ -161,9 +161,7 @@ def test_a_table_that_had_another_identity_before_the_first_look_at_it_is_read(
 
 
 @pytest.mark.parametrize("snapshot", ["initial", "never"])
-def test_a_table_whose_inserts_alone_were_captured_before_the_first_look_at_it(
-    shared: SharedSnapshotting, snapshot: str
-):
+def test_a_table_of_which_only_inserts_were_captured_before_is_read(shared: SharedSnapshotting, snapshot: str):
     """It had its key before the first insert: no version of it, as the stream has them, is without one.
 
     What was updated and deleted meanwhile is not in the log; nor does a truncate from then make it whole.
@@ -286,7 +284,7 @@ PARTED = "create table t (id int primary key, note text) partition by range (id)
 ATTACH = "alter table t attach partition t_1 for values from (0) to (100)"
 
 
-def test_a_truncate_of_a_partition_does_not_make_the_table_whole_that_it_becomes(shared: SharedSnapshotting):
+def test_a_truncated_partition_does_not_make_its_later_table_complete(shared: SharedSnapshotting):
     """The log lags: it gets the truncate when the table is one of its own."""
     with shared(snapshot="never") as reading:
         make(reading, PARTED, "create table t_1 partition of t for values from (0) to (100)")
@@ -345,7 +343,7 @@ def test_what_a_row_was_under_another_key_says_nothing_of_it(shared: SharedSnaps
         require_equal(reading, "t", 4)
 
 
-def test_a_table_that_cannot_be_compared_for_now_does_not_hold_up_the_others(
+def test_a_table_that_cannot_be_compared_yet_does_not_delay_others(
     shared: SharedSnapshotting, monkeypatch: pytest.MonkeyPatch
 ):
     """Nor does it end the worker, which others would wait for."""

@@ -418,7 +418,7 @@ def test_a_truncate_of_the_table_settles_what_left_before(reading: Snapshotting)
     assert (reading.state("p"), changes(reading)) == ("complete", [("dropped", "public.p2", "whole")])
 
 
-def test_a_table_that_is_truncated_filled_and_attached_was_no_partition_then(reading: Snapshotting):
+def test_a_table_filled_before_it_was_attached_counts_as_no_partition(reading: Snapshotting):
     at_source(reading, "create table q (id int primary key, n int)", "insert into q values (99, 1)")
     look(reading)
     at_source(
@@ -481,7 +481,7 @@ def test_only_keys_within_the_bounds_of_the_partition_are_compared(reading: Snap
     assert settled == [("compared", "FOR VALUES FROM (10) TO (20)")]
 
 
-def test_a_partition_whose_bounds_say_little_is_compared_with_all_of_the_table(reading: Snapshotting):
+def test_a_partition_with_vague_bounds_is_compared_with_the_whole_table(reading: Snapshotting):
     at_source(reading, "insert into p values (70, 0)")
     reading.log.execute("delete from sequin_events where source_table_name = 'p' and record_pk = '1'")
     at_source(reading, "drop table p_rest")

@@ -81,7 +81,7 @@ def test_a_row_that_has_changed_since_it_was_read_is_left_out(stage: Stage, read
     assert reading.backfill(number).rows_added == ROWS - 3 + 2, "two of them by their key, for their large value"
 
 
-def test_what_the_log_has_already_is_looked_for_though_the_snapshot_is_older(stage: Stage, reading: ReadingTables):
+def test_rows_already_in_the_log_are_found_with_an_older_snapshot(stage: Stage, reading: ReadingTables):
     def change() -> None:
         stage.run("update unseen set n = 1 where id = 1", "delete from unseen where id = 2")
         stage.arrive()

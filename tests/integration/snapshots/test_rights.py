@@ -87,7 +87,7 @@ def granted(config: Config, source_dsn: str) -> Iterator[tuple[psycopg.Connectio
             owner.execute(f"drop publication {role}; drop owned by {role}; drop role {role}".encode())
 
 
-def test_only_published_columns_and_those_of_the_filter_are_asked_for_and_read(
+def test_a_snapshot_reads_only_published_columns_and_those_of_the_filter(
     granted: tuple[psycopg.Connection, Config],
 ):
     owner, poor = granted

@@ -259,7 +259,7 @@ MUTATIONS = (
         (Edit(f"{SNAPSHOT}/reader.py", "self._samples.before(facts.snapshot, since)", "self._samples.take()[1]"),),
         (),
         (*READING, "--faults", "invisible commits"),
-        f"{RACES}::test_what_the_log_has_already_is_looked_for_though_the_snapshot_is_older",
+        f"{RACES}::test_rows_already_in_the_log_are_found_with_an_older_snapshot",
     ),
     Mutation(
         "table not started over after VACUUM FULL",
@@ -320,7 +320,7 @@ MUTATIONS = (
         (Edit(f"{SNAPSHOT}/shapes.py", "            joined=True,\n", ""),),
         (),
         READING,
-        f"{JOINING}::test_a_value_that_was_read_is_filled_in_though_the_slot_may_send_changes_from_before_its_table",
+        f"{JOINING}::test_a_value_of_the_snapshot_is_filled_in_despite_earlier_changes",
     ),
     Mutation(
         "the table of a range is in doubt where its marker is",
@@ -338,7 +338,7 @@ MUTATIONS = (
         ),
         (),
         READING,
-        f"{JOINING}::test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew",
+        f"{JOINING}::test_a_value_of_the_snapshot_is_filled_in_after_a_table_rewrite",
     ),
     Mutation(
         "a table is read by its key before its updates are captured",
@@ -363,7 +363,7 @@ MUTATIONS = (
             ),
         ),
         (),
-        test=f"{AT_ONCE}::test_rows_that_were_read_come_before_what_is_committed_behind_their_place",
+        test=f"{AT_ONCE}::test_snapshot_rows_come_before_commits_behind_their_place",
     ),
     Mutation(
         "the log's end is remembered after a staged batch",
@@ -441,7 +441,7 @@ MUTATIONS = (
         "the watermark is not compared",
         (Edit(f"{FRONTIER}/begin_at_head.sql", " and s.commit_lsn = %(after)s", ""),),
         (),
-        test=f"{AT_ONCE}::test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten",
+        test=f"{AT_ONCE}::test_a_watermark_that_moved_since_it_was_read_is_not_overwritten",
     ),
     Mutation(
         "the watermark is not locked",
@@ -611,7 +611,7 @@ MUTATIONS = (
             Edit(f"{FRONTIER}/begin_run.sql", "g.last_lsn > s.commit_lsn", "false"),
         ),
         (),
-        test=f"{RUNS}::test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them",
+        test=f"{RUNS}::test_a_reader_older_than_moved_rows_sees_no_segment_after_them",
     ),
     Mutation(
         "tables are attached below a seq that was handed out",
@@ -633,7 +633,7 @@ MUTATIONS = (
             ),
         ),
         (),
-        test=f"{RUNS}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
+        test=f"{RUNS}::test_a_segment_that_cannot_be_attached_is_moved_with_all_behind_it",
     ),
     Mutation(
         "what waits is attached though there are routes",
@@ -665,7 +665,7 @@ MUTATIONS = (
         ),
         (),
         (),
-        f"{WIRE}/test_stream.py::test_a_large_transaction_comes_in_frames_of_which_only_the_last_confirms_it",
+        f"{WIRE}/test_stream.py::test_only_the_last_frame_of_a_large_transaction_confirms_it",
     ),
     Mutation(
         "a session's position is stored after it is confirmed",

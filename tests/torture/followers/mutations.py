@@ -87,7 +87,7 @@ MUTATIONS = (
     ),
     _mutation(
         "a copy that starts at the head instead of before S",
-        f"{TESTS}/copying/test_copying.py::test_what_is_written_to_a_copied_table_while_the_next_one_waits_is_applied",
+        f"{TESTS}/copying/test_copying.py::test_changes_of_a_copied_table_are_applied_while_the_next_one_waits",
         Edit(
             "beginning:copy",
             " if table not in refused], stop.wait)\n",

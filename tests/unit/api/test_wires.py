@@ -91,7 +91,7 @@ def ask(app: FastAPI, method: str, path: str, host: str = "127.0.0.1", **options
         ("GET", "foreign", 403, "a page of another origin may not do this"),
     ],
 )
-def test_every_error_has_the_form_of_the_wire_on_its_paths_and_is_a_problem_elsewhere(
+def test_an_error_has_the_form_of_its_wire_and_is_a_problem_elsewhere(
     method: str, path: str, status: int, said: str
 ) -> None:
     app = application(load(), served=True)

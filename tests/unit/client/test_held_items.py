@@ -63,7 +63,7 @@ def item(settle: Callable[[UUID, bool, float | None], None] | None = None) -> It
     return Item(*[*values, time.monotonic() + VISIBILITY, settle])
 
 
-def test_first_some_then_as_many_as_are_handled_in_a_third_of_the_visibility(passes: Pass) -> None:
+def test_prefetch_grows_to_what_is_handled_in_a_third_of_the_visibility(passes: Pass) -> None:
     few = held(0)
     assert few.room() == FIRST
     few.add([item() for _ in range(FIRST)])
@@ -105,7 +105,7 @@ def test_what_could_not_be_made_longer_is_given_back(passes: Pass) -> None:
     assert late.late() == []
 
 
-def test_after_a_third_it_is_made_longer_and_then_given_back_unless_the_program_comes(passes: Pass) -> None:
+def test_a_lease_is_extended_after_a_third_and_returned_if_unused(passes: Pass) -> None:
     busy = held(3)
     assert busy.renew_in() == pytest.approx(10)
     busy.take()
@@ -130,7 +130,7 @@ def test_nothing_is_taken_for_one_that_stops() -> None:
     assert stopping.room() == 0
 
 
-def test_settling_waits_for_more_unless_there_is_enough_or_the_program_waits() -> None:
+def test_settling_waits_for_more_items_unless_the_program_waits() -> None:
     some = held(0)
     some.acks.extend(uuid4() for _ in range(SETTLE_AT - 1))
     urgent = [some.is_urgent]

@@ -47,7 +47,7 @@ def test_a_remedy_is_what_helps(error: Exception, remedy: str) -> None:
     assert (said.state, said.reason, said.remedy) == ("stopped", str(error), remedy)
 
 
-def test_a_database_that_is_away_is_asked_again_soon_and_the_report_says_when() -> None:
+def test_an_unreachable_database_is_tried_again_soon_as_reported() -> None:
     away = remedies.report_of(found(), DatabaseUnavailableError("it does not answer"))
     stopped = remedies.report_of(found(), FollowerError("it has no position"))
     delays = (0.5, 1.0, 2.0, 4.0, 30.0)

@@ -46,7 +46,7 @@ def test_a_row_that_the_follower_gets_a_look_later_is_equal() -> None:
     assert settled((new, old), (new, row("y", 2))) == ([[], []], [])
 
 
-def test_a_row_that_was_written_at_either_side_is_looked_at_from_the_beginning() -> None:
+def test_a_row_written_on_either_side_is_compared_from_the_beginning() -> None:
     here, there = row("a", 1), row("x", 2)
     again = row("y", 2)  # written with the same values, perhaps with others in between
     found, pending = settled((here, there), (here, there), (here, again), (here, again))

@@ -43,7 +43,7 @@ def test_connections_are_made_only_where_the_settings_are_set() -> None:
     assert found == ALLOWED
 
 
-def test_sessions_at_the_source_and_at_followers_look_up_names_in_no_schema_of_users() -> None:
+def test_sessions_at_sources_and_followers_search_no_user_schema() -> None:
     for what in ("source", 'follower "f"', "follower", "database"):
         assert session_settings.of_database(what) == session_settings.SOURCE
     assert session_settings.of_database("pipeline database") == session_settings.SERVER

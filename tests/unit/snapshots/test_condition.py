@@ -65,7 +65,7 @@ def test_what_is_understood(text: str, normal: str) -> None:
     assert parse(normal, COLUMNS) == condition
 
 
-def test_what_is_sent_relies_on_no_order_of_operators_and_no_search_path_for_names() -> None:
+def test_a_condition_depends_on_neither_precedence_nor_search_path() -> None:
     assert written("id = 1 + 2 * 3 and lower(a) = 'x' or d::date is null") == (
         '(((("id" = (1 + (2 * 3))) and (pg_catalog."lower"("a") = \'x\')) or (("d"::pg_catalog."date") is null)))'
     )

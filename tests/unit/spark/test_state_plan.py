@@ -165,7 +165,7 @@ def test_a_backfill_is_a_new_beginning_once_it_is_complete() -> None:
         folds(UNCLEAR, FILES, [version(9, 1)], 24, FullBackfill(15, 25))
 
 
-def test_a_table_that_had_changes_elsewhere_begins_with_the_backfill_after_them() -> None:
+def test_a_table_with_changes_elsewhere_begins_with_the_later_backfill() -> None:
     def begins(*bases: StateVersion) -> tuple[int | None, int]:
         history = FoldHistory(
             LinkedTable({(SOURCE, 0): OID}, PLAIN),

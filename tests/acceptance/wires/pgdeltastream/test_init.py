@@ -27,7 +27,7 @@ def test_init_gives_the_name_of_a_new_permanent_logical_slot(place: Place) -> No
     assert found == ("pgoutput", "logical", False, True)
 
 
-def test_a_second_init_makes_another_and_leaves_the_first_and_what_is_called_alike(place: Place) -> None:
+def test_a_second_init_makes_another_session_and_leaves_the_first(place: Place) -> None:
     others = ("mydelta_x", "xdelta_y", "delta_mine")
     for name in others:
         place.source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [name])

@@ -34,7 +34,7 @@ def ids(line: Line, wanted: int) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough: Rough, mode: str) -> None:
+def test_a_restart_of_the_source_is_reported_and_the_next_stream_continues(rough: Rough, mode: str) -> None:
     base = 100 if mode == "fast" else 200
     slot = rough.client.init()
     with rough.client.stream(slot) as line:
@@ -161,8 +161,8 @@ def test_the_same_on_older_versions(
     major: int, cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     checks: tuple[Callable[[Rough], None], ...] = (
-        lambda rough: test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough, "fast"),
-        lambda rough: test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough, "immediate"),
+        lambda rough: test_a_restart_of_the_source_is_reported_and_the_next_stream_continues(rough, "fast"),
+        lambda rough: test_a_restart_of_the_source_is_reported_and_the_next_stream_continues(rough, "immediate"),
         test_an_invalidated_slot_is_refused_as_gone,
         lambda rough: test_a_restored_source_and_its_adoption_end_sessions(rough, tmp_path),
     )

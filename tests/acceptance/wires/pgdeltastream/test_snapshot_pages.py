@@ -51,9 +51,7 @@ def slot(place: Place, table: str, mixed: str, odd: str) -> str:
     return place.client.init()
 
 
-def test_the_request_of_the_original_guide_gives_all_rows_as_objects_with_sorted_keys(
-    place: Place, table: str, slot: str
-) -> None:
+def test_the_original_guides_request_gives_rows_with_sorted_keys(place: Place, table: str, slot: str) -> None:
     body = {"table": table, "offset": 0, "limit": 5}
     as_curl = {"content-type": "application/x-www-form-urlencoded"}
     answer = place.client.http.post(
@@ -189,7 +187,7 @@ def test_twenty_requests_at_once_all_answer_though_some_are_wrong(place: Place, 
     assert statuses == [200 if name == table else 500 for name in names]
 
 
-def test_what_comes_after_init_is_on_the_stream_alone_and_the_snapshot_ends_there(place: Place) -> None:
+def test_changes_after_init_are_only_on_the_stream(place: Place) -> None:
     table = place.table("id int primary key, note text", f"values (1, '{SECRET}'), (2, 'two')")
     slot = place.client.init()
     place.source.execute(f"insert into {table} values (3, '{SECRET}'); delete from {table} where id = 2".encode())

@@ -81,9 +81,7 @@ def test_a_transaction_is_one_frame_and_what_is_rolled_back_is_in_none(place: Pl
     assert [values(change)["name"] for change in line.changes()] == ["next"]
 
 
-def test_an_acknowledgement_moves_the_slot_there_and_what_it_covers_does_not_come_again(
-    place: Place, slot: str, table: str
-) -> None:
+def test_an_acknowledgement_moves_the_slot_and_nothing_comes_twice(place: Place, slot: str, table: str) -> None:
     with place.client.stream(slot) as line:
         insert(place, table, "one")
         insert(place, table, "two")
@@ -125,9 +123,7 @@ def test_what_is_not_acknowledged_comes_again_as_it_was(place: Place, slot: str,
             assert line.text() == before
 
 
-def test_acknowledgements_that_mean_nothing_move_nothing_and_the_stream_goes_on(
-    place: Place, line: Line, slot: str, table: str
-) -> None:
+def test_meaningless_acknowledgements_move_nothing(place: Place, line: Line, slot: str, table: str) -> None:
     insert(place, table)
     insert(place, table)
     first, second = line.next(), line.next()
@@ -158,9 +154,7 @@ def test_an_lsn_within_a_transaction_confirms_the_one_before(place: Place, line:
     reaches(place.source, slot, first["nextlsn"])
 
 
-def test_a_large_transaction_comes_in_frames_of_which_only_the_last_confirms_it(
-    place: Place, slot: str, table: str
-) -> None:
+def test_only_the_last_frame_of_a_large_transaction_confirms_it(place: Place, slot: str, table: str) -> None:
     with place.client.stream(slot) as line:
         place.source.execute(
             f"insert into {table} (name) select repeat('x', 1000000) from generate_series(1, 20)".encode()
@@ -215,7 +209,7 @@ def test_a_position_is_stored_before_the_source_learns_of_it(place: Place, line:
     ["no json", '{"lsn":', '{"lsn":5}', '{"lsn":null}', "[]", '"0/1"', "5", b'{"lsn":"0/1"}', b"\xff\xfe", "x" * 2**20],
     ids=lambda sent: repr(sent[:12]),
 )
-def test_a_frame_that_is_no_acknowledgement_ends_the_stream_and_nothing_else(
+def test_a_frame_that_is_no_acknowledgement_ends_only_the_stream(
     place: Place, odd_session: str, table: str, sent: str | bytes
 ) -> None:
     def told() -> tuple[int, str]:

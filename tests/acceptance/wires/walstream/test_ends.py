@@ -55,7 +55,7 @@ def test_clients_that_go_while_their_session_begins_leave_none(place: Place) -> 
     eventually(lambda: place.number("select count(*) from pipeline.walstream_sessions where ended_at is null") == 0, 10)
 
 
-def test_a_pipeline_database_that_goes_ends_sessions_and_they_go_on_when_it_is_back(place: Place) -> None:
+def test_sessions_end_with_the_pipeline_database_and_continue_with_it(place: Place) -> None:
     table = place.table()
     listening(place.port)
     with Rust(place.port, again_seconds=0.2) as rust, place.client() as client:

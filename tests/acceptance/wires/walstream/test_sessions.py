@@ -13,7 +13,7 @@ from tests.fixtures.waiting import eventually
 pytestmark = pytest.mark.xdist_group("walstream")
 
 
-def test_the_rust_client_is_connected_before_any_event_and_prints_the_four_kinds(moving: Place) -> None:
+def test_the_rust_client_connects_before_events_and_prints_all_kinds(moving: Place) -> None:
     table = moving.table("id int primary key, note text")
     with Rust(moving.port) as client:
         client.printed("Connected")

@@ -103,7 +103,7 @@ def test_two_tables_that_are_truncated_together(moving: Place) -> None:
         moving.settled()
 
 
-def test_a_row_of_five_megabytes_goes_without_its_largest_value_and_holds_nothing_up(moving: Place) -> None:
+def test_a_row_of_five_megabytes_is_sent_without_its_largest_value(moving: Place) -> None:
     table = moving.table("id int primary key, long text, note text")
     before = moving.number("select count from pipeline.wire_counters where name = 'shortened'")
     with moving.client() as client:

@@ -90,7 +90,7 @@ def test_a_transaction_belongs_to_the_part_in_which_it_commits(stage: CatchingUp
     stage.require_equal_logs()
 
 
-def test_tables_that_are_altered_in_the_backlog_have_the_history_that_one_slot_gives_them(stage: CatchingUp):
+def test_tables_altered_in_the_backlog_have_the_history_of_one_slot(stage: CatchingUp):
     run = stage.source.execute
     run("create table shape (id int primary key, v text)")
     stage.backlog(40)

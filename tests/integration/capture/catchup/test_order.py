@@ -87,7 +87,7 @@ def test_a_later_part_waits_for_what_is_missing_before_it(staged: Staged):
     assert moved == sorted(moved, key=lambda name: [int(number) for number in name.split(".")])
 
 
-def test_a_part_that_is_reached_while_the_shuffler_looks_is_not_moved_ahead_of_what_is_before(staged: Staged):
+def test_a_part_reached_while_the_shuffler_reads_is_not_moved_too_early(staged: Staged):
     shuffler = staged.shuffler()
     look = shuffler._look
     seen = look()

@@ -13,7 +13,7 @@ from pipeline.errors import DatabaseUnavailableError
 from tests.fixtures.waiting import PATIENCE
 
 
-def test_the_next_stream_in_the_process_is_read_though_it_gets_the_number_of_a_lost_socket(source_dsn: str) -> None:
+def test_a_new_stream_with_the_number_of_a_lost_socket_is_read(source_dsn: str) -> None:
     with psycopg.connect(source_dsn, autocommit=True) as source:
         source.execute("create table t (id int primary key); create publication p for table t")
         for name in ("lost_stream_1", "lost_stream_2"):

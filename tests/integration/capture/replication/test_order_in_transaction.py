@@ -166,7 +166,7 @@ def test_full_identity_has_the_primary_key_and_the_old_values(replicated: Replic
     assert (deleted["record_pk"], deleted["action"]) == ("7", "delete")
 
 
-def test_a_partition_is_reported_as_its_root_but_a_truncated_leaf_as_itself(config: Config, source: psycopg.Connection):
+def test_a_partition_is_reported_as_its_root_a_truncated_leaf_as_itself(config: Config, source: psycopg.Connection):
     source.execute("""
         create table parts (id int, part int, primary key (part, id)) partition by list (part);
         create table parts_1 partition of parts for values in (1);
@@ -243,7 +243,7 @@ OLD_PREFIX = """insert into pipeline.relations (source_id, epoch, relation_oid, 
     select id, epoch, 0, '', 'old', 0, '', 'old', 'n', '[]', '{}', 0 from pipeline.sources"""
 
 
-def test_messages_keep_their_names_beside_prefixes_that_an_older_server_stored(replicated: Replicated):
+def test_messages_keep_their_names_beside_prefixes_of_an_older_server(replicated: Replicated):
     replicated.log.execute(OLD_PREFIX)
     for prefix in ("new", "old", ""):
         replicated.source.execute("select pg_logical_emit_message(true, %s, 'x')", [prefix])
@@ -261,7 +261,7 @@ def test_the_worker_of_a_part_takes_no_stored_prefix_for_another(replicated: Rep
     assert one(replicated.log, "select table_name from pipeline.relations where id = %s", admitted.id) == ""
 
 
-def test_messages_go_to_the_tables_of_their_prefixes_and_are_parked_by_their_name(config: Config):
+def test_messages_are_routed_by_prefix_and_parked_by_name(config: Config):
     routes = [{"tables": [".job*"], "events_table": "public.jobs"}]
     routed = config.model_copy(update={"routes": settings.load(routes=json.dumps(routes)).routes})
     with Stage(routed, routes=routed.routes, on_poison="park") as stage:

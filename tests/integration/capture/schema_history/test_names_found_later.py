@@ -36,7 +36,7 @@ def registered(stage: Altering) -> Iterator[RelationRegistry]:
         yield RelationRegistry(there, log, stored(stage.log))
 
 
-def test_a_table_that_has_another_name_and_schema_has_them_with_its_next_change(stage: Altering) -> None:
+def test_a_renamed_and_moved_table_has_both_names_from_its_next_change(stage: Altering) -> None:
     stage.run(
         "create schema old", "create schema new", "create table old.one (id int)", "insert into old.one values (1)"
     )

@@ -68,7 +68,7 @@ def test_looks_over_the_same_sessions_see_what_has_come_since(config: Config, st
     assert published(stage.source) == ["empty", "filled", *(f"new_{number}" for number in range(7) if number != 3)]
 
 
-def test_rows_of_a_transaction_that_is_open_when_the_table_joins_are_on_record(config: Config, stage: Stage):
+def test_rows_of_a_transaction_open_when_the_table_joins_are_recorded(config: Config, stage: Stage):
     stage.run("create table later (id int primary key)")
     with psycopg.connect(config.source) as open_:
         open_.execute("insert into later values (1)")

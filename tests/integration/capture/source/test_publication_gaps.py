@@ -244,9 +244,7 @@ def waits_for_lock(connection: psycopg.Connection, name: str) -> bool:
     return connection.execute(query, [name]).rowcount > 0
 
 
-def test_the_primary_key_beside_a_full_identity_is_known_that_was_replaced_before_the_first_change_came(
-    config: Config, source: psycopg.Connection, database_dsn: str
-):
+def test_a_key_replaced_before_the_first_change_is_known(config: Config, source: psycopg.Connection, database_dsn: str):
     source.execute("create table full_key (id int primary key, part int); alter table full_key replica identity full")
     schedule.publish_new_tables(config)
     source.execute("insert into full_key values (1, 2)")
@@ -258,7 +256,7 @@ def test_the_primary_key_beside_a_full_identity_is_known_that_was_replaced_befor
     assert rows == [("1",), ("3",)]
 
 
-def test_partitions_without_a_change_until_they_are_detached_or_dropped_are_known(
+def test_partitions_detached_or_dropped_before_any_change_are_known(
     config: Config, source: psycopg.Connection, database_dsn: str
 ):
     source.execute("""

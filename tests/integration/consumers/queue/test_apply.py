@@ -231,7 +231,7 @@ def test_a_consumer_has_what_it_asked_for(staged: Staged, case: str):
     assert got(client) == expected
 
 
-def test_a_truncate_removes_what_nobody_holds_and_waits_for_what_somebody_does(staged: Staged, client: Client):
+def test_a_truncate_removes_free_items_and_waits_for_items_in_flight(staged: Staged, client: Client):
     staged.moved(*(insert("t", id=number) for number in (1, 2)), insert("other", id=1))
     (held,) = client.receive(1)
     staged.moved(truncate("t"), insert("t", id=3))
@@ -252,7 +252,7 @@ def test_a_truncated_partition_keeps_its_place_among_the_rows_of_its_root(staged
         client.ack(item)
 
 
-def test_a_row_that_is_out_during_a_truncate_and_comes_back_stays_behind_it(staged: Staged, client: Client):
+def test_an_item_in_flight_during_a_truncate_stays_behind_the_truncate(staged: Staged, client: Client):
     staged.moved(insert("t", id=1))
     (held,) = client.receive()
     staged.moved(truncate("t"))
@@ -265,9 +265,7 @@ def test_a_row_that_is_out_during_a_truncate_and_comes_back_stays_behind_it(stag
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_the_shuffler_goes_on_while_a_client_holds_a_row_and_the_touch_arrives_later(
-    staged: Staged, client: Client, end: str
-):
+def test_the_shuffler_continues_while_a_client_holds_a_row(staged: Staged, client: Client, end: str):
     staged.moved(insert("t", id=1, v=1), insert("t", id=2))
     with psycopg.connect(staged.dsn) as open_one:
         slow = Client(open_one, "c")
@@ -374,7 +372,7 @@ def test_the_log_comes_first_while_there_is_something_to_move(staged: Staged, mo
 
 
 @pytest.mark.parametrize("lag", [queue_pace.LAG_BYTES + 1_000, 0])
-def test_items_are_made_in_turns_while_the_log_lags_and_at_once_near_its_head(
+def test_items_are_made_in_turns_under_lag_and_at_once_near_the_head(
     staged: Staged, monkeypatch: pytest.MonkeyPatch, lag: int
 ):
     """Where this process never gets a core soon enough."""

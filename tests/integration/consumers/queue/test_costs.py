@@ -45,7 +45,7 @@ def setting(client: Client) -> object:
     return client.connection.execute(IS_DURABLE).fetchall()[0][0]
 
 
-def test_a_session_that_does_not_wait_for_the_disk_receives_so_but_acknowledges_durably(staged: Staged, hasty: Client):
+def test_an_asynchronous_session_receives_fast_and_acknowledges_durably(staged: Staged, hasty: Client):
     create(staged.connection)
     staged.moved(*(insert("t", id=number) for number in range(3)))
     first, second, third = hasty.receive()

@@ -142,7 +142,7 @@ def test_a_change_that_could_not_be_written_there_comes_when_it_is_retried(route
     assert [(item.pk, item.record["v"]) for item in client.receive()] == [("1", "bad")]
 
 
-def test_retention_of_that_table_waits_for_it_and_of_the_default_one_does_not(routed: Routed) -> None:
+def test_a_consumer_holds_retention_of_its_own_events_table_only(routed: Routed) -> None:
     elsewhere(routed.log)
     elsewhere(routed.log, "cursor", kind="cursor", tables=["public.audit"])
     routed.moved(insert("audit", id=1), insert("audit", id=2))
@@ -200,7 +200,7 @@ def test_a_table_that_is_gone_is_named_and_stops_nothing_else(routed: Routed) ->
     assert routed.log.execute("select count(*) from pipeline.consumer_progress").fetchone() == (1,)
 
 
-def test_what_cannot_be_read_is_refused_and_the_default_table_by_its_name_is_the_default_one(routed: Routed) -> None:
+def test_a_consumer_of_an_unknown_table_is_refused(routed: Routed) -> None:
     for name in ("public.nothing", "audit", "a.b.c", "", ".x"):
         state, said = refused(routed.log, f"select pipeline.find_events_table('{name}')")
         assert (state, said) == ("22023", f"there is no events table {name}")

@@ -142,7 +142,7 @@ def test_many_keys_that_change_in_one_statement(staged: Staged, client: Client):
         assert place[number + 1] < place[100 - number]
 
 
-def test_a_group_gives_one_at_a_time_in_order_also_where_rows_change_groups(staged: Staged):
+def test_a_group_gives_one_item_at_a_time_even_if_rows_change_groups(staged: Staged):
     client = every(staged, group_by=["g"])
     staged.moved(insert("t", id=1, g="a"), insert("t", id=2, g="a"), insert("t", id=3, g="b"))
     staged.moved(update("t", id=1, g="b"), delete("t", id=1), message("hi"), message("hi"))

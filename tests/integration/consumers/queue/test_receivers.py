@@ -137,7 +137,7 @@ def test_an_item_that_arrives_while_a_receiver_looks_reaches_it(staged: Staged):
     assert [item.pk for item in received] == ["1"]
 
 
-def test_a_group_waits_for_its_first_which_may_be_delayed_or_of_another_table(staged: Staged):
+def test_a_group_waits_for_its_first_item_of_any_table_or_delay(staged: Staged):
     client = create(staged.connection, group_by=["g"])
     staged.moved(insert("t", id=1, g="a"), insert("other", id=9, g="a"), insert("t", id=2, g="b"))
     first, other = client.receive()

@@ -120,7 +120,7 @@ def test_what_was_acknowledged_does_not_come_again_unless_touched(staged: Staged
     assert [(item.pk, item.action) for item in client.receive()] == [("1", "delete")]
 
 
-def test_an_item_is_visible_again_after_its_time_and_extend_makes_that_later(staged: Staged, client: Client):
+def test_an_item_becomes_visible_after_its_timeout_and_extend_delays_that(staged: Staged, client: Client):
     staged.moved(insert("t", id=1), insert("t", id=2))
     first, second = client.receive(visibility="1 minute")
     assert client.extend(second, visibility=NEVER) == 1

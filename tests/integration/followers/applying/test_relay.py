@@ -256,7 +256,7 @@ def test_nothing_is_lost_where_the_log_cannot_be_read_ahead(stage: Stage, filled
     become_equal(stage, filled, "many")
 
 
-def test_nothing_is_lost_where_the_log_is_read_ahead_to_the_middle_of_a_pass(
+def test_reading_ahead_to_the_middle_of_a_pass_loses_nothing(
     stage: Stage, filled: Follower, monkeypatch: pytest.MonkeyPatch
 ):
     read, failed = Outcomes.relayed, list[bool]()

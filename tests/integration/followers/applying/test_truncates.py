@@ -58,7 +58,7 @@ OTHER = (
 
 
 @pytest.mark.parametrize("there", [(PLAIN,), OTHER], ids=["plain", "other partitions"])
-def test_rows_of_a_partition_that_the_follower_does_not_have_are_known_by_its_bound(
+def test_rows_of_a_partition_the_follower_lacks_are_known_by_its_bound(
     stage: Stage, cluster: Cluster, there: Sequence[str]
 ) -> None:
     name = f"bound_{len(there)}"

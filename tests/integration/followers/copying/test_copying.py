@@ -103,7 +103,7 @@ def write_to_each(stage: Stage, number: int) -> None:
     )
 
 
-def test_what_is_written_to_a_copied_table_while_the_next_one_waits_is_applied(stage: Stage, cluster: Cluster):
+def test_changes_of_a_copied_table_are_applied_while_the_next_one_waits(stage: Stage, cluster: Cluster):
     tables = [f"create table {name} (id int primary key, name text)" for name in ("copied_first", "copied_next")]
     stage.run(*tables, "insert into copied_first values (1, 'before')", "insert into copied_next values (1, 'before')")
     publish_new_tables(stage.config)
@@ -242,9 +242,7 @@ def test_rows_are_removed_with_truncate(stage: Stage, things: Copying, cluster: 
         made.become_equal()
 
 
-def test_who_reads_at_the_follower_is_waited_for_before_its_rows_are_removed(
-    stage: Stage, things: Copying, cluster: Cluster
-):
+def test_a_copy_waits_for_readers_at_the_follower_before_removing_rows(stage: Stage, things: Copying, cluster: Cluster):
     theirs = "insert into things values (1, 'theirs')"
     with (
         copying(stage, cluster, THINGS, theirs, tables=["things"], truncate=True) as made,

@@ -287,7 +287,7 @@ def reports_once_more(made: Copying) -> None:
         eventually(lambda before=before: made.found.reported_at != before)  # type: ignore[misc]
 
 
-def test_who_writes_to_the_table_at_the_follower_does_not_hold_up_the_others(
+def test_a_writer_at_the_follower_delays_only_its_own_table(
     stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch
 ):
     with things.running(), Gate(monkeypatch, TableReplacements, "_place") as gate:
@@ -334,7 +334,7 @@ def test_one_that_is_wanted_once_more_begins_anew(stage: Stage, things: Copying,
         assert things.copies().keys() == {table}
 
 
-def test_what_is_wanted_in_the_transaction_that_applies_is_passed_over_from_there(stage: Stage, things: Copying):
+def test_a_copy_requested_while_applying_skips_events_from_there(stage: Stage, things: Copying):
     with things.running():
         begun(things)
     stage.run("update things set name = 'before' where id = 1")
@@ -520,7 +520,7 @@ class Committing(BackgroundThread):
             source.execute(self._statement.encode())
 
 
-def test_one_that_the_log_no_longer_reaches_goes_on_with_copies_of_all_its_tables(stage: Stage, things: Copying):
+def test_a_follower_behind_the_logs_start_continues_with_new_copies(stage: Stage, things: Copying):
     """A follower that was restored is where it was then, and the log is kept from where it had been."""
     with things.running():
         begun(things)

@@ -42,7 +42,7 @@ def assert_refused(follower: psycopg.Connection, inserted: str, text: str) -> No
 
 
 @pytest.mark.parametrize(("encoding", "name"), [("LATIN1", "größe"), ("WIN1252", "prix €"), ("EUC_JP", "注文")])
-def test_a_name_outside_of_ascii_is_found_in_a_database_of_another_encoding(
+def test_a_non_ascii_name_is_found_in_a_database_of_another_encoding(
     source_cluster: Cluster, follower_dsn: str, encoding: str, name: str
 ):
     database = unique("encoded")

@@ -281,7 +281,7 @@ def test_a_consumer_that_begins_at_the_beginning_begins_with_what_is_left(aged_l
         aged_log.connection.execute("select pipeline.create_consumer('d', start => '5')")
 
 
-def test_seqs_that_were_taken_in_vain_before_the_first_event_are_not_said_to_be_gone(aged_log: AgingLog):
+def test_unused_seqs_before_the_first_event_are_not_reported_as_dropped(aged_log: AgingLog):
     aged_log.connection.execute("select setval(%s, 7)", [aged_log.table.sequence.as_string(aged_log.connection)])
     aged_log.partitions.forget()
     aged_log.head = 7

@@ -85,7 +85,7 @@ def letters(staged: Staged) -> list[tuple[int, str, int]]:
     return [(letter.id, letter.state, letter.attempts) for letter in found]
 
 
-def test_it_stops_before_the_transaction_and_goes_on_once_the_cause_has_gone(staged: Staged):
+def test_the_shuffler_stops_before_a_poison_transaction_until_it_is_cured(staged: Staged):
     staged.commit(*good(1, 2))
     staged.commit(*good(3), *bad(4), *good(5))
     staged.commit(*good(6))
@@ -146,7 +146,7 @@ def _seq(staged: Staged, place: int) -> int:
     return int(staged.connection.execute("select seq from sequin_events order by seq").fetchall()[place][0])
 
 
-def test_where_not_even_the_empty_event_can_be_written_it_stops_and_says_so(staged: Staged):
+def test_the_shuffler_stops_if_even_the_empty_event_cannot_be_written(staged: Staged):
     staged.connection.execute(NO_CHECK)
     staged.connection.execute("alter table sequin_events add constraint no_bad check (record_pk <> '2') not valid")
     staged.commit(*good(1))
@@ -257,7 +257,7 @@ def test_events_that_are_swallowed_without_a_word_stop_it(staged: Staged, cause:
     assert len(events(staged)) == 5
 
 
-def test_a_table_of_a_route_that_swallows_its_share_and_values_that_are_filled_in(staged: Staged):
+def test_a_routed_table_that_drops_rows_keeps_filled_in_values_correct(staged: Staged):
     shuffler = staged.shuffler(routes=(Route(actions=("delete",), events_table="public.gone"),))
     staged.commit(*good(1, 2))
     move(shuffler)

@@ -127,7 +127,7 @@ def test_a_truncate_of_a_leaf_goes_by_its_root(routed: Routed) -> None:
     assert routed.rows(GONE, "source_table_name") == [("leaf",)]
 
 
-def test_seq_has_no_gap_in_any_table_and_all_of_a_transaction_comes_at_once(routed: Routed) -> None:
+def test_each_routed_table_has_gapless_seqs_and_whole_transactions(routed: Routed) -> None:
     shuffler = routed.staged.shuffler(routes=ROUTES)
     for number in range(20):
         routed.staged.commit(*mixed(number * 5))
@@ -190,7 +190,7 @@ def test_what_a_failed_move_wrote_is_written_once_by_the_next(routed: Routed) ->
     assert len(routed.union(DEFAULT, AUDIT, GONE)) == 10
 
 
-def test_shufflers_that_are_cut_off_and_come_back_with_other_routes_lose_and_repeat_nothing(routed: Routed) -> None:
+def test_interrupted_shufflers_with_new_routes_lose_and_repeat_nothing(routed: Routed) -> None:
     """Each is ended by the server before one of its statements, most of them inside of a move."""
     chosen = random.Random(6)
     cut = 0
@@ -239,9 +239,7 @@ def test_another_default_table_begins_at_the_watermark(routed: Routed) -> None:
 
 
 @pytest.mark.parametrize("follower", ["consumer", "lake"])
-def test_another_default_table_is_refused_while_somebody_has_a_position_in_the_old_one(
-    routed: Routed, follower: str
-) -> None:
+def test_a_new_default_table_is_refused_while_the_old_one_has_a_reader(routed: Routed, follower: str) -> None:
     routed.staged.moved(*mixed(1))
     if follower == "consumer":
         create(routed.log, "mine", kind="cursor")
@@ -279,7 +277,7 @@ def test_verify_reads_every_table_and_all_of_them_together(routed: Routed) -> No
     assert not any(broken for _, broken in found.values())
 
 
-def test_what_was_read_goes_by_routes_of_its_own_and_verify_accepts_its_places(routed: Routed) -> None:
+def test_rows_of_a_snapshot_follow_the_routes_and_pass_verify(routed: Routed) -> None:
     reads = Route(tables=("public.orders",), actions=("read",), events_table=str(AUDIT))
     routed.staged.commit(read("orders", id=1), read("audit_log", id=2), read("orders", id=3))
     routed.staged.commit(*mixed(4))
@@ -328,7 +326,7 @@ def test_verify_finds_what_is_wrong_between_the_tables(routed: Routed, damage: s
     assert verified(routed)[check][1] > 0
 
 
-def test_retention_drops_of_every_table_and_consumers_hold_the_default_one_only(routed: Routed) -> None:
+def test_retention_drops_from_each_table_and_consumers_hold_the_default(routed: Routed) -> None:
     routed.staged.commit(*mixed(1))
     routed.staged.commit(*mixed(6))
     routed.shuffle(*ROUTES)

@@ -273,7 +273,7 @@ def test_partitions_that_come_and_go(stage: Filling) -> None:
 
 
 @EACH_MAJOR
-def test_a_partition_that_is_found_before_its_first_change_keeps_what_is_known(stage: Filling) -> None:
+def test_a_partition_found_before_its_first_change_keeps_known_values(stage: Filling) -> None:
     name = stage.table(
         "id int, k int, a text, n int, primary key (id, k)) partition by list (k",
         "create table {0}_1 (like {0} including all)",

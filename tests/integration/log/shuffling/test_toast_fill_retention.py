@@ -160,7 +160,7 @@ def test_what_was_only_read_is_filled_in_when_its_event_is_dropped(stage: Fillin
     assert later(stage, jobs) == [("1", None), ("2", None), ("3", None), ("5", None)]
 
 
-def test_of_a_narrow_row_that_was_read_all_is_kept_that_may_have_been_moved_out_before(stage: Filling) -> None:
+def test_a_narrow_row_that_was_read_keeps_values_that_may_be_toasted(stage: Filling) -> None:
     name = stage.table("id int primary key, note text, v text, at timestamptz")
     stage.run(f"insert into {name} values (1, 'a note of some length, but in a narrow row', 'v', now())")
     become_reads(stage, name)

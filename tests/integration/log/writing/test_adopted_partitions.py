@@ -139,7 +139,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-def test_reading_on_and_the_history_of_a_row_sort_nothing_and_scan_no_table(staged: Staged, mode: str):
+def test_pages_and_row_histories_are_read_without_sorts_and_full_scans(staged: Staged, mode: str):
     attached = partitions.attached(staged.connection, DEFAULT)
     adopted = [two for one, two in pairwise(attached) if one.upper - one.lower == two.upper - two.lower == ROWS]
     for each in adopted[:: max(1, len(adopted) // 4)]:

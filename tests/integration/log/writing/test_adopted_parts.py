@@ -281,7 +281,7 @@ def test_the_first_part_of_all_may_be_moved(staged: Staged, monkeypatch: pytest.
     assert ways(staged) == {"move": 20}
 
 
-def test_a_part_with_what_only_the_shuffler_can_write_is_read_again_before_its_turn(staged: Staged):
+def test_a_part_with_rows_for_the_shuffler_is_read_again_before_its_turn(staged: Staged):
     annotated = (None, None, None, b"{}", None, None)
 
     async def does(parts: Parts) -> None:

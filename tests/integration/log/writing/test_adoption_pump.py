@@ -23,7 +23,7 @@ async def unchecked(_: int) -> None:
     """Nothing is checked before rows are staged."""
 
 
-def test_a_worker_in_the_midst_of_a_segment_lets_others_run_while_somebody_waits_for_its_position(staged: Staged):
+def test_a_worker_inside_a_segment_yields_to_tasks_that_await_its_position(staged: Staged):
     async def does(writer: LogWriter) -> None:
         await writer.append(begun(staged, 1_000, 5), durable=False)
         idle = ConfirmRule(writer.position)

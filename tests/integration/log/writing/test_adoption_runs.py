@@ -24,9 +24,7 @@ from tests.fixtures.waiting import eventually
 WORKING = "select from pg_stat_activity where application_name = 'pipeline shuffle' and wait_event = 'PgSleep'"
 
 
-def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_reader_older_than_moved_rows_sees_no_segment_after_them(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """No run begins before all that is staged is in the log; else that reader would see what comes behind it alone."""
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)
     staged.commit(insert("orders", id="2"))
@@ -162,7 +160,7 @@ def test_of_a_batch_the_transactions_before_such_a_change_are_taken(staged: Stag
     assert ways(staged) == {"adopt": 14}
 
 
-def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_staged(staged: Staged):
+def test_a_transaction_for_the_shuffler_alone_is_read_again_and_staged(staged: Staged):
     annotated = (None, None, None, b"{}", None, None)
 
     async def does(writer: LogWriter) -> None:
@@ -214,7 +212,7 @@ def untrigger(staged: Staged) -> None:
     staged.connection.execute("drop function public.kept cascade")
 
 
-def test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it(staged: Staged):
+def test_a_segment_that_cannot_be_attached_is_moved_with_all_behind_it(staged: Staged):
     """Else a snapshot of before the move would have what comes behind these rows, and not them."""
     shuffler = staged.shuffler()
     old = []
@@ -295,9 +293,7 @@ def test_nothing_is_written_at_once_while_a_segment_waits(staged: Staged):
     assert events(staged) == [(500, 0), *places((1_000, 10)), (2_000, 0)]
 
 
-def test_a_run_that_cannot_begin_costs_the_session_nothing_that_it_has_prepared(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_that_cannot_begin_leaves_prepared_statements_intact(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """psycopg deallocates all of it after a rollback if it has prepared a statement by itself: one that came often."""
     monkeypatch.setattr(run, "LOCK_TIMEOUT", "set local lock_timeout = '10ms'")
     monkeypatch.setattr(run, "DRAIN_STALLED", 0.5)

@@ -111,7 +111,7 @@ def staged_rows(staged: Staged) -> int:
     return int(found[0])
 
 
-def test_a_plain_batch_is_in_the_log_with_its_progress_and_passes_no_segment(staged: Staged):
+def test_a_plain_batch_is_logged_with_its_progress_without_a_segment(staged: Staged):
     writer = append(staged, batch(staged, 1_000), batch(staged, 1_100, 3))
     assert writer.changes == {AT_ONCE: 4}
     assert events(staged)[1:] == [(2, 1_000), (3, 1_100), (4, 1_100), (5, 1_100)]
@@ -248,7 +248,7 @@ PLACED = """
     select %(source)s, 0, id, 1, 1, 'placed', 1050 from backfill"""
 
 
-def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(staged: Staged):
+def test_snapshot_rows_come_before_commits_behind_their_place(staged: Staged):
     """The transaction that says their place has no rows in the stream."""
 
     async def does(writer: LogWriter) -> None:
@@ -267,7 +267,7 @@ def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(st
 
 
 @ROWS
-def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(staged: Staged, count: int):
+def test_a_watermark_that_moved_since_it_was_read_is_not_overwritten(staged: Staged, count: int):
     """As by rows that were read, of which the log had something newer: the newest seq says nothing of it."""
 
     async def does(writer: LogWriter) -> None:

@@ -67,9 +67,7 @@ def test_an_older_writer_can_write_nothing(database_dsn: str, source_id: uuid.UU
     assert staged(database_dsn) == [(10,), (20,)]
 
 
-def test_a_part_that_the_worker_of_another_server_has_just_taken_over_is_a_reason_to_begin_again(
-    database_dsn: str, source_id: uuid.UUID
-):
+def test_a_part_taken_over_by_another_server_makes_the_worker_start_again(database_dsn: str, source_id: uuid.UUID):
     """The plan was read while it was there still: not what a server ends for, as without any progress at all."""
 
     async def run() -> None:
@@ -125,7 +123,7 @@ def test_a_writer_frozen_inside_of_its_transaction_is_cut_off(database_dsn: str,
     assert staged(database_dsn) == [(10,)]
 
 
-def test_a_new_worker_gets_as_far_as_its_claim_while_another_has_the_progress(database_dsn: str, source_id: uuid.UUID):
+def test_a_new_worker_claims_only_while_another_holds_the_progress_row(database_dsn: str, source_id: uuid.UUID):
     with psycopg.connect(database_dsn) as frozen, psycopg.connect(database_dsn, autocommit=True) as log:
         frozen.execute("update pipeline.replication_progress set position = 99")
         log.execute("set lock_timeout = '1s'")

@@ -95,7 +95,7 @@ def test_what_the_worker_waits_for_is_kept_while_it_is_behind(
     assert shares == [(0, 0, 0, 0)]
 
 
-def test_a_source_that_does_not_answer_does_not_keep_the_worker_from_ending(
+def test_a_silent_source_does_not_keep_the_worker_from_ending(
     log: psycopg.Connection[Any], cluster: Cluster, source_dsn: str, database_dsn: str
 ) -> None:
     from tests.torture.faults.proxy import Proxy

@@ -70,7 +70,7 @@ def test_a_master_of_another_version(port: int) -> None:
     assert found.remedy == "install pyspark==3.5.* here, or upgrade the cluster"
 
 
-def test_a_master_whose_version_cannot_be_known_and_one_that_does_not_answer(port: int) -> None:
+def test_a_spark_master_without_version_or_answer_is_reported(port: int) -> None:
     master = f"spark://127.0.0.1:{port},127.0.0.1:{free_port()}"
     unknown, silent = findings(master, **{"spark.master.ui.port": str(free_port())})
     assert (unknown.level, unknown.text.partition(";")[0]) == ("ok", "the Spark master answers")
@@ -99,7 +99,7 @@ def test_a_database_that_only_this_machine_reaches(dsn: str, here: bool, monkeyp
     assert [text.startswith("only this machine reaches the pipeline database") for text in found] == [True] * here
 
 
-def test_a_password_that_would_go_in_clear_and_yarn_without_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clear_text_password_and_yarn_without_configuration_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "PGPASSWORD"):
         monkeypatch.delenv(name, raising=False)
     yarn, password = findings("yarn", "postgresql://u:geheim@10.0.0.7/x")

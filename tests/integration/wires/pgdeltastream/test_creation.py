@@ -246,7 +246,7 @@ def test_what_a_killed_server_left_half_made_goes(
     assert site.log.execute("select from pipeline.sessions where dropped_at is null").rowcount == 0
 
 
-def test_a_slot_that_a_killed_server_was_still_making_goes_with_its_walsender(any_site: Site):
+def test_a_slot_that_a_killed_server_was_creating_ends_with_its_walsender(any_site: Site):
     any_site.run("create table if not exists busy (id int primary key)")
     with connected(any_site) as busy, ThreadPoolExecutor(1) as threads:
         busy.execute("insert into busy values (1)")

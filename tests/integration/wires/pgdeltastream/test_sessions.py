@@ -150,7 +150,7 @@ def test_those_that_have_ended_are_told_with_their_reasons(held: Held) -> None:
     ]
 
 
-def test_without_sessions_the_source_is_not_asked_and_the_database_once_by_an_index(held: Held) -> None:
+def test_without_sessions_the_source_gets_no_query_and_the_database_one(held: Held) -> None:
     assert session_status.read_source(None, [], []) == session_status.SessionsAtSource({}, frozenset())  # type: ignore[arg-type]
     held.pipeline.execute("set enable_seqscan = off")
     plan = held.pipeline.execute("explain " + statement("wires.pgdeltastream.sessions", "recent_sessions")).fetchall()
@@ -179,7 +179,7 @@ def command(held: Held, tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
-def test_slots_list_says_whose_they_are_with_and_without_the_pipeline_database(
+def test_slots_list_names_owners_with_and_without_the_pipeline_database(
     held: Held, command: Callable[..., Any]
 ) -> None:
     mine = held.session()

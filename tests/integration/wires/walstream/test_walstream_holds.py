@@ -143,7 +143,7 @@ def test_all_sessions_of_a_server_that_stops_leave_holds(log: psycopg.Connection
             assert len(back.take(3)) == 3, "though another one has acknowledged them"
 
 
-def test_what_was_acknowledged_while_an_earlier_hold_lasts_is_not_forgotten(log: psycopg.Connection, rpc: Rpc) -> None:
+def test_an_acknowledgement_during_an_earlier_hold_is_kept(log: psycopg.Connection, rpc: Rpc) -> None:
     before = head(log)
     commits(log, 10)
     visit(log, rpc, 10, 0)

@@ -53,7 +53,7 @@ def test_nothing_is_checked_where_nothing_comes_again():
 
 
 @pytest.mark.parametrize("at", range(9))
-def test_what_is_staged_is_left_out_and_the_rest_returned_wherever_it_is_cut(at: int):
+def test_a_replay_skips_staged_changes_wherever_it_is_cut(at: int):
     stream = [*transaction(200), wal(RELATION), *LAST, keepalive(320, asks=True), *NEW]
     replay = ReplayCheck(STAGED, 100)
     assert replay.skip(stream[:at]) == []

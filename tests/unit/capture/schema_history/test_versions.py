@@ -209,7 +209,7 @@ def test_the_key_goes_by_number_where_names_were_swapped(moved: bool) -> None:
     assert key_columns(MESSAGE, [1, 2], SWAPPED_BACK, BEFORE_SWAP, 1, moved=moved) == ("b",)
 
 
-def test_the_key_of_a_partition_is_in_the_order_of_its_root_also_when_that_is_gone() -> None:
+def test_a_partitions_key_has_its_roots_order_even_if_the_root_is_gone() -> None:
     message = MESSAGE._replace(replica_identity="d")
     of_root = replace(SWAPPED_BACK, table_oid=5, column_order=("b", "a"))
     assert key_columns(message, [1, 2], of_root, None, 5, moved=False) == ("a", "b")
@@ -217,7 +217,7 @@ def test_the_key_of_a_partition_is_in_the_order_of_its_root_also_when_that_is_go
     assert key_columns(message, [1, 2], SWAPPED_BACK, past, 5, moved=True) == ("a", "b")
 
 
-def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swapped() -> None:
+def test_a_dropped_partitions_key_goes_by_place_if_names_were_swapped() -> None:
     """The root has the later one first; a third column has taken the name of one of the two."""
     past = replace(form(column("a", 1), column("b", 2), column("c", 3)), key_columns=("c", "a"))
     columns = (
@@ -229,7 +229,7 @@ def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swap
     assert key_columns(message, [None] * 3, None, other_key, 5, moved=True) == ("b", "a")
 
 
-def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identity() -> None:
+def test_an_earlier_key_serves_a_dropped_table_with_full_identity() -> None:
     by_key = replace(BEFORE_SWAP, replica_identity="d")
     assert key_columns(MESSAGE, [None, None], None, by_key, 1, moved=True) == ("a",)
     assert key_columns(MESSAGE, [1, 2], replace(SWAPPED_BACK, primary_key=()), by_key, 1, moved=True) == ()
@@ -238,7 +238,7 @@ def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identi
 
 
 @pytest.mark.parametrize("past", [None, BEFORE_SWAP, replace(BEFORE_SWAP, replica_identity="n", key_columns=())])
-def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(
+def test_a_key_rebuilt_with_its_columns_type_is_the_key_since_then(
     past: SourceTableVersion | None,
 ) -> None:
     later = replace(SWAPPED_BACK, primary_key=(2,), primary_later=True)
@@ -249,7 +249,7 @@ def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_th
         assert key_columns(other_type, [1, 2], later, past, 1, moved=True) == ("b",)
 
 
-def test_a_key_whose_columns_are_in_doubt_goes_by_name_unless_names_were_swapped() -> None:
+def test_a_key_with_doubtful_columns_goes_by_name_unless_swapped() -> None:
     """A column was dropped lately, and a new key has altered its own, so that nothing is certain by number."""
     in_order = MESSAGE._replace(columns=MESSAGE.columns[::-1])
     assert key_columns(in_order, [None, None], SWAPPED_BACK, None, 1, moved=False) == ("a",)

@@ -56,7 +56,7 @@ def test_what_was_dropped_is_shown_when_the_setting_is_gone(capsys: pytest.Captu
     assert "events are never dropped   everything below seq 101 was dropped" in capsys.readouterr().out
 
 
-def test_metrics_tell_what_was_dropped_how_large_the_log_is_and_who_holds_it() -> None:
+def test_metrics_report_dropped_events_log_size_and_holders() -> None:
     shown = metrics.render(Status(retention=some_retention())).decode()
     assert "pipeline_retention_dropped_below_seq 101.0" in shown
     assert "pipeline_retention_log_bytes 5e+06" in shown

@@ -89,7 +89,7 @@ def test_a_cell_of_a_table(value: object, shown: str | Text) -> None:
     assert drawing.cell(value) == shown
 
 
-def test_numbers_that_are_missing_are_dashes_and_positions_read_as_postgres_prints_them() -> None:
+def test_missing_numbers_are_dashes_and_positions_are_printed_as_lsns() -> None:
     assert [drawing.whole(None), drawing.lasted(None), drawing.position(None)] == ["-", "-", "-"]
     assert [drawing.whole(1234), drawing.lasted(3.14), drawing.position(2**33 + 171)] == [
         "1,234",

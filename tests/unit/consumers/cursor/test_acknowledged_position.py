@@ -9,7 +9,7 @@ from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
 from pipeline.errors import WrongArgumentError
 
 
-def test_an_acknowledgement_inside_of_a_transaction_settles_those_before_it() -> None:
+def test_an_acknowledgement_inside_a_transaction_settles_earlier_ones() -> None:
     ends = Acknowledgements(0, whole=True)
     for seq in range(1, 12):
         ends.sent(seq, ends=seq in (3, 7, 11))

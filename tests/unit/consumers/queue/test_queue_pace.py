@@ -71,7 +71,7 @@ def test_they_wait_for_no_longer_than_a_pause_however_long_a_turn_takes(server: 
 
 
 @pytest.mark.parametrize("changed", [{"short": 0.0}, {"lag": LAG_BYTES}])
-def test_they_have_all_of_the_time_where_cores_are_free_or_the_log_does_not_lag(
+def test_queues_get_all_of_the_time_if_cores_are_free_or_nothing_lags(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, int]
 ):
     server = Server(monkeypatch)
@@ -116,7 +116,7 @@ def test_they_have_all_of_the_time_as_soon_as_the_log_has_caught_up(server: Serv
     assert server.pace.turn(None, known=True) is not None
 
 
-def test_who_has_waited_for_long_has_half_of_the_time_until_it_is_at_the_head(server: Server):
+def test_a_queue_that_waited_long_gets_half_of_the_time_until_the_head(server: Server):
     server.runs(LATE_AFTER / (1 - SHARE))
     assert server.runs(60.0) == pytest.approx(LATE_SHARE, rel=0.1)
     server.runs(0.1, found=CaughtUp.ALL)

@@ -43,7 +43,7 @@ def test_what_was_not_published_for_a_while_begins_anew() -> None:
     assert places(FORM, replace(FORM, memberships=None, since=(20, 0))) == [(LEAF, 20)]
 
 
-def test_a_partition_is_known_under_its_root_since_it_joined_and_before_that_by_itself() -> None:
+def test_a_partition_is_known_under_its_root_only_since_it_joined() -> None:
     joined = replace(FORM, table_oid=ROOT, since=(20, 0))
     assert places(FORM, joined, replace(joined, since=(30, 0))) == [(ROOT, 20), (LEAF, 10)]
     assert places(FORM, joined, replace(FORM, since=(30, 0))) == [(LEAF, 30)]

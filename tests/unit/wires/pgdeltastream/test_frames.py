@@ -106,7 +106,7 @@ def test_a_transaction_without_anything_published_has_no_frame_but_an_end(fed: F
 
 
 @pytest.mark.parametrize("gathered", [10, 500, 1 << 18])
-def test_a_long_transaction_comes_in_parts_of_which_only_the_last_has_its_end(
+def test_only_the_last_frame_of_a_long_transaction_has_its_end(
     fed: Fed, monkeypatch: pytest.MonkeyPatch, gathered: int
 ) -> None:
     monkeypatch.setattr(frames_module, "FRAME_BYTES", 1000)

@@ -82,7 +82,7 @@ def test_nothing_is_passed_over_inside_of_a_transaction(made: SessionProgress) -
     assert made.due(LATER) == 0x3008
 
 
-def test_a_transaction_that_begins_while_one_is_acknowledged_is_not_passed_over(made: SessionProgress) -> None:
+def test_a_transaction_begun_during_an_acknowledgement_is_not_skipped(made: SessionProgress) -> None:
     transaction(made, 0x2000)
     made.begin(0x3000)
     assert made.acknowledge("0/2008")
