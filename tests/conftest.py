@@ -57,7 +57,7 @@ pytest_plugins = [
 for name in [name for name in os.environ if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_")]:
     del os.environ[name]
 
-# A thousand processes of ours start, which would each compile all modules anew.
+# A thousand processes of ours start, which would each compile all modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -76,7 +76,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS + _SHARED)
 _PRODUCT = str(Path(__file__).parents[1] / "pipeline") + os.sep
 vars(providers)["is_local_module_file"] = lambda file: file.startswith(_PRODUCT)
 
-# How long an example takes says something of the machine only. In CI hypothesis has a profile of its own.
+# How long an example takes says something of the machine only. In CI hypothesis has its own profile.
 if "CI" not in os.environ:
     too_slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("any machine", deadline=None, suppress_health_check=too_slow)

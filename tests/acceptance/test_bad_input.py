@@ -120,7 +120,7 @@ def assert_untouched(dsn: str) -> None:
 
 @contextmanager
 def role(dsn: str, attributes: str) -> Iterator[str]:
-    """The DSN of a role of its own, in the same database."""
+    """The DSN of its own role, in the same database."""
     name = unique("role")
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute(sql.SQL("create role {} login " + attributes).format(sql.Identifier(name)))

@@ -88,7 +88,7 @@ class Orders:
         connection.execute("create table orders (id int primary key, state text)")
 
     def write(self) -> None:
-        """So many inserts, an update of each, and a delete of the first."""
+        """This many inserts, an update of each, and a delete of the first."""
         first = len(self.keys)
         self.keys |= {str(key) for key in range(first, first + ROWS)}
         self.changes += 2 * ROWS + 1

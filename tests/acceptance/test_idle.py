@@ -1,6 +1,6 @@
 """Five minutes of an idle source, of traffic in unpublished tables only, and in another database only.
 
-Each source is a cluster of its own, so that none has the others' WAL; they run side by side.
+Each source is its own cluster, so that none has the others' WAL; they run side by side.
 """
 
 from __future__ import annotations

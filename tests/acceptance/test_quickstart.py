@@ -81,7 +81,7 @@ class Shell:
 
 @pytest.fixture
 def server() -> Iterator[Cluster]:
-    """A Postgres of its own: the page names roles and databases."""
+    """Its own Postgres: the page names roles and databases."""
     with temporary_server(NEWEST) as cluster:
         with cluster.connect() as administrator:
             administrator.execute("create role me superuser login")

@@ -37,7 +37,7 @@ REPORT = """
 
 
 class Page:
-    """The example page from an origin of its own; `told` is what a browser made of it."""
+    """The example page from its own origin; `told` is what a browser made of it."""
 
     def __init__(self) -> None:
         self.told: queue.Queue[tuple[str, list[str]]] = queue.Queue()
@@ -71,7 +71,7 @@ class Page:
         self._server.server_close()
 
     def read(self, lines: int, timeout: float = 120) -> list[str]:
-        """What the page shows once it shows so many lines."""
+        """What the page shows once it shows this many lines."""
         while True:
             title, shown = self.told.get(timeout=timeout)
             assert title == "Changes", title

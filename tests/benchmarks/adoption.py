@@ -1,6 +1,6 @@
 """A backlog that is moved, and one that becomes partitions: the same log, in what time, and at what price.
 
-The pipeline database is on a server of its own, so that WAL is that of the log alone.
+The pipeline database is on its own server, so that WAL is that of the log alone.
 """
 
 from __future__ import annotations

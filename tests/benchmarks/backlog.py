@@ -48,7 +48,7 @@ WIDE_ROW = ROW.replace(
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in SLOT: so many changes, the last of them committed before `end`. `megabytes`: of rows, as text."""
+    """What waits in SLOT: this many changes, the last of them committed before `end`. `megabytes`: of rows, as text."""
 
     name: str
     changes: int
@@ -148,7 +148,7 @@ def _fill_bulk(source: Connection, rows: int, updated: int, deleted: int) -> Non
 
 
 def fill_statement(transactions: int, rows: int, row: str = ROW, after: int = 0) -> str:
-    """Commits so many transactions of so many rows each, the first of number `after` + 1, as fast as it can."""
+    """Commits this many transactions of this many rows each, the first of number `after` + 1, as fast as it can."""
     insert = f"insert into bench_rows select {row.format('g')} from generate_series(k + 1, k + {rows}) g"
     if rows == 1:
         insert = f"insert into bench_rows values ({row.format('(k + 1)')})"

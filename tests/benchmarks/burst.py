@@ -1,6 +1,6 @@
 """A burst that one slot cannot follow, followed by one and by four: how late the log is, second by second.
 
-As in `catchup`, the pipeline database is on a server of its own, and the source logs its running transactions often.
+As in `catchup`, the pipeline database is on its own server, and the source logs its running transactions often.
 """
 
 from __future__ import annotations

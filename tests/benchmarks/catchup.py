@@ -1,6 +1,6 @@
 """One backlog drained by one slot, by two and by four: the same log, in what time, and at what price.
 
-The pipeline database is on a server of its own, as our own writes would be WAL of the source else, behind the backlog.
+The pipeline database is on its own server, as our own writes would be WAL of the source else, behind the backlog.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTERVAL = 0.2
 
 
 def settings(slots: int, threshold: str = THRESHOLD) -> dict[str, str]:
-    """Of a server that reads what it is behind by so many slots."""
+    """Of a server that reads what it is behind by this many slots."""
     return {
         "PIPELINE_CATCHUP_THRESHOLD": threshold if slots > 1 else "off",
         "PIPELINE_CATCHUP_INTERVAL": str(INTERVAL),

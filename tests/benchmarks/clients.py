@@ -69,7 +69,7 @@ def _measure(
 
 
 def _create(cluster: Cluster, server: PipelineServer, name: str, count: int) -> list[str]:
-    """So many cursors; the URLs of their streams."""
+    """This many cursors; the URLs of their streams."""
     tables = ["public.bench_rows"] if name == "busy" else ["public.nobody_writes_this"]
     api.create_consumer(server, f"{name}-0", "cursor", tables=tables)
     with cluster.connect(DATABASE) as database:

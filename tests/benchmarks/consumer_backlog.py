@@ -17,7 +17,7 @@ from tests.fixtures.postgres import Cluster
 def drained(
     cluster: Cluster, events: int, settings: Mapping[str, str] | None = None
 ) -> Iterator[tuple[PipelineServer, Connection]]:
-    """So many single-row transactions in the log, and a connection to the pipeline database."""
+    """This many single-row transactions in the log, and a connection to the pipeline database."""
     with (
         backlog.small(cluster, events / backlog.SMALL) as made,
         serve(cluster, backlog.SLOT, settings=settings) as server,

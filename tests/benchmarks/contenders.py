@@ -90,7 +90,7 @@ class Pipeline:
 
 
 def wait_for_events(server: PipelineServer, database: Connection, changes: int) -> None:
-    """Until so many events are visible. Raises BenchmarkFailed when the server ends, or after LIMIT seconds."""
+    """Until this many events are visible. Raises BenchmarkFailed when the server ends, or after LIMIT seconds."""
     deadline = time.monotonic() + LIMIT
     seen = 0
     while time.monotonic() < deadline:

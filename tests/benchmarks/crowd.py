@@ -1,7 +1,7 @@
-"""Many WebSocket clients in one process of its own; each acknowledges, and looks at the order.
+"""Many WebSocket clients in its own process; each acknowledges, and looks at the order.
 
-python -m tests.benchmarks.crowd EVENTS SECONDS URL...: says "connected" when all are; when each has got so many events,
-or the seconds are over, says "client EVENTS IN_ORDER SECONDS" of each: the seconds from its first frame to its last.
+python -m tests.benchmarks.crowd EVENTS SECONDS URL...: says "connected" when all are; when each has got EVENTS, or the
+seconds are over, says "client EVENTS IN_ORDER SECONDS" of each: the seconds from its first frame to its last.
 They stay connected until the program is ended. With EVENTS 0 they wait for nothing.
 """
 
@@ -44,7 +44,7 @@ class Client:
             return stream
 
     async def read(self, stream: ClientConnection) -> None:
-        """Until it has what is wanted; for ever when that is nothing."""
+        """Until it has what is wanted; forever when that is nothing."""
         while not self._wanted or self.events < self._wanted:
             text = await stream.recv()
             assert isinstance(text, str)

@@ -1,4 +1,4 @@
-"""One Spark session in which ways of writing typed Parquet from the log take turns. A process of its own.
+"""One Spark session in which ways of writing typed Parquet from the log take turns. Its own process.
 
 python tests/benchmarks/export_contenders.py JSON, with {"dsn", "postmaster", "jdbc_url", "jar", "duckdb", "folder",
 "upto", "runs", "only"}; prints one JSON line a run, then one about memory.

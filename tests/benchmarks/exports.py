@@ -81,7 +81,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
 
 
 def fill(cluster: Cluster, events: int) -> None:
-    """So many inserts of bench_rows in the log, ten a transaction, as the server would have written them."""
+    """This many inserts of bench_rows in the log, ten a transaction, as the server would have written them."""
     dsn = cluster.dsn(DATABASE)
     migrations.upgrade(dsn)
     columns = [

@@ -103,7 +103,7 @@ def _delays(committed: dict[int, float], seen: dict[int, float]) -> list[float]:
 
 @contextmanager
 def _watching(database: Connection, after: int) -> Iterator[Watcher]:
-    """Over a session of its own."""
+    """Over its own session."""
     with psycopg.connect(database.info.dsn, autocommit=True) as session:
         watcher = Watcher(session, after)
         watcher.start()

@@ -28,7 +28,7 @@ SIZES = ((2_000, 10), (210, 50), (4, 147_750))
 MOST_SECONDS = 600
 """Of the first run of SIZES[0]."""
 FEW = (1, 5)
-"""Then so many tables of those of SIZES[1] get one changed row each."""
+"""Then this many tables of those of SIZES[1] get one changed row each."""
 CPU_OF_FEW = {1: 15, 5: 18}
 
 

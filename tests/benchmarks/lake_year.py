@@ -1,4 +1,4 @@
-"""A lake of a year: a hundred thousand runs of two hundred tables that are renamed, altered, rekeyed and made again.
+"""A lake of a year: a hundred thousand runs of two hundred tables that are renamed, altered, rekeyed and created again.
 
 The ledger of the days between is simulated as compaction and expiry leave it: a file a table and day, the newest state
 and a checkpoint of each of six days. At the end of some days what a run does beside reading and writing rows is done
@@ -74,7 +74,7 @@ _EACH = """
     where s.dataset = e.dataset and s.key::text = json_build_array(e.key)::text
         and s.columns::text = (select json_object_agg(c, 'int') from unnest(e.columns) c)::text
 """
-"""Each table in each period of 30 days: of twenty one is renamed, one rekeyed, one made again, one has more columns."""
+"""Each table in each period of 30 days: of twenty one is renamed, one rekeyed, one recreated, one has more columns."""
 _DAYS = """
     insert into pipeline.exports (lake_id, after_seq, upto_seq, state, rows, bytes, holder, committed_at)
     select l.id, g * 100, (g + 1) * 100, 'committed', %(tables)s, %(tables)s * 10, 'simulated', now()
@@ -263,7 +263,7 @@ class _Cost:
 def _cost(database: psycopg.Connection[Any], folder: Path) -> Iterator[_Cost]:
     """Of the block, once it has ended."""
     cost, before, there, began = _Cost(), blocks_read(database), file_sizes(folder), process_time()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
     had = _megabytes("VmRSS")
     yield cost
     cost.seconds = process_time() - began

@@ -39,7 +39,7 @@ def tables(cluster: Cluster, scale: float) -> Iterator[Connection]:
 
 @contextmanager
 def running(cluster: Cluster, arguments: Sequence[Any], rate: float, seconds: float) -> Iterator[Program]:
-    """pgbench at so many transactions a second; `arguments`: who does what."""
+    """pgbench at this many transactions a second; `arguments`: who does what."""
     command = [_pgbench(), "--no-vacuum", "--jobs", 2, "--rate", rate, "--time", round(seconds), *arguments]
     with programs.program("pgbench", [*command, cluster.tcp_dsn(SOURCE_DATABASE)]) as program:
         yield program

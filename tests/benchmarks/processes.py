@@ -80,7 +80,7 @@ class OtherPrograms:
 def running(command: list[Any], *, grace: float = 0.0, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A program that is ended with the block: asked to, waited for `grace` seconds, then killed.
 
-    It has a session of its own, so that Ctrl-C reaches only us and everything is ended in order.
+    It has its own session, so that Ctrl-C reaches only us and everything is ended in order.
     """
     process = subprocess.Popen(
         list(map(str, command)), stdin=subprocess.DEVNULL, text=True, start_new_session=True, **options

@@ -1,4 +1,4 @@
-"""Programs that take part in a benchmark, each in a process of its own; they speak to us in lines."""
+"""Programs that take part in a benchmark, each in its own process; they speak to us in lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One that receives events and notes when, in a process of its own.
+"""One that receives events and notes when, in its own process.
 
 python -m tests.benchmarks.receiver EVENTS SECONDS WARM_UP websocket URL | session URL | walstream ADDRESS |
 pg_recvlogical COMMAND...: says "connected", and "warm" after WARM_UP of the events; when all have come, or the seconds

@@ -1,4 +1,4 @@
-"""Workers of a records consumer: receive, acknowledge, again; each in a process of its own.
+"""Workers of a records consumer: receive, acknowledge, again; each in its own process.
 
 python -m tests.benchmarks.record_workers WORKERS BATCH SECONDS CONSUMER WAY DSN|URL. Ways: `sql`, the SQL functions;
 `hasty`, in a session with synchronous_commit = off; `bare`, a table of the same shape with nothing but `for update skip

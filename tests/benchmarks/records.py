@@ -47,7 +47,7 @@ BARE = """
 
 
 def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
-    """Each number of workers with each size of a batch, and every way, on queues that are filled anew for each size."""
+    """Each number of workers with each size of a batch, and every way, on queues that are refilled for each size."""
     items, seconds = max(20_000, round(ITEMS * scale)), SECONDS * min(1.0, max(0.1, scale))
     rates: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
     meter = OtherPrograms(postmaster(cluster))

@@ -21,7 +21,7 @@ DISK_BYTES, WAL_BYTES = 1_600, 3_000_000_000
 
 @contextmanager
 def filled(cluster: Cluster, rows: int, name: str = "bench_rows") -> Iterator[Connection]:
-    """The source with so many rows in this published table; bench_rows is there in any case. Gone after the block."""
+    """The source with this many rows in this published table; bench_rows is there in any case. Gone after the block."""
     with table(cluster) as source:
         if name != "bench_rows":
             source.execute(f"create table {name} (like bench_rows including indexes)")

@@ -1,4 +1,4 @@
-"""Clients over gRPC in a process of its own; each looks at the order.
+"""Clients over gRPC in its own process; each looks at the order.
 
 python -m tests.benchmarks.rpc_client walstream ADDRESS EVENTS SECONDS [FILE]
                                       | event-log ADDRESS EVENTS SECONDS CONSUMER
@@ -31,7 +31,7 @@ class Counted:
         self._last, self._first_at, self.seconds = -1, 0.0, 0.0
 
     def note(self, place: int, events: int = 1) -> None:
-        """So many events, of which the last has this place."""
+        """This many events, of which the last has this place."""
         self._first_at = self._first_at or time.monotonic()
         self.seconds = time.monotonic() - self._first_at
         self.in_order &= place >= self._last

@@ -1,6 +1,6 @@
 """A session's client that counts and acknowledges, and takes little of the processors that it shares with the server.
 
-python -m tests.benchmarks.session_client PORT SLOT CHANGES SECONDS: says "connected"; when so many changes have come,
+python -m tests.benchmarks.session_client PORT SLOT CHANGES SECONDS: says "connected"; when this many changes have come,
 or the seconds are over, "drained CHANGES SECONDS FRAMES LONGEST": from its request on, and the longest frame's bytes.
 """
 

@@ -101,7 +101,7 @@ def _report(name: str, cluster: Cluster, figures: Table, scale: float, runs: int
 def _drain(server: PipelineServer, backlog: Backlog, slot: str) -> Drained:
     role = server.role("api")
     before, cpu = resident_megabytes(role), processes.cpu_seconds(role)
-    Path(f"/proc/{role}/clear_refs").write_text("5")  # the peak begins anew
+    Path(f"/proc/{role}/clear_refs").write_text("5")  # the peak begins again
     with (
         Health(server) as health,
         programs.module("session_client", server.http_port, slot, backlog.changes, LIMIT) as client,

@@ -23,7 +23,7 @@ NAME, SLOT = "session-follow", "followed"
 PACE, SECONDS, WARM = 300, 20.0, 3.0
 WRITERS = 4
 SESSIONS, SLOWER = 2, 1.3
-"""Sessions that follow, and the goal: commit to visible takes at most so many times what it takes without."""
+"""Sessions that follow, and the goal: commit to visible takes at most this many times what it takes without."""
 MANY, FAST = 4, 1000
 """Sessions and commits a second of the figures that have no goal."""
 

@@ -37,7 +37,7 @@ PROBES = 20
 """Rows of their own that are committed each second, and timed."""
 GROWTH, NOISE = 0.01, 0.1
 """Lag grows when, from the first third to the last, probes come later by more than this share of the time between, and
-by more than so many seconds."""
+by more than this many seconds."""
 KEPT = 0.97
 """What pgbench must reach of the rate that it was asked for."""
 

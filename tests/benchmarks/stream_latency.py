@@ -174,7 +174,7 @@ def websocket(
     warm_up: int = WARM_UP,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Program]:
-    """A client of our own stream."""
+    """Our own client stream."""
     with serve(cluster, SLOT, settings=settings) as server:
         server.wait_active(source)
         api.create_consumer(server, SLOT, "cursor")
@@ -199,7 +199,7 @@ def _pg_recvlogical(events: int, cluster: Cluster, source: Connection) -> Iterat
 
 @contextmanager
 def debezium(java: DebeziumJava, poll: int, events: int, cluster: Cluster, source: Connection) -> Iterator[Program]:
-    """Debezium Embedded, which collects a batch for so many milliseconds."""
+    """Debezium Embedded, which collects a batch for this many milliseconds."""
     _create_slot(source)
     arguments = (events, LIMIT, WARM_UP)
     command = java.command("Latency", arguments, cluster, SLOT, {"poll.interval.ms": poll})

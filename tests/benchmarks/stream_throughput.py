@@ -48,7 +48,7 @@ def _stream(server: PipelineServer, name: str, mode: str, events: int) -> tuple[
 
 
 def client_seconds(crowd: Program, events: int, patience: float) -> float:
-    """What the next client of a crowd took for so many events. Raises BenchmarkFailed when it has not got them all."""
+    """Return the seconds that the next client of a crowd took. Raises BenchmarkFailed if it lacks events."""
     received, in_order, seconds = crowd.expect("client", patience).split()
     if (int(received), in_order) != (events, "True"):
         raise BenchmarkFailed(f"a client received {received} of {events} events, in order: {in_order}")

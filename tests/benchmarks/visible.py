@@ -95,7 +95,7 @@ def write(cluster: Cluster, after: int, commits: int, pace: float) -> dict[int, 
 
 @contextmanager
 def writing(cluster: Cluster, after: int, writers: int, pace: float) -> Iterator[dict[int, float]]:
-    """The same by so many writers, `pace` rows a second together, for as long as the block."""
+    """The same by this many writers, `pace` rows a second together, for as long as the block."""
     ended, committed = threading.Event(), dict[int, float]()
     with ThreadPoolExecutor(writers) as pool:
         running = [

@@ -1,6 +1,6 @@
-"""A paced writer, in a process of its own so that it keeps its pace.
+"""A paced writer, in its own process so that it keeps its pace.
 
-python -m tests.benchmarks.writer DSN AFTER COMMITS PACE: inserts so many rows into bench_rows, the first of number
+python -m tests.benchmarks.writer DSN AFTER COMMITS PACE: inserts this many rows into bench_rows, the first of number
 AFTER + 1, one a transaction, PACE a second; at the end prints "KEY MICROSECONDS" of each: when its COMMIT had returned,
 by the clock of all programs here.
 """

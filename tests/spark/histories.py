@@ -29,11 +29,11 @@ class History:
         self._made = 0
 
     def statements(self, count: int) -> list[str]:
-        """The next so many."""
+        """The next this many."""
         return [self._next() for _ in range(count)]
 
     def empty(self) -> None:
-        """The table has been made anew."""
+        """The table has been created again."""
         self._keys.clear()
 
     def _next(self) -> str:

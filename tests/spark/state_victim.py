@@ -29,7 +29,7 @@ TABLE = "public.single"
 
 
 def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
-    """The new version has one bucket written anew, the others linked."""
+    """The new version has one rewritten bucket, the others linked."""
     with ledger.open_ledger(dsn) as book:
         lake = exporter.open_lake(book, DiskFolder(Path(directory)), "public.sequin_events")
         states = StateLedger(book, lake.id)

@@ -41,7 +41,7 @@ TABLES = """
     create table public.renamed (id int primary key, first text, second text);
     create table public.one (id int primary key, v text);
     create table public.two (id int primary key, v text);
-    create table public.anew (id int primary key, v text);
+    create table public.recreated (id int primary key, v text);
     create table public.flag (id boolean primary key, v text);
     create table public.pair (x text, y numeric(8,2), z timestamptz, w boolean, v text, primary key (x, y))
 """
@@ -52,7 +52,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
         insert into public.renamed select n, 'first ' || n, 'second ' || n from generate_series(1, 9) n;
         insert into public.one select n, 'one ' || n from generate_series(1, 9) n;
         insert into public.two select n, 'two ' || n from generate_series(1, 7) n;
-        insert into public.anew select n, 'old ' || n from generate_series(1, 9) n;
+        insert into public.recreated select n, 'old ' || n from generate_series(1, 9) n;
         insert into public.flag values (true, 'flag');
         insert into public.pair select 'x"' || n, n + 0.5,
             '2026-01-01 00:00:00.5+00'::timestamptz + n * interval '1 day', n % 2 = 0, 'pair ' || n
@@ -70,9 +70,9 @@ STEPS: Mapping[str, tuple[str, ...]] = {
         alter table public.renamed rename to called;
         update public.called set third = 'written' where id = 1""",
         """
-        drop table public.anew;
-        create table public.anew (id int primary key, v text)""",
-        "insert into public.anew values (1, 'new')",
+        drop table public.recreated;
+        create table public.recreated (id int primary key, v text)""",
+        "insert into public.recreated values (1, 'new')",
         """
         alter table public.pair drop constraint pair_pkey, alter z set not null, alter w set not null,
             add primary key (w, z);
@@ -294,7 +294,7 @@ def test_what_is_not_known_is_refused_until_the_rows_are_read_again(
 
 
 def test_a_lake_of_the_version_before_is_taken_over(altered: Altered, spark: SparkSession, tmp_path: Path) -> None:
-    """Its ledger does not say of which table a file is: the files do, and all states are made anew."""
+    """Its ledger does not say of which table a file is: the files do, and all states are rebuilt."""
     pipeline = altered.pipeline
     pipeline.stop()  # a worker of this version counts in a table that is not there then
     migrations.downgrade(pipeline.dsn, "0025")

@@ -45,7 +45,7 @@ POINTERS = "select table_namespace || '.' || table_name, metadata_location from 
 
 @dataclass
 class Bucketed:
-    """A lake with a prefix of its own, of a log that is in the tests' hands."""
+    """A lake with its own prefix, of a log that is in the tests' hands."""
 
     store: ObjectStore
     dsn: str

@@ -135,7 +135,7 @@ def leave_values_out(pipeline: Pipeline) -> None:
 @pytest.fixture(scope="module")
 def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
     """Random histories in three exports, each folded and compared: at first, then with a wider column, a new one, and
-    a table made anew, then without anything of that kind. Their log lacks the values that updates leave alone, and has
+    a recreated table, then without anything of that kind. Their log lacks the values that updates leave alone, and has
     every other new row, and some that are changed, as a snapshot reads them.
     """
     with pipelines() as pipeline, pytest.MonkeyPatch.context() as patch:

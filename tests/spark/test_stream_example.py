@@ -36,7 +36,7 @@ def test_a_batch_that_is_applied_again_counts_once(
     spark: SparkSession, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_DSN", counting.mine)
-    load = DataStreamReader.load  # the JVM has been running, with an environment of its own
+    load = DataStreamReader.load  # the JVM has been running, with its own environment
     monkeypatch.setattr(DataStreamReader, "load", lambda reader: load(reader.option("dsn", counting.dsn)))
     monkeypatch.setattr("sys.argv", ["spark_counts.py", str(counting.checkpoint), "once"])
 

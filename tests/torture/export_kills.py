@@ -213,7 +213,7 @@ def kill_at(log: Log, point: str) -> None:
 
 
 def kill_somewhere(log: Log, delay: float) -> None:
-    """An exporter that is killed so many seconds after its Spark session stands, or has ended before."""
+    """An exporter that is killed this many seconds after its Spark session stands, or has ended before."""
     log.grow()
     exporter = Exporter(log)
     exporter.begun.wait(LIMIT)

@@ -1,4 +1,4 @@
-"""spark/export.py that kills itself at a point: `python export_victim.py POINT ARGUMENTS…`. A process of its own."""
+"""spark/export.py that kills itself at a point: `python export_victim.py POINT ARGUMENTS…`. Its own process."""
 
 from __future__ import annotations
 

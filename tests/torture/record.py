@@ -16,7 +16,7 @@ from tests.torture.seeds import Outcome
 FILE = Path(__file__).parents[2] / "docs" / "torture.md"
 COLUMNS = ("date", "Postgres", "minutes", "seeds", "transactions", "changes", "DDL", "faults that hit", "failures")
 ENOUGH: Mapping[Ways, float] = {"at_once": 0.5, "mixed": 0.2}
-"""Of its changes, so many must have been written at once for a seed to say something of these ways."""
+"""Of its changes, this many must have been written at once for a seed to say something of these ways."""
 DDL = frozenset((*SHAPE_DEEDS, *OUTSIDE))
 _ROW = re.compile(r"^\| (?P<date>[\d-]+) \| (?P<major>\d+)[.\d]* \| [\d.]+ \| (?P<first>\d+) to (?P<last>\d+) \|")
 

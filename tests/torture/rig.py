@@ -45,7 +45,7 @@ OURS = "pipeline "
 """How the application_names of the product's connections begin."""
 ROLES = ("snapshot", "replication", "shuffle", "schedule", "api")
 LAST_LINES = 6
-"""So many of each server come first where something has failed: of a long text only a part is seen."""
+"""This many of each server come first where something has failed: of a long text only a part is seen."""
 _SESSIONS = r"""
     select application_name, pid, state, wait_event_type, wait_event, clock_timestamp() - state_change as since,
         regexp_replace(left(query, 60), '\s+', ' ', 'g')

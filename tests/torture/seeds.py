@@ -397,7 +397,7 @@ def _read_slot(source: psycopg.Connection, slot: str) -> Iterator[test_decoding.
 
 
 def _is_published(change: test_decoding.Change) -> bool:
-    """A slot of its own sees everything; of tables without a key only inserts and truncates are published."""
+    """Its own slot sees everything; of tables without a key only inserts and truncates are published."""
     keyless = change.table.startswith("public.scratch_")
     return not change.table.startswith("private.") and not (keyless and change.action == "update")
 

@@ -24,7 +24,7 @@ MOST_DEATHS = 5
 ARRIVAL = 60.0
 """Seconds after a fault until the log must hold everything."""
 Way = Literal["staged", "at_once", "adopt"]
-"""`adopt`: whatever comes is a backlog, and a transaction of twenty rows becomes a partition of its own."""
+"""`adopt`: whatever comes is a backlog, and a transaction of twenty rows becomes its own partition."""
 SETTINGS: Mapping[Way, Mapping[str, str]] = {
     "staged": {"small_batches": "staged"},
     "at_once": {"small_batches": "at_once"},

@@ -1,4 +1,4 @@
-"""After a gap, tables are copied anew of which the log cannot say what was deleted; without `--reread` all may be."""
+"""After a gap, tables whose deletions the log cannot know are copied again; without `--reread` all may be."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ OBJECTS = (
     "planned",
     "trigger",
 )
-"""Each has a function of its own that counts when a session that reads runs it; `planned`: what any planner runs."""
+"""Each has its own function that counts when a session that reads runs it; `planned`: what any planner runs."""
 READERS = "pipeline follower%"
 """What the sessions are called that read users' tables for followers."""
 FUNCTION = """

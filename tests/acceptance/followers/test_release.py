@@ -1,4 +1,4 @@
-"""`pipeline followers release`: a follower becomes a database of its own, and nothing is lost on the way."""
+"""`pipeline followers release`: a follower becomes its own database, and nothing is lost on the way."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Writer(BackgroundThread):
 
 @pytest.fixture
 def prepared() -> tuple[str, str]:
-    """The follower has a column of its own, and another order of labels."""
+    """The follower has its own column, and another order of labels."""
     tables = f"""create table kinds ({KINDS}); create table heap (a int, b text);
         create table by_label (label label, place int, note text, primary key (label, place))"""
     return (
@@ -77,7 +77,7 @@ def written(following: Following) -> Iterator[Following]:
 
 
 def plant(there: psycopg.Connection) -> dict[str, tuple[str, list[str]]]:
-    """Differences of every kind, each in a row of its own; by key, what verify says of each."""
+    """Differences of every kind, each in its own row; by key, what verify says of each."""
     for statement in (
         "delete from kinds where id = 1",
         "insert into kinds (id) values (-7000000)",
@@ -255,7 +255,7 @@ def test_a_copy_may_have_a_name_that_no_event_tells(following: Following) -> Non
 def test_a_million_rows_are_compared_in_less_time_than_they_were_copied(
     following: Following, follower_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten planted differences are found under four writers, and none else; none is left once they were copied anew."""
+    """Ten planted differences are found under four writers, and none else; none is left once they were copied again."""
     monkeypatch.setattr("tests.acceptance.followers.test_verify.ROWS", MANY)
     fill = (
         """insert into kinds select i, 'note ' || i, i, '{"a": 1, "b": 2}', 1.50, true from generate_series(0, %s) i"""

@@ -64,7 +64,7 @@ def test_wait_says_in_one_line_why_it_ends_without(following: Following) -> None
 
 
 def newer(following: Following, seq: int, events: int) -> list[int]:
-    """The seqs after this one, once there are so many."""
+    """The seqs after this one, once there are this many."""
     found = following.log.execute("select seq from sequin_events where seq > %s order by seq", (seq,)).fetchall()
     return [each for (each,) in found] if len(found) == events else []
 

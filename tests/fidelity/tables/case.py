@@ -25,7 +25,7 @@ class Event:
 class Stop:
     """Where a follower stops, as it says so; the schema is public there, the follower NAME, and each seq N.
 
-    It goes on after the statements of `mended` there, or once tables were copied anew (`resync`); else it stays so.
+    It goes on after the statements of `mended` there, or once tables were copied again (`resync`); else it stays so.
     """
 
     reason: str

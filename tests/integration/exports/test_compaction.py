@@ -37,7 +37,7 @@ def lake(database_dsn: str, tmp_path: Path) -> Iterator[IcebergLake]:
 
 
 def fill(lake: IcebergLake, runs: int, *, dataset: str = "shop.orders", table: int = 1, **more: Any) -> None:
-    """So many exports with two changes each."""
+    """This many exports with two changes each."""
     for number in range(runs):
         row = {"id": number, "price": f"{number}.50", "tags": ["a", None]}
         lake.change(dataset, ORDERS, row, {**row, "id": None}, table=table, **more)
@@ -45,7 +45,7 @@ def fill(lake: IcebergLake, runs: int, *, dataset: str = "shop.orders", table: i
 
 
 def compact(lake: IcebergLake) -> list[CompactionSummary]:
-    """In the way of a process of its own."""
+    """In the way of its own process."""
 
     def no_spark() -> Any:
         raise AssertionError("Spark was asked for")

@@ -82,7 +82,7 @@ def test_where_there_are_no_events_there_is_no_range(log: psycopg.Connection) ->
 
 
 def test_a_piece_is_read_over_one_connection(log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one with values that have to be read once more, in the middle."""
+    """Also one with values that have to be read again, in the middle."""
     log.execute(
         "update pipeline.relations set columns = columns || jsonb_build_object('name', 'day', 'type_oid', 1082,"
         " 'type_modifier', -1, 'type_name', 'date', 'base_type_oid', 1082, 'key', false) where table_name = 'hot'"

@@ -1,4 +1,4 @@
-"""A worker that reads rows with a condition: found harmless in each transaction, and within a time of its own."""
+"""A worker that reads rows with a condition: found harmless in each transaction, and within its own time."""
 
 from __future__ import annotations
 

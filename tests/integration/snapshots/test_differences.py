@@ -293,7 +293,7 @@ def test_a_table_that_ddl_wrote_anew_is_settled(stage: Stage, reading: ReadingTa
     number = reading.begin("written", "differences")
     reading.finish(number)
     reading.expect_equal("written")
-    # The watch of the source may find the same once more: afterwards, or before that, behind the last update of row 4.
+    # The watch of the source may find the same again: afterwards, or before that, behind the last update of row 4.
     left = (
         "select kind from pipeline.rewrites where table_name = 'rewritten' and settled_at is null and kind <> 'values'"
     )

@@ -120,7 +120,7 @@ def test_a_table_that_gets_its_key_during_the_read_is_read_again(shared: SharedS
 
 
 def test_nothing_is_read_between_the_key_and_the_capture_of_updates(shared: SharedSnapshotting):
-    """Nothing would bring an update between the two: the log would have the row under its old key for ever."""
+    """Nothing would bring an update between the two: the log would have the row under its old key forever."""
     with shared("create table t (id int)", ROWS) as reading:
         reading.source.execute("alter table t add primary key (id)")
         reading.begin("t")

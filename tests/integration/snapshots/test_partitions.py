@@ -462,7 +462,7 @@ def test_a_comparison_settles_a_partition_that_left(reading: Snapshotting, state
     at_source(reading, statement)
     look(reading)
     if "detach" in statement:
-        reading.finish("p2")  # which is read as a table of its own
+        reading.finish("p2")  # which is read as its own table
     assert compare(reading) == [("delete", "10"), ("delete", "11"), ("delete", "12")]
     assert [settled for *_, settled in changes(reading)] == ["compared"]
     complete = (reading.row("p") or ())[-1]

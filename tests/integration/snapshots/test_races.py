@@ -225,7 +225,7 @@ def until_keys(reading: ReadingTables, number: int) -> None:
 def test_values_are_taken_only_where_all_changes_left_them_alone(
     stage: Stage, reading: ReadingTables, name: str, changes: list[str]
 ):
-    """`read` again by its key, a row has changed once more, and not only in other values."""
+    """`read` again by its key, a row has changed again, and not only in other values."""
     number = reading.begin(name)
     reading.read(meanwhile(lambda: stage.run(f"update {name} set n = n + 1 where id in (1, 2)")))
     until_keys(reading, number)

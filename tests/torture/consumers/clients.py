@@ -33,7 +33,7 @@ class Journal:
 
 
 class Client(threading.Thread):
-    """One receiver, on a connection of its own, until `stopped`; a new connection after each loss."""
+    """One receiver, on its own connection, until `stopped`; a new connection after each loss."""
 
     def __init__(self, dsn: str, journal: Journal, seed: int, stopped: threading.Event) -> None:
         super().__init__()

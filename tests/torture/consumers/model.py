@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 Key = tuple[str, str, int]
-"""Table, record_pk, and the seq where each event is an item of its own, else 0."""
+"""Table, record_pk, and the seq where each event is its own item, else 0."""
 FOREVER = float("inf")
 
 

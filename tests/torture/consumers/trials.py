@@ -56,7 +56,7 @@ DEFERRED = "select consumer_id, record_pk, seq, queued_seq, action from pipeline
 
 
 class Shuffling(threading.Thread):
-    """The shuffler, made anew whenever its session is lost."""
+    """The shuffler, created again whenever its session is lost."""
 
     def __init__(self, staged: Staged, stopped: threading.Event) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ class Round:
 
 @contextmanager
 def stage(major: int) -> Iterator[tuple[Cluster, Staged]]:
-    """A server of its own, which crashes, with a migrated database."""
+    """Its own server, which crashes, with a migrated database."""
     with temporary_server(major) as cluster:
         cluster.create("torture", cluster.template)
         dsn = cluster.dsn("torture")

@@ -59,7 +59,7 @@ def two_transactions(script: Script) -> None:
 
 
 def pace(stage: Stage, batches: int, until: Trap) -> None:
-    """Let the stream wait for the staging commit after each so many rows, then, at the last of them, for `until`."""
+    """Let the stream wait for the staging commit after each this many rows, then, at the last of them, for `until`."""
     for number in range(1, batches + 1):
         wait = partial(_wait_staged, stage, number)
         act = wait if number < batches else partial(_wait_staged, stage, number, until)

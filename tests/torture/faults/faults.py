@@ -95,7 +95,7 @@ KINDS: Mapping[str, FaultKind] = {
 
 
 class Faults:
-    """Carries faults out, each in a thread of its own. `hits` counts those that hit."""
+    """Carries faults out, each in its own thread. `hits` counts those that hit."""
 
     def __init__(self, scene: Scene, servers: Servers, seed: int) -> None:
         self._scene = scene

@@ -43,7 +43,7 @@ def _large(script: Script) -> None:
 
 
 def _segment(script: Script) -> None:
-    """A transaction that becomes a partition of its own."""
+    """A transaction that becomes its own partition."""
     script.large(24)
 
 
@@ -55,7 +55,7 @@ def _nothing(script: Script) -> None:
 class Place:
     """Where: the `nth` message of that kind on a connection; `at_source`: one to the source.
 
-    `provoke` commits what leads there. `paced`: the stream waits after so many staging commits of a large transaction
+    `provoke` commits what leads there. `paced`: the stream waits after this many staging commits of a large transaction
     until the fault is over. `answered`: a statement's answer, or what comes after any other message. `first`: what must
     have come about before the fault strikes. `fresh`: of a server's first start. `way`: what its server does with small
     batches.

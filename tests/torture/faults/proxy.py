@@ -1,6 +1,6 @@
 """A TCP proxy in front of one Postgres server that cuts and freezes connections and holds them at chosen messages.
 
-It runs in a thread of its own; everything public may be called from any other. The product knows nothing of it.
+It runs in its own thread; everything public may be called from any other. The product knows nothing of it.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Trial:
 
 
 def main() -> int:
-    """One trial on a Postgres of its own."""
+    """One trial on its own Postgres."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seconds", type=float, nargs="?", default=300.0)
     parser.add_argument("--clients", type=int, default=CLIENTS)

@@ -20,7 +20,7 @@ class Known:
         """`changed`: tables that had more than one form; `old`: tables have rows that the log does not begin with.
 
         `keyed_later`: of these, tables that got their key when they had rows. Where the slot may still send changes
-        from before that, and the table was written anew, a change does not say which form of the key it had. What is
+        from before that, and the table was rewritten, a change does not say which form of the key it had. What is
         read says so, since the table is locked: from then on, everything is known.
         """
         self._changed = changed

@@ -107,7 +107,7 @@ class Folding:
         """`before`: rows that were there before the server; `complete`: by table, its complete_seq.
 
         `since`: by table, where it joined: one that was empty there is complete from there, and has a complete_seq of
-        0, also where it had rows before. `rewritten`: tables that DDL has written anew, as far as the server can tell:
+        0, also where it had rows before. `rewritten`: tables that DDL has rewritten, as far as the server can tell:
         from then on it may name values instead of filling them in.
         """
         self._rewritten = frozenset(rewritten)

@@ -18,7 +18,7 @@ from tests.torture.rig import Scene
 WITHIN = 300.0
 """Seconds in which all tables are compared."""
 EDITS = 60
-"""So many while tables are compared: a row that is written without a rest is read again and again."""
+"""This many while tables are compared: a row that is written without a rest is read again and again."""
 _EDITS = (
     "update public.items set note = 'lost' where id % {0} = 0",
     "update public.items set id = id + 5000000 where id % {0} = 1",

@@ -174,7 +174,7 @@ def _keys_beside_full(source: psycopg.Connection) -> dict[int, list[tuple[int, i
             found[oid].append((number, xid, tuple(key)))
     query = "select conrelid::bigint, xmin::text::bigint from pg_constraint where contype = 'p'"
     for oid, xid in source.execute(query):
-        if oid in found and xid > found[oid][-1][1]:  # the same columns, made anew
+        if oid in found and xid > found[oid][-1][1]:  # the same columns, created again
             found[oid].append((0, xid, found[oid][-1][2]))
     return found
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import psycopg
 
 PARTS, WIDTH = 8, 100
-"""Partitions by ranges of so many ids; rows of one that is not there are in the default partition."""
+"""Partitions by ranges of this many ids; rows of one that is not there are in the default partition."""
 MADE = (
     "create table p (id int primary key, n int, note text) partition by range (id)",
     "create table p_rest partition of p default",

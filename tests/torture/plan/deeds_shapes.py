@@ -8,7 +8,7 @@ from tests.torture.plan.deeds_columns import SPREAD, TYPES, ColumnDeeds
 from tests.torture.writers.shapes import Table, Unfit, pick, quoted
 
 MOST_TABLES = 36
-"""Beyond so many none is added."""
+"""Beyond this many none is added."""
 
 
 class ShapeDeeds(ColumnDeeds):

@@ -281,7 +281,7 @@ class PlainLanePlanner(LanePlanner):
     """Mostly rows that come whole: what only the shuffler can write ends what a worker writes as a table."""
 
     ODD_ONE_IN = 250
-    """One statement of so many may be any."""
+    """One statement of this many may be any."""
     PLAIN: Sequence[Callable[[LanePlanner], Step]] = (
         *[LanePlanner._insert_items, LanePlanner._insert_lines, LanePlanner._insert_whole] * 3,
         *[LanePlanner._savepoint, LanePlanner._leave_savepoint, LanePlanner._delete_items, LanePlanner._update_lines]

@@ -117,7 +117,7 @@ class Statements:
         return self._step("copy public.lines (item, no, note) from stdin", None, changes, copy_text(rows))
 
     def insert_lines(self, item: int, first: int, last: int, width: int = 1) -> Step:
-        """`width`: so many times 32 characters in each."""
+        """`width`: this many times 32 characters in each."""
         numbers = f"generate_series({first}, {last}) as n order by n"
         return self._step(
             f"insert into public.lines select {item}, n, repeat(md5(n::text), {width}) from {numbers} {back(LINE)}",

@@ -29,21 +29,21 @@ LARGE_ONE_IN = 3
 SLOW_ONE_IN, STEADY_SLOW_ONE_IN = 2, 8
 """One seed of so many has a fault that takes its time; the second where transactions come steadily."""
 ODD_NOT_IN = 4
-"""One seed of so many leaves the odd tables, and DDL, alone."""
+"""One seed of this many leaves the odd tables, and DDL, alone."""
 ODD_FORCED_ONE_IN, STEADY_SHARE = 5, 0.85
-"""But where ways are forced, only one of so many has them: what they write is mostly moved. Where transactions come
+"""But where ways are forced, only one of this many has them: what they write is mostly moved. Where transactions come
 steadily, the others have that share of them."""
 CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
-"""One seed of so many opens more slots as soon as it is a little behind, and has so many faults of its own for that."""
+"""One seed in CATCHUP_ONE_IN opens more slots as soon as it lags, with CATCHUP_FAULTS faults for that."""
 MEDDLING = 4
 """How many times somebody meddles in a seed."""
 OLD_SHARE, SNAPSHOT_FAULTS = 0.5, 5
-"""So many seeds begin with rows that are read, and have so many faults of their own for that."""
+"""This many seeds begin with rows that are read, and have this many faults of their own for that."""
 WAY_FAULTS = 4
 """Times that another server takes over which writes small batches in another way, where ways are mixed."""
 BACKLOGS, RUSHED = 4, (30, 60)
-"""Where a backlog becomes partitions, so many times one is made: the worker's stream is held, and so many transactions
-come in a rush. Each has a fault of its own, in one of the steps in which it is adopted."""
+"""If a backlog becomes partitions: how many are made, and of how many transactions. The worker's stream is held while
+they are written. Each backlog has its own fault, in one of the steps in which it is adopted."""
 HELD = "hold stream"
 OUTSIDE_SHARE = 0.04
 """How often a connection to odd tables does something between two transactions."""

@@ -34,7 +34,7 @@ class Client(threading.Thread):
         hold: float,
         life: float,
     ) -> None:
-        """`life`: its sessions live for so many seconds at most."""
+        """`life`: its sessions live for this many seconds at most."""
         super().__init__(daemon=True)
         self.stopped = threading.Event()
         self.kind = kind

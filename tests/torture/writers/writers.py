@@ -1,4 +1,4 @@
-"""The writers: carry a plan's steps out, each connection in a thread of its own, through crashes of the source."""
+"""The writers: carry a plan's steps out, each connection in its own thread, through crashes of the source."""
 
 from __future__ import annotations
 

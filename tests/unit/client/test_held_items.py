@@ -21,7 +21,7 @@ Pass = Callable[[float], None]
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> Pass:
-    """So many seconds pass."""
+    """This many seconds pass."""
     now = [1000.0]
     clock = SimpleNamespace(monotonic=lambda: now[0])
     for module in (held_items, sys.modules[__name__]):  # whatever else runs in this process keeps its clock

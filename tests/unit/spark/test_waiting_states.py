@@ -81,7 +81,7 @@ def test_nothing_waits_that_is_to_be_refused_or_begins_anew() -> None:
 
 @pytest.mark.parametrize("changed", [1, 50, 300])
 def test_a_day_of_runs_writes_a_table_once_and_its_changes_twenty_times(changed: int) -> None:
-    """The rows that are written beyond the files of changes, in 288 runs that change so many; all buckets each time."""
+    """Rows written beyond the files of changes, in 288 runs; each changes `changed` rows of each bucket."""
     newest, files, written = version(1), [], 0
     for run in range(RUNS):
         seq = 2 + run * changed

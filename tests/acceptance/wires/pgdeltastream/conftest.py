@@ -18,7 +18,7 @@ from tests.fixtures.wire_place import SECRET, Place, drop_slots, require_clean
 
 @contextmanager
 def place_of(cluster: Cluster, folder: Path) -> Iterator[Place]:
-    """A server of its own, which must say nothing unexpected."""
+    """Its own server, which must say nothing unexpected."""
     slot = unique("slot")
     with (
         cluster.database("source") as source_dsn,

@@ -1,4 +1,4 @@
-"""What init makes: a slot and a session of its own each time, in the way of nobody."""
+"""What init makes: a slot and its own session each time, in the way of nobody."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def rough(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def ids(line: Line, wanted: int) -> list[int]:
-    """Of the next inserts, so many."""
+    """Of the next inserts, this many."""
     found: list[int] = []
     while len(found) < wanted:
         found += [values(change)["id"] for change in line.changes()]

@@ -172,4 +172,4 @@ def test_seeds_with_kills_and_restarts(rough: Rough) -> None:
         shaker = Shaker(seed, [*killers(rough.server, dsn), _fast, _immediate, _sigkill], most=5)
         print(play(dsn, rough.client, seed, 8.0, shaker), shaker.done, flush=True)
         with psycopg.connect(dsn, autocommit=True) as source:
-            drop_slots(source)  # there is room for so many sessions at once
+            drop_slots(source)  # there is room for this many sessions at once

@@ -178,7 +178,7 @@ def test_only_the_last_frame_of_a_large_transaction_confirms_it(place: Place, sl
 
 
 def _whole(line: Line, changes: int) -> list[Frame]:
-    """Frames with so many changes together."""
+    """Frames with this many changes together."""
     found: list[Frame] = []
     while sum(len(frame["change"]) for frame in found) < changes:
         found.append(line.next())

@@ -69,7 +69,7 @@ class Original:
             self.process = None
 
     def leave(self, seconds: float) -> None:
-        """Be killed or stopped, and come back after so many seconds."""
+        """Be killed or stopped, and come back after this many seconds."""
         if self.process is not None:
             self.kill(random.choice([signal.SIGKILL, signal.SIGTERM]))
             self.away_until = time.monotonic() + seconds

@@ -38,7 +38,7 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
 
 
 def made(stage: Stage, *statements: str) -> int:
-    """Tables that are captured from their first row on, made anew; the seq before it."""
+    """Tables that are captured from their first row on, created again; the seq before it."""
     names = re.findall(r"create table (\w+)", " ".join(statements))
     stage.run(*(f"drop table if exists {name} cascade" for name in names), *statements)
     publish_new_tables(stage.config)
@@ -55,7 +55,7 @@ def seq_of(stage: Stage, table: str, action: str) -> int:
 
 @pytest.fixture
 def people(stage: Stage, cluster: Cluster) -> Iterator[Follower]:
-    """A follower of a table with a key, a unique column, and at the follower a column of its own."""
+    """A follower of a table with a key, a unique column, and at the follower its own column."""
     table = "create table people (id int primary key, code int unique, name text"
     made(stage, f"{table})")
     stage.run("insert into people select n, n * 10, 'name ' || n from generate_series(1, 5) n")

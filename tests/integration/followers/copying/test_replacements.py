@@ -1,4 +1,4 @@
-"""A table is copied anew while the others follow the log: exactly, and nobody sees half of it."""
+"""A table is copied again while the others follow the log: exactly, and nobody sees half of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DDL at the source, and what it makes of a follower: tests assert it, and docs/reference/follower-outcomes.md says it.
 
 In all texts `$t` stands for the table of tests/fixtures/schema_changes.py, which is at both sides, and `$name` for the
-follower. Each statement is a transaction of its own.
+follower. Each statement is its own transaction.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ TABLES = {
         outcome="made with its keys and indexes, and copied",
         tables=("$t", "$t_new"),
     ),
-    "dropped and made again": Change(
+    "dropped and created again": Change(
         ("drop table $t", "create table $t (id bigint primary key, d int)", "insert into $t values (7, 1)"),
         copied=True,
     ),

@@ -1,4 +1,4 @@
-"""Tables that DDL has rewritten, that are new, or of which it is not clear what they have become, are copied anew."""
+"""Tables that DDL has rewritten, that are new, or of which it is not clear what they have become, are copied again."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_rewrite_that_was_settled_before_the_follower_came_there(changed: Chan
 
 
 def test_a_column_that_came_after_the_last_copy(changed: Changed):
-    """It is renamed, or dropped, in the transaction that rewrites the table once more."""
+    """It is renamed, or dropped, in the transaction that rewrites the table again."""
     with changed.made.running():
         eventually(lambda: changed.made.found.state == "following")
         resync.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])

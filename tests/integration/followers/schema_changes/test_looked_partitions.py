@@ -124,7 +124,7 @@ def test_with_ddl_stop_it_stays_and_the_statement_is_named(stage: Stage, cluster
     with divided(stage, cluster, ddl="stop") as changed, changed.made.running():
         changed.become_equal()
         leave(changed)
-        changed.run("insert into $t_a values (7, 'a', 'x')")  # as of a table of its own, which is no new one there
+        changed.run("insert into $t_a values (7, 'a', 'x')")  # as of its own table, which is no new one there
         said = "public.$t_a is no partition at the source any more, and --ddl is stop"
         remedy = "`alter table public.$t detach partition public.$t_a` there"
         eventually(lambda: note(changed) == (changed.named(said), changed.named(remedy)))
@@ -231,7 +231,7 @@ def test_a_partition_that_returns_has_the_rows_that_it_had(stage: Stage, cluster
         changed.stage.run(changed.named("alter table $t attach partition $t_a for values in ('a')"))
         publish_new_tables(stage.config)
         look(changed, "returned", "$t_a", reads="waiting")
-        # Not any copy: a partition that was detached may be copied as a table of its own.
+        # Not any copy: a partition that was detached may be copied as its own table.
         root = oid(stage, changed.t)
         eventually(lambda: is_partition(changed, "$t_a") if is_there else root in changed.made.copies())
         changed.run("update $t set note = 'y'")

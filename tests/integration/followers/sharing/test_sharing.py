@@ -136,7 +136,7 @@ def three(stage: Stage, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def change(stage: Stage, count: int, *, by: int = 1) -> None:
-    """So many transactions, each of so many rows."""
+    """This many transactions, each of this many rows."""
     for number in range(count):
         stage.run(f"update shared set n = n + 1, words = words || 'y' where id between {number + 1} and {number + by}")
 

@@ -64,7 +64,7 @@ class Routed:
         move(self.staged.shuffler(default, routes=routes))
 
     def cut_off(self, statements: int, *routes: Route) -> bool:
-        """Shuffle until its session is ended before its next statement but so many; False when it was done before."""
+        """Shuffle until its session is ended before its next statement but this many; False when it was done before."""
         shuffler = self.staged.shuffler(routes=routes)
         connection = self.staged.shufflers.connection
         assert connection is not None

@@ -70,7 +70,7 @@ def staged_row(
 
 
 def batch(staged: Staged, lsn: int, count: int = 1, **row: Any) -> ChangeBatch:
-    """One transaction of so many rows."""
+    """One transaction of this many rows."""
     made = [staged_row(staged, lsn, lsn + idx, idx, **row) for idx in range(count)]
     return ChangeBatch(made, lsn, lsn, lsn, 1, lsn + 1, lsn, lsn, None, 0)
 
@@ -486,7 +486,7 @@ def test_what_was_prepared_while_there_was_a_rule_writes_once_it_is_gone(staged:
 
 
 def _read(dsn: str, seen: list[tuple[int, int]], over: threading.Event) -> None:
-    """Poll the log until this is over, and once more; of each transaction from LSN 1,000 on there are three events."""
+    """Poll the log until this is over, and again; of each transaction from LSN 1,000 on there are three events."""
     query = "select seq, commit_lsn from sequin_events where seq > %s order by seq"
     with psycopg.connect(dsn, autocommit=True) as reader:
         while True:

@@ -368,7 +368,7 @@ class Load(BackgroundThread):
 
 
 class TestWithAServer:
-    """On a pipeline database without a log of its own making."""
+    """On a pipeline database without a log that it made itself."""
 
     @pytest.fixture
     def database_dsn(self, cluster: Cluster) -> Iterator[str]:

@@ -333,7 +333,7 @@ def test_another_sessions_snapshot_is_another(filled: Site, exported: ExportedSn
 
 
 def test_what_was_altered_since_is_refused_and_not_shown_empty(filled: Site):
-    """An ALTER TABLE that writes rows anew hides them from older snapshots; a truncate is in the stream."""
+    """An ALTER TABLE that rewrites rows hides them from older snapshots; a truncate is in the stream."""
     for name in ("altered", "cut", "packed"):
         filled.run(f"create table {name} (id int primary key, n int)", f"insert into {name} values (1, 1)")
     filled.run("create table months (id int primary key) partition by range (id)")

@@ -34,7 +34,7 @@ BUSY = {"load_age": 1.0, "sending": 1.0}
 
 
 def stages(**late: float) -> list[Stage]:
-    """The four of the log, and others that are named: so many seconds late by themselves."""
+    """The four of the log, and others that are named: this many seconds late by themselves."""
     found: list[Stage] = []
     behind = 0.0
     for name in ("decoded", "received", "staged", "shuffled", *(name for name in late if name.endswith("ed"))):
