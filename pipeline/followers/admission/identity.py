@@ -26,7 +26,7 @@ def read(follower: Connection) -> Database:
     return found
 
 
-def relation(follower: Connection, other: Connection) -> Relation:
+def find_relation(follower: Connection, other: Connection) -> Relation:
     """A random advisory lock is taken at the first and looked for at the other. Neither may be behind a pooler."""
     key = secrets.randbits(62)
     follower.execute("select pg_catalog.pg_advisory_lock(%s)", (key,))

@@ -68,7 +68,7 @@ class FollowerLacksError(FollowerRefusedError):
 def find(source: Connection, follower: Connection, tables: Sequence[int]) -> list[NeededObject]:
     """Return all that the follower lacks for these tables of the source, by oid."""
     needed = queries.rows(source, NeededObject, statement(_ROOM, "needed_objects"), {"oids": list(tables)})
-    return [each for each in needed if not _is_there(follower, each)]
+    return [each for each in needed if not _exists(follower, each)]
 
 
 def statements(source: Connection, follower: Connection, tables: Sequence[int]) -> list[str]:
@@ -95,7 +95,7 @@ def require(
         raise FollowerLacksError(what, rights, missing, list(_script(follower, rights, missing, user)))
 
 
-def _is_there(follower: Connection, each: NeededObject) -> bool:
+def _exists(follower: Connection, each: NeededObject) -> bool:
     """Return whether the object exists, or is in a schema that the user may not use, which is a right to be granted."""
     try:
         with follower.transaction():

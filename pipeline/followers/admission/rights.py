@@ -9,7 +9,7 @@ from typing import NamedTuple
 import psycopg
 
 from pipeline.followers.admission.server import SCHEMA, ServerFacts
-from pipeline.followers.admission.tables import TableAtFollower, names
+from pipeline.followers.admission.tables import TableAtFollower, list_names
 from pipeline.postgres.connections import Connection
 from pipeline.printable import identifier
 
@@ -22,7 +22,7 @@ class MissingRight:
     grant: str | None
 
 
-def of_server(follower: Connection, facts: ServerFacts) -> Iterator[MissingRight]:
+def missing_on_server(follower: Connection, facts: ServerFacts) -> Iterator[MissingRight]:
     """Yield those without which an applier cannot work there, whatever its tables are."""
     user, database = f'user "{facts.user_name}"', identifier(facts.database)
     try:
@@ -49,7 +49,7 @@ def of_server(follower: Connection, facts: ServerFacts) -> Iterator[MissingRight
         yield MissingRight(f"{user} may not use the schema {SCHEMA} and its tables", grant)
 
 
-def of_tables(facts: ServerFacts, tables: Sequence[TableAtFollower]) -> Iterator[MissingRight]:
+def missing_on_tables(facts: ServerFacts, tables: Sequence[TableAtFollower]) -> Iterator[MissingRight]:
     """Yield those that the user lacks to make and to write these tables; one for all that one statement cures."""
     lacking: dict[_LackingRight, list[TableAtFollower]] = {}
     for each in tables:
@@ -57,7 +57,7 @@ def of_tables(facts: ServerFacts, tables: Sequence[TableAtFollower]) -> Iterator
             lacking.setdefault(found, []).append(each)
     for found, of in lacking.items():
         on = f" on {', '.join(identifier(each.schema, each.name) for each in of)}" if found.on_tables else ""
-        yield MissingRight(f"{found.text} {names(of)}{found.more}", f"{found.grant}{on}{found.to}")
+        yield MissingRight(f"{found.text} {list_names(of)}{found.more}", f"{found.grant}{on}{found.to}")
 
 
 class _LackingRight(NamedTuple):

@@ -105,6 +105,6 @@ def positions(follower: Connection, facts: ServerFacts, source: uuid.UUID) -> di
     return {name: Position(seq, lsn, at) for name, seq, lsn, at in follower.execute(query, (source,)).fetchall()}
 
 
-def forgetting(source: uuid.UUID, name: str) -> str:
+def forget_statement(source: uuid.UUID, name: str) -> str:
     """The statement by which somebody forgets one of them, there."""
     return f"delete from {SCHEMA}.position where (source_database_id, follower) = ('{source}', '{name}')"  # noqa: S608

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from pipeline.errors import FollowerRefusedError
 from pipeline.followers import connecting
-from pipeline.followers.admission.server import ServerFacts, forgetting
+from pipeline.followers.admission.server import ServerFacts, forget_statement
 from pipeline.followers.registry import Options
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -20,7 +20,7 @@ from pipeline.postgres.queries import statement
 _SHOWN = 5
 _AT_ONCE = 200
 """Tables that one statement looks into."""
-_PATIENCE = "5s"
+_LOCK_TIMEOUT = "5s"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def require_fit(
     found = {(each.schema, each.name): each for each in rows}
     pairs = [(each, found[each.schema, each.name]) for each in wanted]
     what = connecting.what(name)
-    _require_there(what, pairs, options)
+    _require_existing(what, pairs, options)
     _require_columns(what, [(each, has) for each, has in pairs if has.kind is not None])
     return rows
 
@@ -111,44 +111,44 @@ def require_unfed(
     found = queries.rows(follower, _Fed, statement("followers.admission", "fed_tables"), values)
     if found:
         first = found[0]
-        raise FollowerRefusedError(
-            f"{connecting.what(name)}: another source feeds {names([each.table for each in found])} there, as the "
+        raise FollowerRefused(
+            f"{connecting.what(name)}: another source feeds {list_names([each.table for each in found])} there, as the "
             f'follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name another '
             "database; or, if that one is no follower any more, forget it there: "
-            f"{forgetting(first.source, first.follower)}"
+            f"{forget_statement(first.source, first.follower)}"
         )
 
 
-def _require_there(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollower]], options: Options) -> None:
+def _require_existing(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollower]], options: Options) -> None:
     missing = [has for _, has in pairs if has.kind is None]
     if missing and options.copy == "none":
-        raise FollowerRefusedError(
-            f"{what}: it has no {names(missing)}; with --copy none its tables must be equal to the source's: "
+        raise FollowerRefused(
+            f"{what}: it has no {list_names(missing)}; with --copy none its tables must be equal to the source's: "
             "leave them out with --tables, or let it be copied"
         )
     if missing and options.copy == "log":
-        raise FollowerRefusedError(
-            f"{what}: it has no {names(missing)}; with --copy log its tables must be there, since the log does not "
-            "say how to make them: make them there, leave them out with --tables, or use --copy source"
+        raise FollowerRefused(
+            f"{what}: it has no {list_names(missing)}; with --copy log its tables must be there, since the log does "
+            "not say how to make them: make them there, leave them out with --tables, or use --copy source"
         )
     if missing and options.schema == "exists":
-        raise FollowerRefusedError(
-            f"{what}: it has no {names(missing)}; make them there, or use --schema create, or leave them out "
+        raise FollowerRefused(
+            f"{what}: it has no {list_names(missing)}; make them there, or use --schema create, or leave them out "
             "with --tables"
         )
     other = [has for _, has in pairs if has.kind not in (None, "r", "p")]
     if other:
-        raise FollowerRefusedError(
-            f"{what}: {names(other)} there is a view or something else that is no table; rename it there, or leave it "
-            "out with --tables"
+        raise FollowerRefused(
+            f"{what}: {list_names(other)} there is a view or something else that is no table; rename it there, or "
+            "leave it out with --tables"
         )
 
 
 def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFollower]]) -> None:
     for each, has in there:
         if lacking := [column for column in each.columns if column not in has.columns]:
-            raise FollowerRefusedError(
-                f"{what}: {each} there has no column {names(lacking)}; add what is missing, or "
+            raise FollowerRefused(
+                f"{what}: {each} there has no column {list_names(lacking)}; add what is missing, or "
                 "leave the table out with --tables"
             )
         columns = ", ".join(each.key)
@@ -170,21 +170,21 @@ def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollo
     """Raises FollowerRefusedError if one of these tables has rows. The user must be able to read them."""
     what, there = connecting.what(name), [each for each in tables if each.kind is not None]
     try:
-        with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_PATIENCE):
-            filled = list(_filled(follower, there))
+        with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_LOCK_TIMEOUT):
+            filled = list(_tables_with_rows(follower, there))
     except psycopg.errors.LockNotAvailable:
         raise FollowerRefusedError(
             f"{what}: another session there locks one of its tables, and it cannot be seen whether it has rows; "
             "try again when that has ended"
         ) from None
     if filled:
-        raise FollowerRefusedError(
-            f"{what}: {names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
+        raise FollowerRefused(
+            f"{what}: {list_names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
             "them before the copy, or --copy none where they are equal to the source's already"
         )
 
 
-def _filled(follower: Connection, there: Sequence[TableAtFollower]) -> Iterable[TableAtFollower]:
+def _tables_with_rows(follower: Connection, there: Sequence[TableAtFollower]) -> Iterable[TableAtFollower]:
     """Those with rows. Of a partitioned table those of its partitions count."""
     for first in range(0, len(there), _AT_ONCE):
         part = there[first : first + _AT_ONCE]
@@ -198,7 +198,7 @@ def _filled(follower: Connection, there: Sequence[TableAtFollower]) -> Iterable[
         yield from (part[number] for number, filled in sorted(rows) if filled)
 
 
-def names(tables: Sequence[object]) -> str:
+def list_names(tables: Sequence[object]) -> str:
     """Return the first of them, and how many more there are."""
     return ", ".join(str(each) for each in tables[:_SHOWN]) + _more(tables)
 

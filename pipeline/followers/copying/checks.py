@@ -64,57 +64,57 @@ class UnvalidatedCheck:
         return f"check {self.name} of {self.shown} is not valid there as it is at the source: {self.reason}"
 
 
-def record(follower: Connection, of: Position, table: TableName) -> None:
+def record(follower: Connection, here: Position, table: TableName) -> None:
     """Store which checks we have made with a table, in the transaction that makes it."""
-    _record(follower, of, table, _find(follower, of, table))
+    _record(follower, here, table, _find(follower, here, table))
 
 
-def take_off(follower: Connection, of: Position, table: TableName) -> list[str]:
+def take_off(follower: Connection, here: Position, table: TableName) -> list[str]:
     """Drop the checks of a table that we have made and that has no rows yet, in the transaction that is open.
 
     Returns the statements that add them.
     """
-    found = _find(follower, of, table)
-    _record(follower, of, table, found)
+    found = _find(follower, here, table)
+    _record(follower, here, table, found)
     for each in found:
         follower.execute(each.drops.encode())
     return [each.adds for each in found]
 
 
-def run_without(follower: Connection, of: Position, table: TableName, replace: Callable[[], None]) -> None:
+def run_without(follower: Connection, here: Position, table: TableName, replace: Callable[[], None]) -> None:
     """Replace rows in the transaction that is open, and let them violate checks that we have made: NOT VALID then."""
-    found = _find(follower, of, table, recorded=True)
+    found = _find(follower, here, table, recorded=True)
     for each in found:
         follower.execute(each.drops.encode())
     replace()
     for each in found:
         follower.execute(each.adds.encode())
-    follower.execute(_FORGET_REASONS, {**vars(of), "oid": table.table_oid})
+    follower.execute(_FORGET_REASONS, {**vars(here), "oid": table.table_oid})
 
 
-def are_made(follower: Connection, of: Position, table: TableName) -> bool:
+def are_made(follower: Connection, here: Position, table: TableName) -> bool:
     """True if a table has checks that we have made."""
-    return bool(_find(follower, of, table, recorded=True))
+    return bool(_find(follower, here, table, recorded=True))
 
 
-def unvalidated(follower: Connection, of: Position) -> list[UnvalidatedCheck]:
+def unvalidated(follower: Connection, here: Position) -> list[UnvalidatedCheck]:
     """Return the checks that are valid at the source and not at the follower."""
-    return queries.rows(follower, UnvalidatedCheck, statement(_ROOM, "find_unvalidated"), vars(of))
+    return queries.rows(follower, UnvalidatedCheck, statement(_ROOM, "find_unvalidated"), vars(here))
 
 
-def left(follower: Connection, of: Position) -> set[int]:
+def unfinished_tables(follower: Connection, here: Position) -> set[int]:
     """Return tables, by their oids at the source, with checks that are to be validated."""
-    return {each.table_oid for each in unvalidated(follower, of) if each.reason is None}
+    return {each.table_oid for each in unvalidated(follower, here) if each.reason is None}
 
 
-def validate(follower: Connection, of: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
+def validate(follower: Connection, here: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
     """Validate the checks that are left of these tables, by their oids at the source, each in its own transaction.
 
     If a row violates one, it is stored why it stays NOT VALID. Returns the tables whose rows cannot be asked, and why.
     Raises what ends the connection.
     """
     refused = dict[TableName, FollowerError]()
-    for each in unvalidated(follower, of):
+    for each in unvalidated(follower, here):
         table = tables.get(each.table_oid)
         if table is None or each.reason is not None:
             continue
@@ -123,18 +123,23 @@ def validate(follower: Connection, of: Position, tables: Mapping[int, TableName]
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
-            refused[table] = refusals.not_made(table, error, f"check {each.name} of ")
+            refused[table] = refusals.creation_error(table, error, f"check {each.name} of ")
             continue
         if violated is not None:
-            values = {**vars(of), "relation": each.relation, "name": each.name, "reason": refusals.said(violated)}
+            values = {
+                **vars(here),
+                "relation": each.relation,
+                "name": each.name,
+                "reason": refusals.server_message(violated),
+            }
             follower.execute(statement(_ROOM, "store_reason"), values)
     return refused
 
 
-def notes(follower: Connection, of: Position) -> dict[int, Note]:
+def notes(follower: Connection, here: Position) -> dict[int, Note]:
     """Return what there is to say of tables, by their oids at the source, whose rows violate a check."""
     found = defaultdict[int, list[UnvalidatedCheck]](list)
-    for each in unvalidated(follower, of):
+    for each in unvalidated(follower, here):
         if each.reason is not None:
             found[each.table_oid].append(each)
     remedy = "correct those rows at the source, then run there: `{}`"
@@ -144,15 +149,15 @@ def notes(follower: Connection, of: Position) -> dict[int, Note]:
     }
 
 
-def _find(follower: Connection, of: Position, table: TableName, *, recorded: bool = False) -> list[_Check]:
+def _find(follower: Connection, here: Position, table: TableName, *, recorded: bool = False) -> list[_Check]:
     """The checks of a table and of its partitions; or only those that are `recorded`."""
-    values = {**vars(of), "schema": table.table_schema, "name": table.table_name, "recorded": recorded}
+    values = {**vars(here), "schema": table.table_schema, "name": table.table_name, "recorded": recorded}
     return queries.rows(follower, _Check, statement(_ROOM, "checks_of_table"), values)
 
 
-def _record(follower: Connection, of: Position, table: TableName, found: Sequence[_Check]) -> None:
+def _record(follower: Connection, here: Position, table: TableName, found: Sequence[_Check]) -> None:
     with follower.cursor() as cursor:
-        listed = [{**vars(of), **vars(each), "oid": table.table_oid} for each in found]
+        listed = [{**vars(here), **vars(each), "oid": table.table_oid} for each in found]
         cursor.executemany(_RECORD_CHECK, listed)
 
 

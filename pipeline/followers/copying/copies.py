@@ -78,7 +78,7 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
         follower.execute(statement(_ROOM, "store_beginning"), values)
 
 
-def want(follower: Connection, here: Position, tables: Iterable[int], *, first: bool = False) -> Position:
+def request(follower: Connection, here: Position, tables: Iterable[int], *, first: bool = False) -> Position:
     """Let these tables be copied anew while the others follow the log; in a transaction, also the one that applies.
 
     `first`: also those that are to be copied before the log is applied.
@@ -114,12 +114,12 @@ class RequestedCopy:
         return Place(self.formed_epoch, self.formed_lsn, 2**31 - 1)
 
 
-def wanted(follower: Connection, of: Position) -> list[RequestedCopy]:
+def requested(follower: Connection, here: Position) -> list[RequestedCopy]:
     """Those that `want` has asked for, and that are not in their place yet."""
-    return queries.rows(follower, RequestedCopy, statement(_ROOM, "find_wanted"), vars(of))
+    return queries.rows(follower, RequestedCopy, statement(_ROOM, "find_wanted"), vars(here))
 
 
-def place(follower: Connection, here: Position, wanted: RequestedCopy, copied: Copied, rows: int) -> None:
+def finish_replacement(follower: Connection, here: Position, wanted: RequestedCopy, copied: Copied, rows: int) -> None:
     """In the transaction that holds the position and has brought the table there: it follows the log again.
 
     Raises ApplierOvertakenError where another copy of it was made meanwhile, or is wanted.
@@ -135,17 +135,17 @@ def place(follower: Connection, here: Position, wanted: RequestedCopy, copied: C
     position.change_tables(follower, here)
 
 
-def forget(follower: Connection, of: Position, tables: Iterable[int]) -> None:
+def forget(follower: Connection, here: Position, tables: Iterable[int]) -> None:
     """Tables that are followed no longer."""
-    follower.execute(statement(_ROOM, "forget_copies"), {**vars(of), "oids": list(tables)})
+    follower.execute(statement(_ROOM, "forget_copies"), {**vars(here), "oids": list(tables)})
 
 
-def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
+def find(follower: Connection, here: Position) -> dict[int, Copied | None]:
     """By the table's oid at the source; None: still to be copied, before the log is applied.
 
     Without the tables of `wanted`.
     """
-    found = follower.execute(_FIND_COPIES, vars(of)).fetchall()
+    found = follower.execute(_FIND_COPIES, vars(here)).fetchall()
     made = dict[int, Copied | None]()
     for oid, epoch, snapshot, lsn, form in found:
         columns = form if isinstance(form, list) else None  # of one that was dropped it is that of before
@@ -153,23 +153,23 @@ def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
     return made
 
 
-def store_form(follower: Connection, of: Position, form: SourceForm, oid: int | None = None) -> None:
+def store_form(follower: Connection, here: Position, form: SourceForm, oid: int | None = None) -> None:
     """A table that is to be copied has this form of the source's until then.
 
     `oid`: the table's, if it takes the place of the one that has the form.
     """
-    values = {**vars(of), "oid": oid or form.oid, "form": Jsonb(form.as_document())}
+    values = {**vars(here), "oid": oid or form.oid, "form": Jsonb(form.as_document())}
     follower.execute(statement(_ROOM, "store_form"), values)
 
 
-def find_form(follower: Connection, of: Position, oid: int) -> SourceForm | CopiedForm | None:
+def find_form(follower: Connection, here: Position, oid: int) -> SourceForm | CopiedForm | None:
     """What is known of the form of a table that is still to be copied: it was made, or copied before, with that."""
-    return _form(queries.value(follower, _FIND_FORM, {**vars(of), "oid": oid}))
+    return _form(queries.value(follower, _FIND_FORM, {**vars(here), "oid": oid}))
 
 
-def last_form(follower: Connection, of: Position, oid: int) -> tuple[SourceForm | CopiedForm | None, Place | None]:
+def last_form(follower: Connection, here: Position, oid: int) -> tuple[SourceForm | CopiedForm | None, Place | None]:
     """What is known of the form of a table that is copied, or to be, and as of which place; None if nothing is."""
-    row = follower.execute(_LAST_FORM, {**vars(of), "oid": oid}).fetchone()
+    row = follower.execute(_LAST_FORM, {**vars(here), "oid": oid}).fetchone()
     if row is None:
         return None, None
     form, epoch, lsn = row
@@ -177,27 +177,27 @@ def last_form(follower: Connection, of: Position, oid: int) -> tuple[SourceForm 
     return _form(form), place
 
 
-def hold(follower: Connection, of: Position, tables: Iterable[int]) -> None:
+def lock(follower: Connection, here: Position, tables: Iterable[int]) -> None:
     """Until the end of the transaction nobody copies these; who is at it is waited for."""
-    follower.execute(_HOLD_COPIES, {**vars(of), "oids": list(tables)})
+    follower.execute(_HOLD_COPIES, {**vars(here), "oids": list(tables)})
 
 
-def take(follower: Connection, of: Position, oid: int) -> None:
+def claim(follower: Connection, here: Position, oid: int) -> None:
     """In the transaction that copies, first: who else is at it, or moves the position, is waited for.
 
     Raises ApplierOvertakenError where the copy is made by now, or the position is another.
     """
-    if follower.execute(statement(_ROOM, "take_copy"), {**vars(of), "oid": oid}).rowcount != 1:
-        raise ApplierOvertakenError(
-            f"another applier has copied a table of follower {of.follower}, or moved its position; this one has"
+    if follower.execute(statement(_ROOM, "take_copy"), {**vars(here), "oid": oid}).rowcount != 1:
+        raise Overtaken(
+            f"another applier has copied a table of follower {here.follower}, or moved its position; this one has"
             " written nothing"
         )
 
 
-def finish(follower: Connection, of: Position, oid: int, copied: Copied, rows: int) -> None:
+def finish(follower: Connection, here: Position, oid: int, copied: Copied, rows: int) -> None:
     """In the same transaction: its rows are there."""
     form = None if copied.form is None else Jsonb(copied.form)
-    values = {**vars(of), **vars(copied), "form": form, "oid": oid, "rows": rows}
+    values = {**vars(here), **vars(copied), "form": form, "oid": oid, "rows": rows}
     follower.execute(statement(_ROOM, "finish_copy"), values)
 
 

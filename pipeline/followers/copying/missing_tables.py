@@ -14,7 +14,15 @@ from psycopg import sql
 
 from pipeline.errors import FollowedTablesChangedError, FollowerError
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import checks, copies, refusals, schema_dump, source_forms, taken_names, unmade
+from pipeline.followers.copying import (
+    checks,
+    copies,
+    pending_statements,
+    refusals,
+    schema_dump,
+    source_forms,
+    taken_names,
+)
 from pipeline.followers.copying.schema_dump import SchemaDump
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import TableName
@@ -28,7 +36,7 @@ _ROOM = "followers.copying"
 
 
 def make(
-    source: Connection, dsn: str, follower: Connection, of: Position, tables: Sequence[TableName]
+    source: Connection, dsn: str, follower: Connection, here: Position, tables: Sequence[TableName]
 ) -> dict[TableName, FollowerError]:
     """Those that the follower lacks, as they are at the source now; returns those that are refused, and why.
 
@@ -37,20 +45,20 @@ def make(
     """
 
     def made(table: TableName, dumped: _TableDump, preamble: str) -> None:
-        after = [*dumped.dump.after, *checks.take_off(follower, of, table)]
-        unmade.store(follower, of, table.table_oid, [preamble + each for each in after])
+        after = [*dumped.dump.after, *checks.take_off(follower, here, table)]
+        pending_statements.store(follower, here, table.table_oid, [preamble + each for each in after])
 
-    return _make(source, dsn, follower, of, tables, made)
+    return _make(source, dsn, follower, here, tables, made)
 
 
-def make_whole(source: Connection, dsn: str, follower: Connection, of: Position, table: TableName) -> None:
+def make_whole(source: Connection, dsn: str, follower: Connection, here: Position, table: TableName) -> None:
     """One of them with its keys and indexes, so that nothing is left to be made. Raises FollowerError."""
 
     def made(table: TableName, dumped: _TableDump, preamble: str) -> None:
         follower.execute("".join([preamble, *dumped.dump.after]).encode())
-        checks.record(follower, of, table)
+        checks.record(follower, here, table)
 
-    for error in _make(source, dsn, follower, of, [table], made).values():
+    for error in _make(source, dsn, follower, here, [table], made).values():
         raise error
 
 
@@ -67,7 +75,7 @@ def _make(
     source: Connection,
     dsn: str,
     follower: Connection,
-    of: Position,
+    here: Position,
     tables: Sequence[TableName],
     made: Callable[[TableName, _TableDump, str], None],
 ) -> dict[TableName, FollowerError]:
@@ -85,14 +93,14 @@ def _make(
                 with follower.transaction():
                     for schema in sorted({schema for schema, _ in each.names}):
                         follower.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
-                    taken_names.free(follower, of, each.names)
+                    taken_names.free(follower, here, each.names)
                     follower.execute((preamble + each.dump.before).encode())
-                    copies.store_form(follower, of, each.form)
+                    copies.store_form(follower, here, each.form)
                     made(table, each, preamble)
             except psycopg.Error as error:
                 if connections.is_gone(error) or connections.is_ours(error):
                     raise
-                failed[table] = refusals.not_made(table, error)
+                failed[table] = refusals.creation_error(table, error)
         if len(failed) == len(dumped):
             return refused | failed
         dumped = {table: dumped[table] for table in failed}  # what one of them needs may be there by now

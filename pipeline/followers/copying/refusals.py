@@ -23,7 +23,7 @@ def is_passing(error: psycopg.Error) -> bool:
     return error.sqlstate in _PASSING
 
 
-def said(error: psycopg.Error) -> str:
+def server_message(error: psycopg.Error) -> str:
     """What the follower says, in one line."""
     return f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
 
@@ -41,15 +41,16 @@ def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: 
         helps = f"run there: `{'; '.join(missing)}`" if missing else helps
     remedy = AGAIN if helps is None else f"{helps}; {AGAIN}"
     if isinstance(error, psycopg.Error):
-        return Note(f"cannot be copied: the follower refuses a statement: {said(error)}", remedy, "stopped")
+        return Note(f"cannot be copied: the follower refuses a statement: {server_message(error)}", remedy, "stopped")
     return Note(f"cannot be copied: {error}", remedy, "stopped")
 
 
-def not_made(table: TableName | None, error: psycopg.Error, what: str = "") -> FollowerError:
+def creation_error(table: TableName | None, error: psycopg.Error, what: str = "") -> FollowerError:
     """The error for a table that the follower does not let us make, or `what` is a part of it. None: any."""
     name = "tables" if table is None else f"{table.table_schema}.{table.table_name}"
     made = FollowerError(
-        f"--schema create: the follower does not let us make {what}{name}: {said(error)}; make there what is missing"
+        f"--schema create: the follower does not let us make {what}{name}: {server_message(error)}; make there what is"
+        " missing"
     )
     made.__cause__ = error
     return made

@@ -30,10 +30,16 @@ from pipeline.followers.copying.source_tables import (
     CopyDelayedError,
     SourceRelation,
     SourceTables,
-    holder,
+    describe_holder,
 )
 from pipeline.followers.copying.staged_rows import StagedRows
-from pipeline.followers.copying.table_copies import CopyInterruptedError, columns_of, described, pass_on, require_empty
+from pipeline.followers.copying.table_copies import (
+    CopyInterruptedError,
+    copied_columns,
+    copy_rows,
+    describe_existing,
+    require_empty,
+)
 from pipeline.followers.registry import Follower, TableName
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
@@ -48,14 +54,14 @@ _ROOM = "followers.copying"
 
 
 class FormAdjuster(Protocol):
-    """What gives a table the form of its copy, as `pipeline.followers.schema_changes.fitting.FormAdjustment` does."""
+    """Gives a table the form of its copy, as `FormAdjustment` of `pipeline.followers.schema_changes` does."""
 
     @property
     def called(self) -> tuple[str, str]: ...
     @property
     def is_needed(self) -> bool: ...
-    def applied(self, there: Mapping[str, Any]) -> dict[str, Any]: ...
-    def before(self, there: Mapping[str, Any], columns: Collection[str]) -> list[str]: ...
+    def applied(self, description: Mapping[str, Any]) -> dict[str, Any]: ...
+    def before(self, description: Mapping[str, Any], columns: Collection[str]) -> list[str]: ...
     def alter_empty(self, identifier: sql.Identifier) -> None: ...
     def alter(self, replaced: Callable[[], None]) -> None: ...
 
@@ -71,7 +77,7 @@ class TableRenamer(Protocol):
     """Renames tables, as `pipeline.followers.schema_changes.renames.TableRenames` does."""
 
     def is_called(self, follower: Connection, table: TableName) -> bool: ...
-    def needed(self, follower: Connection, targets: Mapping[int, tuple[str, str]]) -> PlannedRenames: ...
+    def plan(self, follower: Connection, targets: Mapping[int, tuple[str, str]]) -> PlannedRenames: ...
     def require_possible(self, follower: Connection, oid: int, target: tuple[str, str]) -> None: ...
     def carry_out(self, session: Connection, here: Position, moves: Any) -> None: ...
     def forget(self, log: Connection, gone: Collection[int]) -> None: ...
@@ -85,7 +91,7 @@ class TableReplacements:
         log: Connection,
         follower: Connection,
         source: SourceTables,
-        found: Follower,
+        registration: Follower,
         events_table: EventsTable,
         *,
         go_on: Callable[[], bool],
@@ -102,14 +108,14 @@ class TableReplacements:
         values what the source's types have. `require_types` raises CopyDelayedError if a type was altered since.
         `fit` compares the form that a table had at a place of the log with these columns at the source.
         """
-        self._log, self._follower, self._source, self._found = log, follower, source, found
+        self._log, self._follower, self._source, self._registration = log, follower, source, registration
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
         self._require_types, self._fit, self._renaming = require_types, fit, renaming
         self._begins = dict[int, Position]()
 
-    def wanted(self) -> list[RequestedCopy]:
+    def requested(self) -> list[RequestedCopy]:
         """The tables that are to be copied anew."""
-        return copies.wanted(self._follower, self._here())
+        return copies.requested(self._follower, self._here())
 
     def make(self, table: TableName, anew: RequestedCopy) -> None:
         """Copy one of these tables, and let the copy take the place of its rows.
@@ -122,23 +128,23 @@ class TableReplacements:
         # Before it is looked at who writes: what the log had by then is in the copy.
         begins = self._begins.setdefault(table.table_oid, self._here())
         self._require_kept(table, begins)
-        relations = self._source.settled(table.table_oid)
+        relations = self._source.relations_at_rest(table.table_oid)
         del self._begins[table.table_oid]
         self._say(table, None)
         if not relations:  # dropped at the source: its rows stay, and the log has nothing more of it
             with self._source.reading(table.table_oid, relations) as copied:
                 pass
             with self._follower.transaction():
-                copies.place(self._follower, self._held(), anew, copied, 0)
+                copies.finish_replacement(self._follower, self._held(), anew, copied, 0)
             return
         self._make_missing(table)
-        there = described(self._follower, table)
-        if anew.is_first and not self._found.truncates:
+        there = describe_existing(self._follower, table)
+        if anew.is_first and not self._registration.truncates:
             require_empty(self._follower, table, partitioned=there["partitioned"])
         fitting = self._fit(table, anew.formed, {name for each in relations for name in each.columns or ()})
         self._renaming.require_possible(self._follower, table.table_oid, fitting.called)
         fitted = fitting.applied(there)
-        columns = [columns_of(table, relation, fitted) for relation in relations]
+        columns = [copied_columns(table, relation, fitted) for relation in relations]
         listed = list(dict.fromkeys(name for names in columns for name in names))
         with closing(self._staged(table, fitted, listed, fitting.before(there, listed))) as staged:
             fitting.alter_empty(staged.into)
@@ -154,19 +160,19 @@ class TableReplacements:
             )
 
     def _staged(
-        self, table: TableName, there: dict[str, Any], columns: Sequence[str], before: Sequence[str]
+        self, table: TableName, description: dict[str, Any], columns: Sequence[str], before: Sequence[str]
     ) -> StagedRows:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         try:
             with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
-                return StagedRows(self._follower, identifier, there, columns, before)
+                return StagedRows(self._follower, identifier, description, columns, before)
         except psycopg.errors.LockNotAvailable as error:
             raise CopyDelayedError(self._waits(table)) from error
 
     def _waits(self, table: TableName) -> str:
         name = sql.Identifier(table.table_schema, table.table_name).as_string(self._follower)
         oid = queries.value(self._follower, statement(_ROOM, "follower_oid"), {"table": name})
-        return f"waits for {holder(self._follower, oid)}, which uses it at the follower"
+        return f"waits for {describe_holder(self._follower, oid)}, which uses it at the follower"
 
     def _read(
         self,
@@ -178,7 +184,7 @@ class TableReplacements:
         """The rows as of a snapshot, staged; and how many there are."""
         with self._source.reading(table.table_oid, relations) as copied:
             rows = sum(
-                pass_on(self._source, relation, names, self._follower, staged.into, self._require_wanted)
+                copy_rows(self._source, relation, names, self._follower, staged.into, self._require_wanted)
                 for relation, names in zip(relations, columns, strict=True)
             )
         self._require_types(table)
@@ -200,10 +206,8 @@ class TableReplacements:
         with self._follower.transaction():
             # Who else is at it has placed a copy by then, or is at its end.
             self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
-            if anew not in self.wanted():
-                raise ApplierOvertakenError(
-                    f"table {table.table_schema}.{table.table_name} was copied by another applier"
-                )
+            if anew not in self.requested():
+                raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
             self._put(table, staged, fitting)
             gone = self._place(table, anew, wanted, begins, rows, fitting.called)
         self._renaming.forget(self._log, gone)
@@ -266,11 +270,11 @@ class TableReplacements:
                         raise psycopg.Rollback(last)
                     with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
                         self._bring(applier, here)
-                        moves = self._renaming.needed(self._follower, {table.table_oid: called})
+                        moves = self._renaming.plan(self._follower, {table.table_oid: called})
                         self._renaming.carry_out(self._follower, here, moves)
                     assert wanted.copied is not None  # noqa: S101  it was made so
                     self._require_epoch(wanted.copied)
-                    copies.place(self._follower, here, anew, wanted.copied, rows)
+                    copies.finish_replacement(self._follower, here, anew, wanted.copied, rows)
                     return moves.gone
             except (StatementRefusedError, SchemaChangeError) as error:
                 _require_lock_alone(error)
@@ -281,8 +285,8 @@ class TableReplacements:
         return Applier(
             self._log,
             self._follower,
-            self._found.source_id,
-            self._found.name,
+            self._registration.source_id,
+            self._registration.name,
             {table.table_oid: wanted},
             events_table=self._events_table,
             begins=begins,
@@ -294,21 +298,21 @@ class TableReplacements:
 
     def _require_epoch(self, copied: Copied) -> None:
         """A copy that was read while the source became another begins anew."""
-        values = {"source": self._found.source_id}
+        values = {"source": self._registration.source_id}
         if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copied.source_epoch:
             raise DatabaseUnavailableError(
                 "the history of the source has changed while a table was copied: that begins anew"
             )
 
     def _here(self) -> Position:
-        return position.existing(self._follower, self._found.source_id, self._found.name)
+        return position.existing(self._follower, self._registration.source_id, self._registration.name)
 
     def _held(self) -> Position:
-        return position.existing(self._follower, self._found.source_id, self._found.name, held=True)
+        return position.existing(self._follower, self._registration.source_id, self._registration.name, held=True)
 
     @property
     def _known_as(self) -> dict[str, str]:
-        return {"source": str(self._found.source_id), "follower": self._found.name}
+        return {"source": str(self._registration.source_id), "follower": self._registration.name}
 
     def _require_wanted(self) -> None:
         if not self._go_on():

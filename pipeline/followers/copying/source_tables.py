@@ -62,7 +62,7 @@ class SourceTables:
         self._settling: dict[int, tuple[list[SourceRelation], set[str]]] = {}
         """Of tables that are not settled: their relations, and the transactions that are waited for."""
 
-    def settled(self, oid: int) -> list[SourceRelation]:
+    def relations_at_rest(self, oid: int) -> list[SourceRelation]:
         """Return the relations of a table once the transactions that had written to them have ended.
 
         A dropped table has none. Call this after the follower's position was read. Raises CopyDelayedError while such
@@ -95,7 +95,7 @@ class SourceTables:
                 reading_session.roll_back(self._source)
         with self._explained(oid):
             # The log is past the copy then, also where nobody writes: until it is, the table is as of another moment.
-            mark(self._source)
+            write_marker(self._source)
 
     def _begin(self, oid: int, relations: Sequence[SourceRelation]) -> Copied:
         local = {"synchronous_commit": "local", "lock_timeout": LOCK_TIMEOUT}
@@ -156,7 +156,9 @@ class SourceTables:
             yield
         except psycopg.errors.LockNotAvailable as error:
             reading_session.roll_back(self._source)
-            raise CopyDelayedError(f"waits for {holder(self._source, oid)}, which locks it at the source") from error
+            raise CopyDelayedError(
+                f"waits for {describe_holder(self._source, oid)}, which locks it at the source"
+            ) from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
             raise CopyDelayedError("it was renamed or dropped just now") from error
         except psycopg.Error as error:
@@ -165,7 +167,7 @@ class SourceTables:
             raise connections.unavailable(self._dsn, "source", error) from error
 
 
-def mark(source: Connection) -> int:
+def write_marker(source: Connection) -> int:
     """Let the log come past this place soon, also where nobody writes; returns its LSN."""
     reading_session.begin(source, session_settings.COPY, synchronous_commit="local")
     lsn: int = queries.value(source, statement("comparing", "mark_position"))
@@ -173,7 +175,7 @@ def mark(source: Connection) -> int:
     return lsn
 
 
-def holder(connection: Connection, oid: int) -> str:
+def describe_holder(connection: Connection, oid: int) -> str:
     """Who has a lock on a relation, for messages."""
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         found = cursor.execute(statement(_ROOM, "holders"), {"oids": [oid]}).fetchone()

@@ -33,7 +33,7 @@ class StagedRows:
         self,
         follower: Connection,
         table: sql.Identifier,
-        there: Mapping[str, Any],
+        description: Mapping[str, Any],
         columns: Sequence[str],
         before: Sequence[str],
     ) -> None:
@@ -42,10 +42,10 @@ class StagedRows:
         begin, and the caller gives them the form of the copy.
         """
         self._follower, self._columns, self._into = follower, list(columns), table
-        self._table = table if there["partitioned"] else sql.SQL("only {}").format(table)
-        self._key: dict[str, str] = next((key for key in there["keys"] if key and key.keys() <= set(columns)), {})
-        generated = {column["name"] for column in there["columns"] if column["generated"]}
-        names = [column["name"] for column in there["columns"]]
+        self._table = table if description["partitioned"] else sql.SQL("only {}").format(table)
+        self._key: dict[str, str] = next((key for key in description["keys"] if key and key.keys() <= set(columns)), {})
+        generated = {column["name"] for column in description["columns"] if column["generated"]}
+        names = [column["name"] for column in description["columns"]]
         self._own = [name for name in names if name not in columns and name not in generated] if self._key else []
         self._mark = "~"
         while any(name.startswith(self._mark) for name in names):

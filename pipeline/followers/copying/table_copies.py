@@ -19,7 +19,7 @@ from pipeline.followers.copying.source_tables import (
     CopyDelayedError,
     SourceRelation,
     SourceTables,
-    holder,
+    describe_holder,
 )
 from pipeline.followers.registry import Note, TableName
 from pipeline.postgres import connections, copy_data, queries
@@ -52,7 +52,7 @@ class TableCopies:
         self,
         source: SourceTables,
         follower: Connection,
-        of: Position,
+        here: Position,
         forms: FormProvider,
         *,
         truncate: bool,
@@ -63,7 +63,7 @@ class TableCopies:
 
         `go_on` is asked between blocks. `say` is told which table is copied, and why one has to wait.
         """
-        self._source, self._follower, self._of, self._forms, self._truncate = source, follower, of, forms, truncate
+        self._source, self._follower, self._of, self._forms, self._truncate = source, follower, here, forms, truncate
         self._go_on, self._say = go_on, say
         self._refused = dict[TableName, Note]()
 
@@ -86,7 +86,7 @@ class TableCopies:
         """Whether nothing more can be done for it now: it is copied, or refused."""
         self._require_wanted()
         try:
-            relations = self._source.settled(table.table_oid)
+            relations = self._source.relations_at_rest(table.table_oid)
             self._say(table, None)
             published = {name for each in relations for name in each.columns or ()}
             if relations:
@@ -103,7 +103,7 @@ class TableCopies:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
             if refusals.is_passing(error):
-                self._say(table, Note(refusals.said(error)))
+                self._say(table, Note(refusals.server_message(error)))
                 return False
             self._refuse(table, error)
         return True
@@ -115,16 +115,16 @@ class TableCopies:
     def _copy(self, table: TableName, relations: Sequence[SourceRelation]) -> None:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         with self._follower.transaction():
-            copies.take(self._follower, self._of, table.table_oid)
+            copies.claim(self._follower, self._of, table.table_oid)
             if not self._forms.is_called(self._follower, table):
                 raise CopyDelayedError("it was renamed just now")
-            there = described(self._follower, table)
+            there = describe_existing(self._follower, table)
             # First at the follower: while this waits, nobody has to wait at the source.
             self._empty(table, identifier, partitioned=there["partitioned"])
-            columns = [columns_of(table, relation, there) for relation in relations]
+            columns = [copied_columns(table, relation, there) for relation in relations]
             with self._source.reading(table.table_oid, relations) as copied:
                 rows = sum(
-                    pass_on(self._source, relation, names, self._follower, identifier, self._require_wanted)
+                    copy_rows(self._source, relation, names, self._follower, identifier, self._require_wanted)
                     for relation, names in zip(relations, columns, strict=True)
                 )
             if relations:
@@ -148,7 +148,9 @@ class TableCopies:
             with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
                 truncates.run(self._follower, [rows])
         except psycopg.errors.LockNotAvailable as error:
-            raise CopyDelayedError(f"waits for {holder(self._follower, oid)}, which uses it at the follower") from error
+            raise CopyDelayedError(
+                f"waits for {describe_holder(self._follower, oid)}, which uses it at the follower"
+            ) from error
 
     def _require_wanted(self) -> None:
         if not self._go_on():
@@ -166,9 +168,9 @@ def require_empty(follower: Connection, table: TableName, *, partitioned: bool) 
         )
 
 
-def pending(follower: Connection, of: Position, tables: Iterable[TableName]) -> list[TableName]:
+def pending(follower: Connection, here: Position, tables: Iterable[TableName]) -> list[TableName]:
     """Those of which no copy is made yet."""
-    there = copies.find(follower, of)
+    there = copies.find(follower, here)
     return [table for table in tables if table.table_oid in there and there[table.table_oid] is None]
 
 
@@ -179,7 +181,7 @@ def _next(tables: SimpleQueue[TableName]) -> list[TableName]:
         return []
 
 
-def described(follower: Connection, table: TableName) -> dict[str, Any]:
+def describe_existing(follower: Connection, table: TableName) -> dict[str, Any]:
     """What the follower's table is. Raises FollowerError where there is none."""
     name = table.table_schema, table.table_name
     there = followed_tables.describe(follower, [name]).get(name)
@@ -188,18 +190,18 @@ def described(follower: Connection, table: TableName) -> dict[str, Any]:
     return there
 
 
-def columns_of(table: TableName, relation: SourceRelation, there: Mapping[str, Any]) -> list[str]:
+def copied_columns(table: TableName, relation: SourceRelation, description: Mapping[str, Any]) -> list[str]:
     """Which of the published columns of a relation are copied: not those that the follower generates.
 
     Raises FollowerError where it lacks one.
     """
-    generated = {column["name"]: column["generated"] for column in there["columns"]}
+    generated = {column["name"]: column["generated"] for column in description["columns"]}
     if missing := [name for name in relation.columns or () if name not in generated]:
         raise FollowerError(f"table {_name(table)} of the follower has no column {', '.join(missing)}: add it there")
     return [name for name in relation.columns or () if not generated[name]]
 
 
-def pass_on(
+def copy_rows(
     source: SourceTables,
     relation: SourceRelation,
     columns: Sequence[str],

@@ -19,22 +19,22 @@ logger = logging.getLogger(__name__)
 _LONGEST_NAME = 63
 
 
-def free(follower: Connection, of: Position, names: Collection[tuple[str, str]]) -> None:
+def free(follower: Connection, here: Position, names: Collection[tuple[str, str]]) -> None:
     """Rename what has one of these names, each with its schema, in the transaction that is open.
 
     Only what belongs to a table that follows the log is renamed: the name and the number of its table at the source.
     """
-    values = {**vars(of), "schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
+    values = {**vars(here), "schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
     found = follower.execute(statement("followers.copying", "taken_names"), values).fetchall()
     for schema, name, kind, oid in found:
-        other = left_name(name, oid)
+        other = displaced_name(name, oid)
         query = sql.SQL("alter {} {} rename to {}")
         follower.execute(query.format(sql.SQL(kind), sql.Identifier(schema, name), sql.Identifier(other)))
         text = "%s: %s %s.%s is called %s now, as a new table has that name for its own"
-        logger.info(text, of.follower, kind, schema, name, other, extra={"action": "follower.altered"})
+        logger.info(text, here.follower, kind, schema, name, other, extra={"action": "follower.altered"})
 
 
-def left_name(name: str, oid: int) -> str:
+def displaced_name(name: str, oid: int) -> str:
     """Return what a table is called that the source has no longer, if another one gets its name. `oid`: there."""
     ending = f"_{oid}"
     return name.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending

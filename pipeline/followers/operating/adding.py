@@ -128,7 +128,7 @@ def _admit(
             listed = [TableName(each.oid, each.schema, each.name) for each in wanted]
             absent = [each.table_oid for each in missing_tables.lacking(follower, listed)]
             missing = needed_objects.find(source, follower, absent) if absent else []
-            refused = [*rights.of_server(follower, facts), *rights.of_tables(facts, found)]
+            refused = [*rights.missing_on_server(follower, facts), *rights.missing_on_tables(facts, found)]
             needed_objects.require(connecting.what(name), follower, facts.user_name, refused, missing)
             tables.require_unfed(name, follower, facts, stored.id, wanted)
             if options.copy != "none" and not options.truncate:
@@ -148,7 +148,7 @@ def _others(
     what = connecting.what(name)
     beside = []
     for other, which in ((source, "the source"), (pipeline, "the pipeline database")):
-        found = identity.relation(follower, other)
+        found = identity.find_relation(follower, other)
         if found == "same database":
             raise FollowerRefusedError(
                 f"{what}: database {database.database_name} is {which} itself; name another database"
@@ -171,9 +171,9 @@ def _require_no_follower(pipeline: Connection, what: str, follower: Connection, 
         remedy = f"name another database, or remove that one first: `pipeline followers remove {known.name}`"
         try:
             with connecting.connect(known.name, known.dsn, program=_PROGRAM) as other:
-                found = identity.relation(follower, other)
-        except DatabaseUnavailableError as error:
-            raise FollowerRefusedError(
+                found = identity.find_relation(follower, other)
+        except Unavailable as error:
+            raise FollowerRefused(
                 f'{what}: it may be the database of the follower "{known.name}", which cannot be asked ({error}); '
                 f"{remedy}"
             ) from error
@@ -206,7 +206,8 @@ def _begins(
     elif name in left:
         raise FollowerRefusedError(
             f"{connecting.what(name)}: it has been a follower of that name, and is at seq {left[name].seq}; go on from "
-            f"there with --copy none, choose another name, or forget it there: {server.forgetting(stored.id, name)}"
+            "there with --copy none, choose another name, or forget it there: "
+            f"{server.forget_statement(stored.id, name)}"
         )
     if reason := _not_kept(pipeline, name, options, begins):
         raise FollowerRefusedError(reason)

@@ -118,7 +118,7 @@ def _newest(
 
 def _is_to_be_copied(follower: Connection, here: Position, oid: int) -> bool:
     """True if the table gets another form together with its rows."""
-    made, anew = copies.find(follower, here), copies.wanted(follower, here)
+    made, anew = copies.find(follower, here), copies.requested(follower, here)
     return (oid in made and made[oid] is None) or any(each.oid == oid for each in anew)
 
 

@@ -18,8 +18,8 @@ from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower
 from pipeline.followers.running import beginning
-from pipeline.followers.schema_changes import looked_partitions, partitions
-from pipeline.followers.schema_changes.looked_partitions import PartitioningState
+from pipeline.followers.schema_changes import detected_partitions, partitions
+from pipeline.followers.schema_changes.detected_partitions import PartitioningState
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
@@ -163,7 +163,7 @@ class _There:
         called = {oid: (each.table_schema, each.table_name) for oid, each in beginning.called(follower, found).items()}
         made = copies.find(follower, here)
         copied = {oid: copy.place for oid, copy in made.items() if copy is not None}
-        return cls(follower, found, here.seq, called, copied, looked_partitions.divided(follower, found))
+        return cls(follower, found, here.seq, called, copied, detected_partitions.divided(follower, found))
 
     def finding(self, each: _Change) -> Finding | None:
         """Return what a table lacks or keeps of a partition."""

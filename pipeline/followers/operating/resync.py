@@ -88,9 +88,9 @@ def _want(follower: Connection, found: Follower, oids: Sequence[int]) -> tuple[i
                 f"{connecting.what(found.name)} has not begun: once a server runs, it copies all of its tables"
             )
         copying = {oid for oid, copied in copies.find(follower, here).items() if copied is None}
-        copying |= {each.oid for each in copies.wanted(follower, here)}
+        copying |= {each.oid for each in copies.requested(follower, here)}
         if wanted := [oid for oid in oids if oid not in copying]:
-            copies.want(follower, here, wanted)
+            copies.request(follower, here, wanted)
         return here.seq, copying & set(oids)
 
 

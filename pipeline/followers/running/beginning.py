@@ -16,15 +16,23 @@ from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import AS_OF_POSITION, Formed
-from pipeline.followers.copying import copies, missing_tables, passed, refusals, side_by_side, table_copies, unmade
+from pipeline.followers.copying import (
+    copies,
+    log_progress,
+    missing_tables,
+    pending_statements,
+    refusals,
+    side_by_side,
+    table_copies,
+)
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, Note, TableName
 from pipeline.followers.running import epoch_gaps, joined_partitions, lost_log
 from pipeline.followers.running.epoch_gaps import Compared
-from pipeline.followers.schema_changes import reached_versions, rewritten
+from pipeline.followers.schema_changes import reached_versions, rewritten_tables
 from pipeline.followers.schema_changes.first_forms import FirstForms
-from pipeline.followers.schema_changes.looked_partitions import PartitionChanges
+from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
 from pipeline.followers.schema_changes.reached_versions import StoredForm
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.postgres import queries, reading_session, session_settings
@@ -81,8 +89,8 @@ def begin(log: Connection, follower: Connection, found: Follower) -> None:
                     # Its tables have the form that they have by now, whatever they were when the log began.
                     reached_versions.begin(log, follower, begins, found.table_states)
                 else:
-                    reached_versions.begin_there(follower, begins, found.table_states)
-    rewritten.begin(log, follower, found, begins)
+                    reached_versions.begin_at_position(follower, begins, found.table_states)
+    rewritten_tables.begin(log, follower, found, begins)
 
 
 def say_tables(follower: Connection, found: Follower) -> None:
@@ -126,16 +134,16 @@ def copy(
                 yield TableCopies(made, there, here, forms, truncate=found.truncates, go_on=go_on, say=say)
 
         refused |= side_by_side.make(copier, [table for table in pending if table not in refused], stop.wait)
-    anew = {each.oid for each in copies.wanted(follower, here)} | {table.table_oid for table in refused}
+    anew = {each.oid for each in copies.requested(follower, here)} | {table.table_oid for table in refused}
     made = {oid: table for oid, table in tables.items() if oid not in anew}
-    if unmade.left(follower, here) - anew:
+    if pending_statements.unfinished_tables(follower, here) - anew:
         with plain_session(found) as session, connect_source(config) as source:
-            for table, error in unmade.finish(session, here, made).items():
+            for table, error in pending_statements.finish(session, here, made).items():
                 refused[table] = refusals.note_of(error, session, source, table.table_oid)
     for table, note in refused.items():
         say(table, note)
     if refused:
-        copies.want(follower, here, [table.table_oid for table in refused], first=True)
+        copies.request(follower, here, [table.table_oid for table in refused], first=True)
     return refused
 
 
@@ -181,8 +189,8 @@ def wanted_tables(
     complete = dict[int, int | None]()
     if found.copy == "log":
         complete = dict(log.execute(_COMPLETE_SEQS, {"source": found.source_id}))
-    made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
-    copied = passed.outstanding(log, here, made)
+    made, anew = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
+    copied = log_progress.outstanding(log, here, made)
     formed, compared = reached_versions.find(follower, here), epoch_gaps.compared(log, found.source_id)
     joined = joined_partitions.joined(log, found.source_id, here.seq, made)
 
@@ -263,10 +271,10 @@ def want_unknown(log: Connection, follower: Connection, found: Follower, here: P
 
     Raises ApplierOvertakenError.
     """
-    made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
+    made, anew = copies.find(follower, here), {each.oid for each in copies.requested(follower, here)}
     lacking = [oid for oid in epoch_gaps.unknown(log, found, made) if oid not in anew]
     if lacking:
-        copies.want(follower, here, lacking)
+        copies.request(follower, here, lacking)
     return bool(lacking)
 
 
@@ -278,7 +286,7 @@ def skip_expired(log: Connection, follower: Connection, found: Follower, head: i
     """
     with follower.transaction():
         here = position.existing(follower, found.source_id, found.name, held=True)
-        anew = {each.oid for each in copies.wanted(follower, here)}
+        anew = {each.oid for each in copies.requested(follower, here)}
         place = queries.one(log, Place, statement(_ROOM, "place_of_seq"), {"seq": head})
         is_lost = lost_log.why(log, here) is not None
         if (

@@ -21,14 +21,14 @@ from pipeline.errors import (
     StatementRefusedError,
 )
 from pipeline.followers import registry
-from pipeline.followers.copying import missing_tables, refusals, unmade
+from pipeline.followers.copying import missing_tables, pending_statements, refusals
 from pipeline.followers.copying.copies import RequestedCopy
 from pipeline.followers.copying.replacements import TableReplacements
 from pipeline.followers.copying.source_tables import CopyDelayedError
 from pipeline.followers.copying.table_copies import REST_SECONDS, CopyInterruptedError
 from pipeline.followers.registry import Follower, FollowerTable, Note, TableName
 from pipeline.followers.running import beginning
-from pipeline.followers.schema_changes import changed_types, fitting, partitions
+from pipeline.followers.schema_changes import changed_types, form_adjustments, partitions
 from pipeline.followers.schema_changes.copied_types import CopiedTypes
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.log.table import EventsTable
@@ -138,14 +138,14 @@ class Copier:
                 say=lambda table, reason: self._say(log, table, Note(reason) if reason else None),
                 make_missing=make_missing,
                 require_types=lambda table: types.require_same(source, follower, table.table_oid),
-                fit=partial(fitting.find, log, follower, source, found),
+                fit=partial(form_adjustments.find, log, follower, source, found),
                 renaming=renames,
             )
 
             def make(table: TableName, anew: RequestedCopy) -> None:
                 _require_settled(log, follower, found, renames, table)
                 _finish(self._session, follower, found, table)
-                with changed_types.followed(config, log, follower, found):
+                with changed_types.following_types(config, log, follower, found):
                     replacements.make(table, anew)
 
             while pending := self._pending(log, follower, replacements):
@@ -158,7 +158,7 @@ class Copier:
         self, log: Connection, follower: Connection, replacements: TableReplacements
     ) -> list[tuple[TableName, RequestedCopy]]:
         tables = beginning.called(follower, self._found(log))
-        return [(tables[each.oid], each) for each in replacements.wanted() if each.oid in tables]
+        return [(tables[each.oid], each) for each in replacements.requested() if each.oid in tables]
 
     def _is_made(
         self, log: Connection, make: Callable[[TableName, RequestedCopy], None], table: TableName, anew: RequestedCopy
@@ -244,10 +244,10 @@ class Copier:
 def _require_settled(
     log: Connection, follower: Connection, found: Follower, renames: TableRenames, table: TableName
 ) -> None:
-    """Raises FollowedTablesChangedError if tables have other names by now, CopyDelayedError for a partition still."""
-    if renames.settle(log, follower):
-        raise FollowedTablesChangedError(f"tables of follower {found.name} are called otherwise, or were dropped")
-    if not partitions.settle(log, follower, found, table, renames.called(follower).values()):
+    """Raises TablesChanged if tables have other names by now, CopyDelayedError where the table is still a partition."""
+    if renames.follow_missing_tables(log, follower):
+        raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
+    if not partitions.detach_before_copy(log, follower, found, table, renames.called(follower).values()):
         raise CopyDelayedError("is still a partition of another table where the follower is")
 
 
@@ -259,9 +259,9 @@ def _finish(
 ) -> None:
     """Make what is left of a table that its first copy could not have. Raises FollowerError."""
     here = beginning.current_position(follower, found)
-    if table.table_oid in unmade.left(follower, here):
+    if table.table_oid in pending_statements.unfinished_tables(follower, here):
         with entered(beginning.plain_session(found)) as session:
-            for error in unmade.finish(session, here, {table.table_oid: table}).values():
+            for error in pending_statements.finish(session, here, {table.table_oid: table}).values():
                 raise error
 
 

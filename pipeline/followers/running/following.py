@@ -31,7 +31,7 @@ from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.upcoming import Shared
-from pipeline.followers.copying import passed
+from pipeline.followers.copying import log_progress
 from pipeline.followers.copying.table_copies import CopyInterruptedError
 from pipeline.followers.registry import Follower, FollowerTable, Note, Report, TableName
 from pipeline.followers.running import beginning, lost_log, remedies
@@ -39,7 +39,7 @@ from pipeline.followers.running.copier import Copier
 from pipeline.followers.running.joined_partitions import PartitionNews
 from pipeline.followers.schema_changes import changed_types
 from pipeline.followers.schema_changes.changes import SchemaChanges
-from pipeline.followers.schema_changes.looked_partitions import PartitionChanges
+from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries
@@ -114,11 +114,11 @@ class Following:
             position.install(follower)
             beginning.begin(self._log, follower, found)
             renames = beginning.renames(self._config, lambda: found)
-            if renames.settle(self._state, follower):
+            if renames.follow_missing_tables(self._state, follower):
                 return
             changed_types.remember_labels(self._config, follower, found)
             try:
-                with changed_types.followed(self._config, self._log, follower, found):
+                with changed_types.following_types(self._config, self._log, follower, found):
                     self._copy(follower, found, stop)
             except (CopyInterruptedError, FollowedTablesChangedError):
                 return
@@ -153,7 +153,7 @@ class Following:
             if not self._is_in_log:  # once for this session with the log
                 lost_log.require_in_log(self._log, here)
                 self._is_in_log = True
-            changes.look()
+            changes.request_copies()
             self._apply_to(follower, found, here, wanted, changes, stop)
         except FollowedTablesChangedError:
             self._delay = FIRST_DELAY
@@ -197,9 +197,9 @@ class Following:
                     self._delay = FIRST_DELAY
                     logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
                 applied = applier.apply()
-                changes.inheritance.settle(applier.position)
-                is_past = bool(copied) and not passed.outstanding(self._log, applier.position, copied)
-                if is_past or self._news.has_come() or changes.looked.settle(applier.position, wanted):
+                changes.inheritance.follow_due(applier.position)
+                is_past = bool(copied) and not log_progress.outstanding(self._log, applier.position, copied)
+                if is_past or self._news.has_come() or changes.partition_changes.follow_due(applier.position, wanted):
                     return
 
     def _applier(
@@ -214,11 +214,11 @@ class Following:
             events_table=EventsTable.parse(self._config.events_table),
             connect=self._connect,
             shared=self._shared,
-            on_history=changes.look,
+            on_history=changes.request_copies,
             bound_of=partial(ask_partition_bounds, self._config),
             gap=beginning.gap(self._log, follower, found, wanted),
         )
-        changes.look()  # once more: what came before the applier has read its tables is no growth for it
+        changes.request_copies()  # once more: what came before the applier has read its tables is no growth for it
         return applier
 
     def _connect(self) -> Connection:
@@ -307,8 +307,8 @@ def _is_mended(
     """Whether it is there no longer. Raises what stops the follower instead."""
     if isinstance(error, CursorExpiredError):
         return _skip_expired(log, follower, found, changes)
-    if isinstance(error, StatementRefusedError):
-        return changes.explain(error)
+    if isinstance(error, Refused):
+        return changes.resolve_refusal(error)
     if error.why in ("changed", "unknown"):
         changes.follow(error)
         return True
@@ -318,7 +318,7 @@ def _is_mended(
 def _skip_expired(log: Connection, follower: Connection, found: Follower, changes: SchemaChanges) -> bool:
     """Whether it goes on without what the log does not have any more, since all tables are copied anew."""
     head = int(queries.value(log, "select pipeline.log_head()"))
-    changes.look()  # what is new up to there is not looked for after it
+    changes.request_copies()  # what is new up to there is not looked for after it
     skipped = beginning.skip_expired(log, follower, found, head)
     if skipped:
         extra = {"action": "follower.skipped_expired", "seq": head}

@@ -27,10 +27,10 @@ class TypeAlteration:
     values: Mapping[str, object] = field(default_factory=dict)
 
 
-def run(follower: Connection, found: Follower, altered: TypeAlteration) -> bool:
-    """Alter it; whether there was anything to do. Raises SchemaChangeError where the follower is not to, or may not."""
+def run(follower: Connection, registration: Follower, altered: TypeAlteration) -> bool:
+    """Alter it; whether there was anything to do. Raises SchemaStopped where the follower is not to, or may not."""
     why = f"the follower stops: type {altered.name} {altered.what}"
-    if altered.statements and found.ddl == "stop":
+    if altered.statements and registration.ddl == "stop":
         text = altered.statements[0].as_string(follower)
         raise SchemaChangeError(f"{why}, and --ddl is stop", f"`{text}` there")
     with follower.transaction():
@@ -38,5 +38,5 @@ def run(follower: Connection, found: Follower, altered: TypeAlteration) -> bool:
         if altered.store is not None:
             follower.execute(altered.store, altered.values)
     for text in texts:
-        logger.info("%s: %s", found.name, text, extra={"action": "follower.altered"})
+        logger.info("%s: %s", registration.name, text, extra={"action": "follower.altered"})
     return bool(texts)

@@ -28,7 +28,7 @@ def follow(
     config: Config,
     log: Connection,
     follower: Connection,
-    found: Follower,
+    registration: Follower,
     cause: BaseException | None,
     called: Mapping[int, Name] | None = None,
 ) -> bool:
@@ -42,7 +42,7 @@ def follow(
         isinstance(cause, psycopg.IntegrityError) and cause.diag.datatype_name
     ):
         return False
-    here = position.existing(follower, found.source_id, found.name)
+    here = position.existing(follower, registration.source_id, registration.name)
     with connecting.connect_catalog(config) as source:
         if isinstance(cause, psycopg.IntegrityError):
             altered = list(_domain(source, follower, cause))
@@ -50,29 +50,29 @@ def follow(
             altered = list(_composites(source, follower, here, called)) if called is not None else []
         else:
             altered = list(enums.alterations(log, source, follower, here))
-    return [altered_types.run(follower, found, each) for each in altered].count(True) > 0
+    return [altered_types.run(follower, registration, each) for each in altered].count(True) > 0
 
 
-def remember_labels(config: Config, follower: Connection, found: Follower) -> None:
+def remember_labels(config: Config, follower: Connection, registration: Follower) -> None:
     """Store what the source's enums are before tables are copied: what is renamed from then on is known as that.
 
     Not if the source does not answer.
     """
-    here = position.existing(follower, found.source_id, found.name)
+    here = position.existing(follower, registration.source_id, registration.name)
     if unknown := enums.unknown(follower, here):
         with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             enums.remember(source, follower, here, unknown)
 
 
 @contextmanager
-def followed(config: Config, log: Connection, follower: Connection, found: Follower) -> Iterator[None]:
-    """Raises FollowedTablesChangedError if the follower's types lacked what a copy inside needs, and have it by now."""
+def following_types(config: Config, log: Connection, follower: Connection, registration: Follower) -> Iterator[None]:
+    """Raises TablesChanged if the follower's types lacked what a copy inside needs, and have it by now."""
     try:
         yield
-    except (StatementRefusedError, psycopg.Error) as error:
-        cause = error.__cause__ if isinstance(error, StatementRefusedError) else error
-        if follow(config, log, follower, found, cause):
-            raise FollowedTablesChangedError(f"types of follower {found.name} have what a copy needs by now") from error
+    except (Refused, psycopg.Error) as error:
+        cause = error.__cause__ if isinstance(error, Refused) else error
+        if follow(config, log, follower, registration, cause):
+            raise TablesChanged(f"types of follower {registration.name} have what a copy needs by now") from error
         raise
 
 
@@ -86,17 +86,19 @@ def is_of_enum(cause: BaseException | None) -> bool:
     return isinstance(cause, psycopg.errors.InvalidTextRepresentation) and cause.diag.source_function == "enum_in"
 
 
-def remember_attributes(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> None:
+def remember_attributes(
+    config: Config, follower: Connection, registration: Follower, called: Mapping[int, Name]
+) -> None:
     """As `remember_labels`, for composite types, while the follower's are the same.
 
     `called`: names of the follower's tables, of which no type was altered before what is applied already.
     """
-    here = position.existing(follower, found.source_id, found.name)
+    here = position.existing(follower, registration.source_id, registration.name)
     if unknown := composites.unknown(follower, here, [".".join(name) for name in called.values()]):
         with suppress(DatabaseUnavailableError), connecting.connect_catalog(config) as source:
             for each in composites.differences(source, follower, here, unknown):
                 if each.is_same and each.known is None:
-                    altered_types.run(follower, found, each.stored(here))
+                    altered_types.run(follower, registration, each.stored(here))
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,14 @@ class UncertainTables:
     unknown: set[int]
 
 
-def look(config: Config, follower: Connection, found: Follower, called: Mapping[int, Name]) -> UncertainTables:
+def follow_renamed_attributes(
+    config: Config, follower: Connection, registration: Follower, called: Mapping[int, Name]
+) -> UncertainTables:
     """Look which composite types were altered, before values of them are applied; renames attributes.
 
     Raises SchemaChangeError where the follower is not to follow, or does not let us; DatabaseUnavailableError.
     """
-    here = position.existing(follower, found.source_id, found.name)
+    here = position.existing(follower, registration.source_id, registration.name)
     oids = {".".join(name): oid for oid, name in called.items()}
     looked = UncertainTables(set(), set())
     if not (types := composites.read(follower, oids)):
@@ -128,9 +132,9 @@ def look(config: Config, follower: Connection, found: Follower, called: Mapping[
         if not (each.is_clear or (each.known is None and each.is_same)):
             looked.ambiguous.update(tables)
         elif each.renamed and not each.here.is_of_table:
-            altered_types.run(follower, found, each.alteration(here, drops=False, adds=0))
+            altered_types.run(follower, registration, each.alteration(here, drops=False, adds=0))
         elif each.is_same and each.known is not None and not each.is_known:
-            altered_types.run(follower, found, each.stored(here))
+            altered_types.run(follower, registration, each.stored(here))
     return looked
 
 

@@ -26,13 +26,13 @@ from pipeline.followers.schema_changes import (
     difference,
     partitions,
     reached_versions,
-    rewritten,
+    rewritten_tables,
     source_tables,
 )
 from pipeline.followers.schema_changes.alterations import AlterationBuilder, TableAlteration, run
 from pipeline.followers.schema_changes.difference import FormDifference
 from pipeline.followers.schema_changes.inheritance import InheritanceChanges
-from pipeline.followers.schema_changes.looked_partitions import PartitionChanges
+from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
 from pipeline.followers.schema_changes.partitions import FormerPartitions, TablePartitions
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.followers.schema_changes.source_tables import CurrentSourceTable
@@ -65,51 +65,64 @@ class SchemaChanges:
         log: Connection,
         state: Connection,
         follower: Connection,
-        found: Follower,
+        registration: Follower,
         wanted: Mapping[int, Wanted],
         renames: TableRenames,
-        looked: PartitionChanges,
+        partition_changes: PartitionChanges,
     ) -> None:
-        self._config, self._log, self._state, self._follower, self._found = config, log, state, follower, found
+        self._config, self._log, self._state, self._follower, self._registration = (
+            config,
+            log,
+            state,
+            follower,
+            registration,
+        )
         self._wanted, self._renames = wanted, renames
-        self.looked = looked
+        self.partition_changes = partition_changes
         """Partitions that joined or left."""
-        self.inheritance = InheritanceChanges(log, follower, found, self._called)
+        self.inheritance = InheritanceChanges(log, follower, registration, self._called)
         """Tables that began or ceased to inherit."""
         self._events = EventsTable.parse(config.events_table)
 
-    def look(self) -> None:
+    def request_copies(self) -> None:
         """Whether tables are new, or were rewritten; before anything is applied that comes after that.
 
         Raises FollowedTablesChangedError, and SchemaChangeError where the follower is not to follow.
         """
         here = self._here()
-        new = take_up_new_table(self._config, self._log, self._state, self._follower, self._found, self._renames)
+        new = request_copies_of_new_tables(
+            self._config, self._log, self._state, self._follower, self._registration, self._renames
+        )
         called = self._called
-        types = partial(changed_types.look, self._config, self._follower, self._found, called)
-        if rewritten.copy_anew(self._log, self._follower, self._found, here, called, types) or new:
-            raise FollowedTablesChangedError(f"other tables of follower {here.follower} follow the log now")
-        changed_types.remember_attributes(self._config, self._follower, self._found, called)
+        types = partial(
+            changed_types.follow_renamed_attributes, self._config, self._follower, self._registration, called
+        )
+        if (
+            rewritten_tables.request_new_copies(self._log, self._follower, self._registration, here, called, types)
+            or new
+        ):
+            raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
+        changed_types.remember_attributes(self._config, self._follower, self._registration, called)
 
     def notes(self) -> dict[int, Note]:
         """Return what there is to say of tables, by oid, that are not as the source's are."""
         violated = checks.notes(self._follower, self._here())
-        return {**violated, **self.inheritance.notes(), **self.looked.notes()}
+        return {**violated, **self.inheritance.notes(), **self.partition_changes.notes()}
 
-    def explain(self, error: StatementRefusedError) -> bool:
+    def resolve_refusal(self, error: Refused) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now.
 
         Raises SchemaChangeError with what to run there, if that is known.
         """
         cause, called = error.__cause__, self._called
-        if changed_types.follow(self._config, self._log, self._follower, self._found, cause, called):
+        if changed_types.follow(self._config, self._log, self._follower, self._registration, cause, called):
             return True
         if changed_types.is_of_composite(cause):
             return self._copy_of_types()
         if changed_types.is_of_enum(cause) and error.tables:
             # The source has renamed this label since, or has replaced the type: a copy has the labels of now.
-            held = {oid: [rewritten.OF_ENUMS] for oid in error.tables}
-            return rewritten.want(self._follower, self._found, self._here(), called, held)
+            held = {oid: [rewritten_tables.OF_ENUMS] for oid in error.tables}
+            return rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, held)
         if isinstance(cause, psycopg.errors.CheckViolation) and not cause.diag.constraint_name:
             return self._divide_for(cause.diag.schema_name or "", cause.diag.table_name or "")
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:
@@ -124,8 +137,8 @@ class SchemaChanges:
         """Let tables be copied anew one of whose values has attributes of before, or after; whether there are any."""
         called, oids = self._called, {".".join(name): oid for oid, name in self._called.items()}
         types = composites.read(self._follower, oids)
-        held = {oids[table]: [rewritten.OF_COMPOSITES] for each in types for table, _ in each.columns}
-        return rewritten.want(self._follower, self._found, self._here(), called, held)
+        held = {oids[table]: [rewritten_tables.OF_COMPOSITES] for each in types for table, _ in each.columns}
+        return rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, held)
 
     def _take_nulls(self, name: Name, column: str, error: StatementRefusedError) -> bool:
         """Let a column take nulls if the source's does by now.
@@ -160,7 +173,7 @@ class SchemaChanges:
         oid, here, wanted, called = changed.oid, self._here(), self._wanted, self._called
         if changed.why == "unknown":
             if not table_versions.is_known(self._log, here, oid, wanted[oid].formed):
-                copies.want(self._follower, here, [oid])
+                copies.request(self._follower, here, [oid])
             return
         if self._divide(here, oid) or self._rename_as_copied(self._here(), oid, changed.seq):
             return
@@ -177,7 +190,7 @@ class SchemaChanges:
                 raise
             # Its rewrite was settled: the log has all rows again, but those of before are no values of the new type.
             retyped = {oid: [column.name for column in change.retyped]}
-            rewritten.want(self._follower, self._found, self._here(), called, retyped)
+            rewritten_tables.request_copies(self._follower, self._registration, self._here(), called, retyped)
         else:
             self._renames.forget(self._state, gone)
 
@@ -193,7 +206,7 @@ class SchemaChanges:
             if oid in moves.gone:
                 pass
             elif change.unclear or (change.key is not None and self._is_within(here, changed)):
-                copies.want(self._follower, here, [oid])
+                copies.request(self._follower, here, [oid])
             else:
                 name = moves.names.get(oid, self._called[oid])
                 self._alter(after, change, name)
@@ -219,7 +232,7 @@ class SchemaChanges:
 
     def _rename(self, here: Position, targets: Mapping[int, Name]) -> NameChanges:
         """Give tables these names, and others that have them theirs."""
-        moves = self._renames.needed(self._follower, targets)
+        moves = self._renames.plan(self._follower, targets)
         self._renames.carry_out(self._follower, here, moves)
         return moves
 
@@ -232,7 +245,7 @@ class SchemaChanges:
         named = history.named_later
         places = [new and new.place, change and change[1].place, named and named[0]]
         if joins_at is not None and all(joins_at <= place for place in places if place):
-            self.looked.follow(oid, joins_at)
+            self.partition_changes.follow(oid, joins_at)
             return True
         if new is None or (change is not None and change[1].place < new.place):
             return False
@@ -264,14 +277,14 @@ class SchemaChanges:
         return True
 
     def _partitions(self, oid: int) -> TablePartitions:
-        former = FormerPartitions(self._log, self._found, oid)
-        return TablePartitions(self._follower, self._found, self._called[oid], self._called.values(), former)
+        former = FormerPartitions(self._log, self._registration, oid)
+        return TablePartitions(self._follower, self._registration, self._called[oid], self._called.values(), former)
 
     def _alter(self, after: TableVersion, change: FormDifference, called: Name) -> None:
         """Columns and key."""
         there: CurrentSourceTable | None = None
         if change.dropped or change.renamed or change.retyped:
-            self.inheritance.part(after.table_oid)
+            self.inheritance.stop_inheriting(after.table_oid)
         if change.dropped or change.key is not None:
             there = source_tables.read(self._config, [after.table_oid]).get(after.table_oid)
         live = there.numbers if there and after.numbered else []
@@ -281,13 +294,13 @@ class SchemaChanges:
         self._run(called, list(altered.of_key(change, there.keys_of(after) if there else None, deferrable=deferrable)))
 
     def _run(self, called: Name, alterations: Sequence[TableAlteration]) -> None:
-        if alterations and self._found.ddl == "stop":
+        if alterations and self._registration.ddl == "stop":
             first = alterations[0]
             raise SchemaChangeError(
                 f"table {'.'.join(called)} of the follower stops: {first.what}, and --ddl is stop",
                 f"`{first.as_text(self._follower)}` there",
             )
-        run(self._follower, self._found.name, called, alterations)
+        run(self._follower, self._registration.name, called, alterations)
 
     def _is_within(self, here: Position, changed: NotFollowableError) -> bool:
         """Whether the transaction has events of the table from before the change, which know rows by the old key."""
@@ -301,7 +314,7 @@ class SchemaChanges:
         return self._renames.called(self._follower)
 
     def _here(self) -> Position:
-        return position.existing(self._follower, self._found.source_id, self._found.name)
+        return position.existing(self._follower, self._registration.source_id, self._registration.name)
 
 
 def _place(log: Connection, events: EventsTable, seq: int) -> Place | None:
@@ -324,8 +337,13 @@ def _remedy(config: Config, follower: Connection, error: StatementRefusedError) 
         return known.remedy(follower, source)
 
 
-def take_up_new_table(
-    config: Config, log: Connection, state: Connection, follower: Connection, found: Follower, renames: TableRenames
+def request_copies_of_new_tables(
+    config: Config,
+    log: Connection,
+    state: Connection,
+    follower: Connection,
+    registration: Follower,
+    renames: TableRenames,
 ) -> bool:
     """Let those be copied that the follower is to have and does not; whether there was one.
 
@@ -333,29 +351,31 @@ def take_up_new_table(
     dropped and made again under its name takes the place of the one before. Raises SchemaChangeError where the follower
     is not to follow such changes.
     """
-    here = position.existing(follower, found.source_id, found.name)
-    values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": found.ddl == "stop"}
+    here = position.existing(follower, registration.source_id, registration.name)
+    values = {**vars(here), "known": list(renames.called(follower)), "partitions_stay": registration.ddl == "stop"}
     listed = queries.rows(log, TableName, statement(_ROOM, "tables_after"), values)
-    new = [table.table_oid for table in listed if _is_wanted(config, found, table)]
+    new = [table.table_oid for table in listed if _is_wanted(config, registration, table)]
     targets = {oid: each.called for oid, each in source_tables.read(config, new).items()} if new else {}
     if not targets:
         return False
-    _require_wanted(found, ".".join(next(iter(targets.values()))))
-    taken = renames.take(state, follower, targets)
-    registry.add_tables(state, found.id, [TableName(oid, *name) for oid, name in taken.items()])
+    _require_wanted(registration, ".".join(next(iter(targets.values()))))
+    taken = renames.request_copies(state, follower, targets)
+    registry.add_tables(state, registration.id, [TableName(oid, *name) for oid, name in taken.items()])
     for schema, name in taken.values():
-        logger.info("%s: table %s.%s is new", found.name, schema, name, extra={"action": "follower.new_table"})
+        logger.info("%s: table %s.%s is new", registration.name, schema, name, extra={"action": "follower.new_table"})
     return True
 
 
-def _require_wanted(found: Follower, name: str) -> None:
-    if found.ddl == "stop":
-        raise SchemaChangeError(
+def _require_wanted(registration: Follower, name: str) -> None:
+    if registration.ddl == "stop":
+        raise SchemaStopped(
             f"the follower stops: table {name} is new at the source, and --ddl is stop",
-            f"remove it, and add it again with its table {name}: `pipeline followers remove {found.name}`",
+            f"remove it, and add it again with its table {name}: `pipeline followers remove {registration.name}`",
         )
 
 
-def _is_wanted(config: Config, found: Follower, table: TableName) -> bool:
+def _is_wanted(config: Config, registration: Follower, table: TableName) -> bool:
     name = f"{table.table_schema}.{table.table_name}"
-    return patterns.matches(tuple(found.tables), name) and not is_routed(config, table.table_schema, table.table_name)
+    return patterns.matches(tuple(registration.tables), name) and not is_routed(
+        config, table.table_schema, table.table_name
+    )

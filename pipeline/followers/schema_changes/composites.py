@@ -106,7 +106,9 @@ class TypeDifference:
         kept = {renamed.get(name, name) for name in self.here.names if name not in dropped}
         return [each for each in self.there.attributes if each[1] not in kept]
 
-    def alteration(self, of: Position, *, renames: bool = True, drops: bool = True, adds: int = 1600) -> TypeAlteration:
+    def alteration(
+        self, here: Position, *, renames: bool = True, drops: bool = True, adds: int = 1600
+    ) -> TypeAlteration:
         """Statements for these changes, at most so many attributes being added.
 
         Raises SchemaChangeError if all of them do not lead to the source's attributes, or the type is that of a table.
@@ -123,16 +125,18 @@ class TypeDifference:
             parts = {number: name for number, name in parts.items() if int(number) <= upto}
             if not drops:
                 parts |= {number: name for number, name in (self.known or {}).items() if name in self.dropped}
-        return self._alteration(of, list(self._statements(renamed, dropped, added)), parts)
+        return self._alteration(here, list(self._statements(renamed, dropped, added)), parts)
 
-    def stored(self, of: Position) -> TypeAlteration:
+    def stored(self, here: Position) -> TypeAlteration:
         """The follower's type is as the source's: only that is stored."""
-        return self._alteration(of, [], self.there.parts)
+        return self._alteration(here, [], self.there.parts)
 
-    def _alteration(self, of: Position, statements: list[sql.Composed], parts: Parts) -> TypeAlteration:
+    def _alteration(self, here: Position, statements: list[sql.Composed], parts: Parts) -> TypeAlteration:
         values = {"schema": self.here.schema, "name": self.here.name, "oid": self.there.oid, "parts": Jsonb(parts)}
         what = f"{self._where}has other attributes at the source ({', '.join(self.there.names)})"
-        return TypeAlteration(str(self.here), what, statements, statement(_ROOM, "store_type"), {**vars(of), **values})
+        return TypeAlteration(
+            str(self.here), what, statements, statement(_ROOM, "store_type"), {**vars(here), **values}
+        )
 
     def _statements(
         self, renamed: Mapping[str, str], dropped: Sequence[str], added: Sequence[tuple[int, str, str]]
@@ -178,9 +182,9 @@ def read(follower: Connection, tables: Collection[str]) -> list[CompositeType]:
     return _read(follower, tables=list(tables))
 
 
-def unknown(follower: Connection, of: Position, tables: Collection[str]) -> list[CompositeType]:
+def unknown(follower: Connection, here: Position, tables: Collection[str]) -> list[CompositeType]:
     """Those of which nothing is stored."""
-    stored = _stored(follower, of)
+    stored = _stored(follower, here)
     return [each for each in read(follower, tables) if (each.schema, each.name) not in stored]
 
 
@@ -217,8 +221,8 @@ def _difference(here: CompositeType, there: CompositeType, known: tuple[int, Par
     return TypeDifference(here, there, known[1] if known and known[0] == there.oid else None)
 
 
-def _stored(follower: Connection, of: Position) -> dict[tuple[str, str], tuple[int, Parts]]:
-    rows = follower.execute(_KNOWN_TYPES, vars(of)).fetchall()
+def _stored(follower: Connection, here: Position) -> dict[tuple[str, str], tuple[int, Parts]]:
+    rows = follower.execute(_KNOWN_TYPES, vars(here)).fetchall()
     return {(schema, name): (oid, parts) for schema, name, oid, parts in rows}
 
 

@@ -8,10 +8,10 @@ from pipeline.errors import FollowedTablesChangedError
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
-from pipeline.followers.copying import copies, passed
-from pipeline.followers.copying.source_tables import CopyDelayedError, mark
+from pipeline.followers.copying import copies, log_progress
+from pipeline.followers.copying.source_tables import CopyDelayedError, write_marker
 from pipeline.followers.registry import Follower
-from pipeline.followers.schema_changes import altered_types, composites, rewritten
+from pipeline.followers.schema_changes import altered_types, composites, rewritten_tables
 from pipeline.followers.schema_changes.composites import TypeDifference
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.followers.schema_changes.table_names import Name
@@ -23,9 +23,9 @@ from pipeline.postgres.queries import statement
 class CopiedTypes:
     """Of one follower. May be used by several threads, each with connections of its own."""
 
-    def __init__(self, log: Connection, found: Follower, renames: TableRenames, *, applies: bool) -> None:
+    def __init__(self, log: Connection, registration: Follower, renames: TableRenames, *, applies: bool) -> None:
         """`applies`: True if the log is applied meanwhile to the tables that are not copied."""
-        self._log, self._found, self._renames, self._applies = log, found, renames, applies
+        self._log, self._registration, self._renames, self._applies = log, registration, renames, applies
         self._one_at_a_time = threading.Lock()
         self._since = dict[tuple[int, str], Place]()
         self._brought = dict[int, list[object]]()
@@ -39,18 +39,18 @@ class CopiedTypes:
         """
         with self._one_at_a_time, follower.transaction():
             position.lock(follower)
-            here = position.existing(follower, self._found.source_id, self._found.name)
+            here = position.existing(follower, self._registration.source_id, self._registration.name)
             listed = composites.of_copy(source, follower, here, oid)
             self._brought[oid] = _states(listed)
             are_brought = [self._is_brought(source, follower, here, each) for each in listed]
         if not all(are_brought):
-            raise FollowedTablesChangedError(
-                f"tables of follower {self._found.name} are to be copied together, for a type of theirs"
+            raise TablesChanged(
+                f"tables of follower {self._registration.name} are to be copied together, for a type of theirs"
             )
 
     def require_same(self, source: Connection, follower: Connection, oid: int) -> None:
         """Raises CopyDelayedError if a type of the table was altered since `bring`, at either side."""
-        here = position.existing(follower, self._found.source_id, self._found.name)
+        here = position.existing(follower, self._registration.source_id, self._registration.name)
         listed = composites.of_copy(source, follower, here, oid)
         if _states(listed) != self._brought.get(oid) or not all(each.is_same for each in listed):
             raise CopyDelayedError("a type of its values was altered while it was copied")
@@ -60,20 +60,20 @@ class CopiedTypes:
         held = self._held(follower, here, of)
         if of.is_same:
             if not of.is_known and not held:
-                altered_types.run(follower, self._found, of.stored(here))
+                altered_types.run(follower, self._registration, of.stored(here))
             return True
         if held and not (of.is_clear and self._applies):
-            values = {oid: [rewritten.OF_COMPOSITES] for oid in held}
-            return not rewritten.want(follower, self._found, here, held, values)
+            values = {oid: [rewritten_tables.OF_COMPOSITES] for oid in held}
+            return not rewritten_tables.request_copies(follower, self._registration, here, held, values)
         if held:
             self._require_past(source, here, of)
-        altered_types.run(follower, self._found, of.alteration(here))
+        altered_types.run(follower, self._registration, of.alteration(here))
         return True
 
     def _held(self, follower: Connection, here: Position, of: TypeDifference) -> dict[int, Name]:
         """Tables that have values of a type and are not to be copied anew."""
         copied = {oid for oid, made in copies.find(follower, here).items() if made is None}
-        copied |= {each.oid for each in copies.wanted(follower, here)}
+        copied |= {each.oid for each in copies.requested(follower, here)}
         tables = {table for table, _ in of.here.columns}
         called = self._renames.called(follower)
         return {oid: name for oid, name in called.items() if oid not in copied and ".".join(name) in tables}
@@ -83,8 +83,8 @@ class CopiedTypes:
         key = (of.there.oid, str(of.there.parts))
         if key not in self._since:
             epoch = queries.value(self._log, statement("followers.copying", "source_epoch"), {"source": here.source})
-            self._since[key] = Place(epoch, mark(source), 0)
-        if not passed.reaches(self._log, here, self._since[key]):
+            self._since[key] = Place(epoch, write_marker(source), 0)
+        if not log_progress.reaches(self._log, here, self._since[key]):
             raise CopyDelayedError(
                 f"waits until the follower has applied all values of type {of.here} from before it was altered"
             )

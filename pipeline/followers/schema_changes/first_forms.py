@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager
 from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
-from pipeline.followers.copying import checks, copies, unmade
+from pipeline.followers.copying import checks, copies, pending_statements
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.copying.source_tables import CopyDelayedError
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import fitting
+from pipeline.followers.schema_changes import form_adjustments
 from pipeline.followers.schema_changes.copied_types import CopiedTypes
-from pipeline.followers.schema_changes.fitting import FormAdjustment
+from pipeline.followers.schema_changes.form_adjustments import FormAdjustment
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.followers.schema_changes.table_names import NameChanges
 from pipeline.postgres.connections import Connection
@@ -30,13 +30,13 @@ class FirstForms:
     def __init__(
         self,
         log: Connection,
-        found: Follower,
+        registration: Follower,
         renames: TableRenames,
         session: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
         """`session`: one of its own, which is changed."""
-        self._log, self._found, self._renames, self._session = log, found, renames, session
-        self._types = CopiedTypes(log, found, renames, applies=False)
+        self._log, self._registration, self._renames, self._session = log, registration, renames, session
+        self._types = CopiedTypes(log, registration, renames, applies=False)
 
     def bring(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
@@ -53,8 +53,8 @@ class FirstForms:
         if needed.is_needed or moves.names:
             with self._session() as session, session.transaction():
                 session.execute("set search_path = ''")
-                copies.hold(session, self._here(session), {form.oid, *moves.names})
-                copies.take(session, self._here(session), form.oid)
+                copies.lock(session, self._here(session), {form.oid, *moves.names})
+                copies.claim(session, self._here(session), form.oid)
                 # Somebody else may have done it by now, and done twice an exchange of names is none.
                 needed, now = self._needed(source, session, table, published)
                 if (form := needed.form) is None or now != moves:
@@ -69,8 +69,8 @@ class FirstForms:
         """The alterations that a table needs, and what happens to names."""
         oid, formed = table.table_oid, _formed(self._here(follower))
         here = TableName(oid, *self._renames.called(follower)[oid])
-        needed = fitting.find(self._log, follower, source, self._found, here, formed, published)
-        return needed, self._renames.needed(follower, {oid: needed.called})
+        needed = form_adjustments.find(self._log, follower, source, self._registration, here, formed, published)
+        return needed, self._renames.plan(follower, {oid: needed.called})
 
     def is_called(self, follower: Connection, table: TableName) -> bool:
         """True if the table still has that name: another one may have taken it."""
@@ -92,17 +92,17 @@ class FirstForms:
         if moves.names or needed.moves_columns:
             # Keys, indexes and checks are kept as statements, for the tables as they were made.
             moved = {oid: TableName(oid, *name) for oid, name in {form.oid: form.called, **moves.names}.items()}
-            made = moved.keys() & unmade.left(session, here)
-            for error in unmade.finish(session, here, moved).values():
+            made = moved.keys() & pending_statements.unfinished_tables(session, here)
+            for error in pending_statements.finish(session, here, moved).values():
                 raise error
         self._renames.carry_out(session, here, moves)
         needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
         for oid in made:
-            unmade.store(session, here, oid, checks.take_off(session, here, moved[oid]))
+            pending_statements.store(session, here, oid, checks.take_off(session, here, moved[oid]))
         copies.store_form(session, here, form)
 
     def _here(self, follower: Connection) -> Position:
-        return position.existing(follower, self._found.source_id, self._found.name)
+        return position.existing(follower, self._registration.source_id, self._registration.name)
 
 
 def _formed(here: Position) -> Place:

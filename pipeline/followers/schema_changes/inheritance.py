@@ -16,7 +16,7 @@ from psycopg import sql
 from pipeline.followers.applying import truncates
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
-from pipeline.followers.copying import passed, refusals
+from pipeline.followers.copying import log_progress, refusals
 from pipeline.followers.registry import Follower, Note
 from pipeline.followers.schema_changes.alterations import TableAlteration
 from pipeline.followers.schema_changes.table_names import Name
@@ -43,25 +43,27 @@ class _Change:
 class InheritanceChanges:
     """That of one follower's tables, as of now. `called`: the names of its tables, by oid."""
 
-    def __init__(self, log: Connection, follower: Connection, found: Follower, called: Mapping[int, Name]) -> None:
-        self._log, self._follower, self._found, self._called = log, follower, found, called
+    def __init__(
+        self, log: Connection, follower: Connection, registration: Follower, called: Mapping[int, Name]
+    ) -> None:
+        self._log, self._follower, self._registration, self._called = log, follower, registration, called
         values = {
-            "source": found.source_id,
+            "source": registration.source_id,
             "oids": list(called),
-            "made_at": found.made_at,
-            "made_seq": found.made_seq,
-            "copy": found.copy,
+            "made_at": registration.made_at,
+            "made_seq": registration.made_seq,
+            "copy": registration.copy,
         }
         self._changes = queries.rows(log, _Change, statement(_ROOM, "looked_inheritance"), values)
         self._pending = [each for each in self._changes if self._differs(each)]
         self._waits, self._not_before = dict[int, Note](), 0.0
 
-    def settle(self, here: Position) -> None:
+    def follow_due(self, here: Position) -> None:
         """Let tables inherit as the source's do, as far as the log is applied."""
-        if not self._pending or self._found.ddl == "stop" or time.monotonic() < self._not_before:
+        if not self._pending or self._registration.ddl == "stop" or time.monotonic() < self._not_before:
             return
         for each in list(self._pending):
-            if passed.reaches(self._log, here, Place(each.epoch, each.seen_lsn, 0)):
+            if log_progress.reaches(self._log, here, Place(each.epoch, each.seen_lsn, 0)):
                 note = self._alter(each) if self._differs(each) else None
                 if note is None:
                     self._pending.remove(each)
@@ -70,18 +72,18 @@ class InheritanceChanges:
                     self._waits[each.child_oid] = note
                     self._not_before = time.monotonic() + AGAIN_SECONDS
 
-    def part(self, oid: int) -> None:
+    def stop_inheriting(self, oid: int) -> None:
         """Let a table inherit from none, in the transaction that is open, so that inherited columns can be altered.
 
         It inherits again once that of which it inherits has these columns, too.
         """
         for each in self._changes:
-            if each.child_oid == oid and each.inherits and self._found.ddl != "stop" and self._inherits(each):
+            if each.child_oid == oid and each.inherits and self._registration.ddl != "stop" and self._inherits(each):
                 self._follower.execute(self._alteration(replace(each, inherits=False)).statement)
 
     def notes(self) -> dict[int, Note]:
         """Return what there is to say of tables, by oid, that do not inherit as the source's do."""
-        if self._found.ddl != "stop":
+        if self._registration.ddl != "stop":
             return self._waits
         return {each.child_oid: self._stays(each) for each in self._pending if self._differs(each)}
 
@@ -108,7 +110,7 @@ class InheritanceChanges:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
             remedy = f"see that `{altered.as_text(self._follower)}` can be run there; {refusals.AGAIN}"
-            return Note(f"{altered.what}, and the follower does not let us: {refusals.said(error)}", remedy)
+            return Note(f"{altered.what}, and the follower does not let us: {refusals.server_message(error)}", remedy)
         return None
 
     def _stays(self, each: _Change) -> Note:

@@ -20,7 +20,7 @@ from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions, truncates
 from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.table_versions import Place
-from pipeline.followers.copying.taken_names import left_name
+from pipeline.followers.copying.taken_names import displaced_name
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes.alterations import TableAlteration, run
 from pipeline.followers.schema_changes.table_names import Name
@@ -78,8 +78,8 @@ def read(source: Connection, root: int) -> list[SourcePartition]:
 class FormerPartitions:
     """Partitions that a table of the source has had, by its oid. Asked for once they are needed."""
 
-    def __init__(self, log: Connection, found: Follower, root: int) -> None:
-        self._log, self._values = log, {"source": found.source_id, "root": root}
+    def __init__(self, log: Connection, registration: Follower, root: int) -> None:
+        self._log, self._values = log, {"source": registration.source_id, "root": root}
 
     def oid(self, name: Name, *, left: bool) -> int | None:
         """Return the oid of the one that was called so; of one that has left, or was there at the last look."""
@@ -96,12 +96,18 @@ class TablePartitions:
     def __init__(
         self,
         follower: Connection,
-        found: Follower,
+        registration: Follower,
         root: Name,
         called: Collection[Name],
         former: FormerPartitions | None = None,
     ) -> None:
-        self._follower, self._found, self._root, self._called, self._former = follower, found, root, called, former
+        self._follower, self._registration, self._root, self._called, self._former = (
+            follower,
+            registration,
+            root,
+            called,
+            former,
+        )
 
     def lacks(self, theirs: Sequence[SourcePartition]) -> bool:
         """Whether one of them is none here, and that is partitioned."""
@@ -171,7 +177,7 @@ class TablePartitions:
             return
         if (oid := self._former.oid(name, left=True)) is not None:
             query = sql.SQL("alter table {} rename to {}")
-            renamed = query.format(sql.Identifier(*name), sql.Identifier(left_name(name[1], oid)))
+            renamed = query.format(sql.Identifier(*name), sql.Identifier(displaced_name(name[1], oid)))
             self._run(TableAlteration(f"the source has another partition {_shown(name)}", renamed))
 
     def _in_the_way(self, error: SchemaChangeError, theirs: Sequence[SourcePartition]) -> Name | None:
@@ -218,14 +224,14 @@ class TablePartitions:
         return names(self._follower, self._root)
 
     def _is_table(self, name: Name) -> bool:
-        return queries.value(self._follower, statement(_ROOM, "there"), _named(name)) is not None
+        return queries.value(self._follower, statement(_ROOM, "find_relation"), _named(name)) is not None
 
     def _run(self, alteration: TableAlteration) -> None:
-        if self._found.ddl == "stop":
+        if self._registration.ddl == "stop":
             text = alteration.as_text(self._follower)
             said = f"table {_shown(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
-            raise SchemaChangeError(said, f"`{text}` there")
-        run(self._follower, self._found.name, self._root, [alteration])
+            raise SchemaStopped(said, f"`{text}` there")
+        run(self._follower, self._registration.name, self._root, [alteration])
 
 
 def names(follower: Connection, root: Name) -> set[Name]:
@@ -234,7 +240,9 @@ def names(follower: Connection, root: Name) -> set[Name]:
     return set(follower.execute(statement("followers.applying", "name_partitions"), {"table": table}).fetchall())
 
 
-def settle(log: Connection, follower: Connection, found: Follower, table: TableName, called: Collection[Name]) -> bool:
+def detach_before_copy(
+    log: Connection, follower: Connection, registration: Follower, table: TableName, called: Collection[Name]
+) -> bool:
     """Detach a table that is to be copied, where it is a partition here and is none at the source any more.
 
     False while the follower is not where its own events begin, as until then it may be a partition, or another session
@@ -244,16 +252,16 @@ def settle(log: Connection, follower: Connection, found: Follower, table: TableN
     root = follower.execute(statement(_ROOM, "root_of_partition"), _named(name)).fetchone()
     if root is None or root not in called:
         return True
-    versions = table_versions.all_versions(log, found.source_id, [table.table_oid]).get(table.table_oid)
+    versions = table_versions.all_versions(log, registration.source_id, [table.table_oid]).get(table.table_oid)
     try:
         with follower.transaction():
-            here = position.existing(follower, found.source_id, found.name, held=True)
+            here = position.existing(follower, registration.source_id, registration.name, held=True)
             if not versions or Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < versions[-1].place:
                 return False
             position.change_tables(follower, here)
             with queries.lock_timeout(follower, truncates.LOCK_TIMEOUT):
-                TablePartitions(follower, found, root, called).detach(name)
-    except SchemaChangeError as error:
+                TablePartitions(follower, registration, root, called).detach(name)
+    except SchemaStopped as error:
         if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
             return False  # who reads it would hold up the position
         raise

@@ -47,13 +47,13 @@ class StoredForm:
         return Place(self.source_epoch, self.lsn, self.idx)
 
 
-def find(follower: Connection, of: Position) -> dict[int, StoredForm]:
+def find(follower: Connection, here: Position) -> dict[int, StoredForm]:
     """Those of tables that were changed, by oid; all others are as they were registered."""
-    found = queries.rows(follower, StoredForm, _FIND_FORMS, vars(of))
+    found = queries.rows(follower, StoredForm, _FIND_FORMS, vars(here))
     return {each.table_oid: each for each in found}
 
 
-def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[TableName]) -> None:
+def begin(log: Connection, follower: Connection, here: Position, tables: Iterable[TableName]) -> None:
     """Tables have the newest form that fits them: what came since the follower was added they do not have yet.
 
     Of one that had no event before that, none may fit.
@@ -62,21 +62,21 @@ def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[
     described = followed_tables.describe(
         follower, [(table.table_schema, table.table_name) for table in listed.values()]
     )
-    for oid, versions in table_versions.all_versions(log, of.source, listed).items():
+    for oid, versions in table_versions.all_versions(log, here.source, listed).items():
         name = listed[oid].table_schema, listed[oid].table_name
         there = described.get(name)
         columns = {column["name"]: column["type_name"] for column in there["columns"]} if there else {}
         fit = [each for each in versions if (each.table_schema, each.table_name) == name and _fits(each, columns)]
         same = [each for each in fit if _types(follower, each).items() <= columns.items()]
         if same or fit:
-            store(follower, of, oid, name, (same or fit)[-1].place)
+            store(follower, here, oid, name, (same or fit)[-1].place)
 
 
-def begin_there(follower: Connection, of: Position, tables: Iterable[TableName]) -> None:
+def begin_at_position(follower: Connection, here: Position, tables: Iterable[TableName]) -> None:
     """Tables have the form that the source's have at the position."""
-    place = Place(of.source_epoch, of.commit_lsn or 0, table_versions.LAST)
+    place = Place(here.source_epoch, here.commit_lsn or 0, table_versions.LAST)
     for table in tables:
-        store(follower, of, table.table_oid, (table.table_schema, table.table_name), place)
+        store(follower, here, table.table_oid, (table.table_schema, table.table_name), place)
 
 
 def _fits(version: TableVersion, columns: Mapping[str, str]) -> bool:
@@ -93,12 +93,12 @@ def _types(follower: Connection, version: TableVersion) -> dict[str, str | None]
     return {column["name"]: name for column, (name,) in zip(version.columns, found, strict=True)}
 
 
-def store(follower: Connection, of: Position, oid: int, name: tuple[str, str], place: Place) -> None:
+def store(follower: Connection, here: Position, oid: int, name: tuple[str, str], place: Place) -> None:
     """A table has this name, and the form from this place on; a place before the stored one is not taken."""
     values = {"oid": oid, "schema": name[0], "name": name[1], "epoch": place.epoch, "lsn": place.lsn, "idx": place.idx}
-    follower.execute(statement(_ROOM, "store_form"), {**vars(of), **values})
+    follower.execute(statement(_ROOM, "store_form"), {**vars(here), **values})
 
 
-def forget(follower: Connection, of: Position, oids: Iterable[int]) -> None:
+def forget(follower: Connection, here: Position, oids: Iterable[int]) -> None:
     """Of tables that are followed no longer."""
-    follower.execute(_FORGET_FORMS, {**vars(of), "oids": list(oids)})
+    follower.execute(_FORGET_FORMS, {**vars(here), "oids": list(oids)})

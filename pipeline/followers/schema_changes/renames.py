@@ -41,16 +41,13 @@ class TableRenames:
         """True if the table still has that name: another one may have taken it."""
         return self.called(follower).get(table.table_oid) == (table.table_schema, table.table_name)
 
-    def needed(self, follower: Connection, targets: Mapping[int, Name]) -> NameChanges:
-        """What happens to names, so that tables get these.
-
-        Raises DatabaseUnavailableError if the source has to be asked.
-        """
+    def plan(self, follower: Connection, targets: Mapping[int, Name]) -> NameChanges:
+        """What happens to names, so that tables get these. Raises Unavailable if the source has to be asked."""
         return table_names.moves(targets, self.called(follower), partial(source_tables.read, self._config))
 
     def require_possible(self, follower: Connection, oid: int, target: Name) -> None:
-        """Raises SchemaChangeError if the table cannot get this name; changes nothing."""
-        self._alterations(follower, self.needed(follower, {oid: target}), self.called(follower))
+        """Raises SchemaStopped if the table cannot get this name; changes nothing."""
+        self._alterations(follower, self.plan(follower, {oid: target}), self.called(follower))
 
     def carry_out(self, session: Connection, here: Position, moves: NameChanges) -> None:
         """Rename these tables, in the transaction that is open; `forget` those that are gone once it has ended.
@@ -70,7 +67,7 @@ class TableRenames:
                 text = "%s: table %s.%s was dropped at the source, and is followed no longer"
                 logger.info(text, found.name, each.table_schema, each.table_name, extra=_FORGOTTEN)
 
-    def take(self, log: Connection, follower: Connection, targets: Mapping[int, Name]) -> dict[int, Name]:
+    def request_copies(self, log: Connection, follower: Connection, targets: Mapping[int, Name]) -> dict[int, Name]:
         """Let tables that the follower does not have be copied under these names; returns the names that they get.
 
         Raises ApplierOvertakenError, DatabaseUnavailableError, and SchemaChangeError if tables of before keep the
@@ -88,7 +85,7 @@ class TableRenames:
             if {**known, **self.called(follower)} != known:
                 raise FollowedTablesChangedError(f"tables of follower {here.follower} have other names by now")
             self._rename(follower, here, moves, without)
-            copies.want(follower, here, taken)
+            copies.request(follower, here, taken)
             for oid, form in forms.items():
                 copies.store_form(follower, here, form, oid)
         return taken
@@ -104,7 +101,7 @@ class TableRenames:
         forms = {oid: last_forms.find(log, follower, here, table) for oid, table in tables.items()}
         return {oid: form for oid, form in forms.items() if form is not None}
 
-    def settle(self, log: Connection, follower: Connection) -> bool:
+    def follow_missing_tables(self, log: Connection, follower: Connection) -> bool:
         """Tables that the follower lacks are called there as at the source now; what was dropped is forgotten.
 
         As are tables that have one name. True if there was one: then other tables follow the log. Raises
@@ -128,7 +125,7 @@ class TableRenames:
             reached_versions.forget(follower, here, gone)
             copies.forget(follower, here, gone)
         if others:
-            self.take(log, follower, others)
+            self.request_copies(log, follower, others)
         return True
 
     def _here(self, follower: Connection) -> Position:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from pipeline.errors import SchemaChangeError
-from pipeline.followers.copying.taken_names import left_name
+from pipeline.errors import SchemaStopped
+from pipeline.followers.copying.taken_names import displaced_name
 from pipeline.followers.schema_changes.alterations import TableAlteration
 from pipeline.followers.schema_changes.source_tables import CurrentSourceTable
 from pipeline.postgres import queries
@@ -70,7 +70,7 @@ def moves(
 
 
 def _aside(oid: int, name: Name) -> Name:
-    return name[0], left_name(name[1], oid)
+    return name[0], displaced_name(name[1], oid)
 
 
 def alterations(
@@ -79,11 +79,11 @@ def alterations(
     """The statements that give these tables these names, each with the name of before; those that are not there have
     none. Raises SchemaChangeError where something else has one of the names.
     """
-    pending = {oid: name for oid, name in wanted.items() if oid in called and _is_there(follower, called[oid])}
+    pending = {oid: name for oid, name in wanted.items() if oid in called and _exists(follower, called[oid])}
     for oid, name in pending.items():
         free = name in (called[other] for other in pending)
-        if not free and _is_there(follower, name):
-            raise SchemaChangeError(
+        if not free and _exists(follower, name):
+            raise SchemaStopped(
                 f"table {'.'.join(called[oid])} of the follower stops: the source calls it {'.'.join(name)} now, and"
                 " the follower has something else of that name",
                 f"`alter table {'.'.join(name)} rename to …` there",
@@ -146,6 +146,6 @@ def _renamed(called: Name, here: Name, name: str, kind: str = "table") -> tuple[
     return called, TableAlteration(what, made)
 
 
-def _is_there(follower: Connection, name: Name) -> bool:
+def _exists(follower: Connection, name: Name) -> bool:
     values = {"schema": name[0], "name": name[1]}
-    return queries.value(follower, statement(_ROOM, "there"), values) is not None
+    return queries.value(follower, statement(_ROOM, "find_relation"), values) is not None

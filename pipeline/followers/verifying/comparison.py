@@ -15,9 +15,9 @@ from typing import Literal, TypeVar
 
 from psycopg import sql
 
-from pipeline.followers.verifying.settling import Key, RowPair, SideRow, UnsettledRows
 from pipeline.followers.verifying.shape import ComparedTable, ComparisonShape
 from pipeline.followers.verifying.sides import ComparisonSide, PartSum
+from pipeline.followers.verifying.unsettled_rows import Key, RowPair, SideRow, UnsettledRows
 from pipeline.postgres import session_settings
 from pipeline.postgres.connections import Connection
 
@@ -85,7 +85,7 @@ class TableComparison:
 
     def run(self) -> Iterator[ComparisonStep]:
         """Compare, step by step. Raises psycopg.Error of either database, and what `reach` raises."""
-        with ThreadPoolExecutor(1, thread_name_prefix="follower") as self._beside:
+        with ThreadPoolExecutor(1, thread_name_prefix="follower") as self._follower_thread:
             if self._shape.source.key is None:
                 yield from self._whole()
                 return
@@ -94,21 +94,21 @@ class TableComparison:
                 yield ComparisonStep(rows)
                 candidates += keys
                 while len(candidates) >= KEYS_PER_LOOK:
-                    yield self._settled(candidates[:KEYS_PER_LOOK])
+                    yield self._settle(candidates[:KEYS_PER_LOOK])
                     candidates = candidates[KEYS_PER_LOOK:]
-            yield self._settled(candidates)
+            yield self._settle(candidates)
 
     def _whole(self) -> Iterator[ComparisonStep]:
         """All rows together, as often as it takes: at both sides as of the same commit, or unchanged."""
-        found = self._settled([()])
-        yield ComparisonStep(self._source.sum(sql.SQL("true")).rows, found.differences, found.unsettled)
+        found = self._settle([()])
+        yield ComparisonStep(self._source.sum_of(sql.SQL("true")).rows, found.differences, found.unsettled)
 
     def _ranges(self) -> Iterator[tuple[int, list[Key]]]:
         """The rows of each range, and the keys of those that may differ."""
         after: Key | None = None
         while True:
-            upto = self._source.bound(after, ROWS_PER_PART)
-            part = partial(ComparisonSide.range, after=after, upto=upto)
+            upto = self._source.upper_bound(after, ROWS_PER_PART)
+            part = partial(ComparisonSide.range_condition, after=after, upto=upto)
             here, there = self._sums(part)
             yield here.rows, self._differing(part) if here != there else []
             if upto is None:
@@ -116,17 +116,17 @@ class TableComparison:
             after = upto
 
     def _sums(self, part: Callable[[ComparisonSide], sql.Composable]) -> tuple[PartSum, PartSum]:
-        return self._both(lambda side: side.sum(part(side)))
+        return self._both(lambda side: side.sum_of(part(side)))
 
     def _buckets(self) -> Iterator[tuple[int, list[Key]]]:
-        parts = 1 << max(0, (self._source.estimate() // ROWS_PER_PART).bit_length())
-        here, there = self._both(lambda side: side.sums(parts))
+        parts = 1 << max(0, (self._source.estimate_rows() // ROWS_PER_PART).bit_length())
+        here, there = self._both(lambda side: side.bucket_sums(parts))
         yield sum(found.rows for found in here.values()), []
         none = PartSum(0, 0)
         differing = [each for each in range(parts) if here.get(each, none) != there.get(each, none)]
         for first in range(0, len(differing), _BUCKETS_AT_ONCE):
             buckets = differing[first : first + _BUCKETS_AT_ONCE]
-            yield 0, self._differing(partial(ComparisonSide.bucket_is, parts=parts, buckets=buckets))
+            yield 0, self._differing(partial(ComparisonSide.bucket_condition, parts=parts, buckets=buckets))
 
     def _differing(self, part: Callable[[ComparisonSide], sql.Composable]) -> list[Key]:
         """Keys of rows of a part that are only at one side, or have other checksums there.
@@ -136,40 +136,40 @@ class TableComparison:
         here, there = self._both(lambda side: dict(side.keys(part(side))))
         return [key for key in here | there if here.get(key) != there.get(key)]
 
-    def _settled(self, candidates: Sequence[Key]) -> ComparisonStep:
+    def _settle(self, candidates: Sequence[Key]) -> ComparisonStep:
         """Look at these rows until each is equal at both sides, or differs for good."""
-        settling, until = UnsettledRows(candidates), time.monotonic() + PATIENCE
+        unsettled, until = UnsettledRows(candidates), time.monotonic() + PATIENCE
         differences: dict[Key, RowDifference] = {}
-        while keys := settling.pending:
+        while keys := unsettled.pending:
             here, there = self._rows(keys)
-            for look in settling.look(here, there):
-                difference = self._difference(look)
+            for pair in unsettled.compare(here, there):
+                difference = self._difference(pair)
                 differences[difference.key] = difference  # two texts of a key, as 1 and 1.0, are of one row
-            if settling.pending and time.monotonic() > until:
+            if unsettled.pending and time.monotonic() > until:
                 break
-            if settling.pending:
+            if unsettled.pending:
                 self._reach()
-        return ComparisonStep(0, tuple(differences.values()), len(settling.pending))
+        return ComparisonStep(0, tuple(differences.values()), len(unsettled.pending))
 
     def _rows(self, keys: Sequence[Key]) -> tuple[dict[Key, SideRow], dict[Key, SideRow]]:
-        return self._both(lambda side: side.by_key(keys))
+        return self._both(lambda side: side.rows_by_key(keys))
 
-    def _difference(self, look: RowPair) -> RowDifference:
-        if look.follower is None:
-            assert look.source is not None  # noqa: S101  it would not differ
-            return RowDifference(look.source.key, "missing")
-        if look.source is None:
-            return RowDifference(look.follower.key, "extra")
-        pairs = zip(look.source.hashes, look.follower.hashes, strict=True)
+    def _difference(self, pair: RowPair) -> RowDifference:
+        if pair.follower is None:
+            assert pair.source is not None  # noqa: S101  it would not differ
+            return RowDifference(pair.source.key, "missing")
+        if pair.source is None:
+            return RowDifference(pair.follower.key, "extra")
+        pairs = zip(pair.source.hashes, pair.follower.hashes, strict=True)
         differing = [here != there for here, there in pairs]
         columns = tuple(
-            name for name, differs in zip(self._shape.columns, differing, strict=False) if differs and look.source.key
+            name for name, differs in zip(self._shape.columns, differing, strict=False) if differs and pair.source.key
         )
-        return RowDifference(look.source.key, "different", columns)
+        return RowDifference(pair.source.key, "different", columns)
 
     def _both(self, ask: Callable[[ComparisonSide], T]) -> tuple[T, T]:
         """Ask both sides at the same time."""
-        there = self._beside.submit(ask, self._follower)
+        there = self._follower_thread.submit(ask, self._follower)
         try:
             here = ask(self._source)
         except BaseException:

@@ -66,7 +66,7 @@ class SideForm:
     forms: tuple[str | None, ...]
     relation: int
     key: KeyComparison | None
-    places: bool
+    shows_places: bool
 
     def require_unaltered(self, connection: Connection) -> None:
         """Raise NotComparableError if something was altered. The relations are locked in the transaction."""
@@ -96,8 +96,8 @@ def read(source: Connection, follower: Connection, table: ComparedTable) -> Comp
     code.
     """
     there = _columns(follower, table.follower_schema, table.follower_name)
-    if not there and not _is_there(follower, table.follower_schema, table.follower_name):
-        raise NotComparableError("the follower has no such table")
+    if not there and not _exists(follower, table.follower_schema, table.follower_name):
+        raise NotComparable("the follower has no such table")
     here = _columns(source, table.schema, table.name)
     if lacking := [name for name in table.columns if name not in there]:
         raise NotComparableError(f"the follower has no column {', '.join(lacking)}; is a schema change under way?")
@@ -117,10 +117,10 @@ def read(source: Connection, follower: Connection, table: ComparedTable) -> Comp
     return ComparisonShape(compared, at_source, at_follower, ranged, partitioned)
 
 
-def _is_there(connection: Connection, schema: str, name: str) -> bool:
+def _exists(connection: Connection, schema: str, name: str) -> bool:
     """Return whether the table is there: it may have no columns."""
     found: bool = queries.value(
-        connection, statement("followers.verifying", "is_there"), {"schema": schema, "name": name}
+        connection, statement("followers.verifying", "table_exists"), {"schema": schema, "name": name}
     )
     return found
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from psycopg import sql
 
-from pipeline.followers.verifying.settling import Key, SideRow
 from pipeline.followers.verifying.shape import SideForm
+from pipeline.followers.verifying.unsettled_rows import Key, SideRow
 from pipeline.postgres import key_comparison, reading_session
 from pipeline.postgres.connections import Connection
 
@@ -61,21 +61,21 @@ class ComparisonSide:
 
     def _of(self, relation: sql.Composable) -> sql.Composable:
         """With the version of each row: a row that was written since has another, if this user may see it."""
-        places = sql.SQL("t.tableoid::bigint, ' ', t.ctid, ' ', t.xmin" if self._form.places else "''")
+        places = sql.SQL("t.tableoid::bigint, ' ', t.ctid, ' ', t.xmin" if self._form.shows_places else "''")
         version = sql.SQL("pg_catalog.concat({}) as {}")
         chosen = [*self._columns, version.format(places, sql.Identifier(self._mark))]
         return sql.SQL("select {} from {}").format(_COMMA.join(chosen), relation)
 
-    def sum(self, part: sql.Composable) -> PartSum:
+    def sum_of(self, part: sql.Composable) -> PartSum:
         """Return the sum of the rows of a part."""
         query = sql.SQL("select pg_catalog.count(*), coalesce(pg_catalog.sum({}), 0) from {} where {}")
-        [(rows, checksum)] = self._asked(query.format(self._checksum, self._rows, part))
+        [(rows, checksum)] = self._fetch(query.format(self._checksum, self._rows, part))
         return PartSum(rows, int(checksum))
 
-    def sums(self, parts: int) -> dict[int, PartSum]:
+    def bucket_sums(self, parts: int) -> dict[int, PartSum]:
         """Return the sums of all rows, divided by `bucket`."""
         query = sql.SQL("select {}, pg_catalog.count(*), pg_catalog.sum({}) from {} group by 1")
-        found = self._asked(query.format(self._bucket(parts), self._checksum, self._rows))
+        found = self._fetch(query.format(self._bucket(parts), self._checksum, self._rows))
         return {bucket: PartSum(rows, int(total)) for bucket, rows, total in found}
 
     def keys(self, part: sql.Composable) -> Iterator[tuple[Key, int]]:
@@ -86,7 +86,7 @@ class ComparisonSide:
             for key, checksum in cursor.execute(query):
                 yield tuple(key), int(checksum)
 
-    def by_key(self, keys: Sequence[Key]) -> dict[Key, SideRow]:
+    def rows_by_key(self, keys: Sequence[Key]) -> dict[Key, SideRow]:
         """Return the rows that are there, by the key that was asked for; a table without a key is one row."""
         if self._key is None:
             return {_WHOLE: self._whole()}
@@ -98,36 +98,36 @@ class ComparisonSide:
             self._rows,
             self._key.same(),
         )
-        found = self._asked(query)
+        found = self._fetch(query)
         return {keys[place]: SideRow(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
 
-    def bound(self, after: Key | None, rows: int) -> Key | None:
+    def upper_bound(self, after: Key | None, rows: int) -> Key | None:
         """Return the key that comes `rows` rows after another, None if there are fewer."""
         assert self._key is not None  # noqa: S101  only ranges of keys have bounds
         query = sql.SQL("select {} from {} where {} order by {} offset {} limit 1").format(
-            self._texts(), self._rows, self.range(after, None), self._key.order(), sql.Literal(rows - 1)
+            self._texts(), self._rows, self.range_condition(after, None), self._key.order(), sql.Literal(rows - 1)
         )
-        found = self._asked(query)
+        found = self._fetch(query)
         return tuple(found[0][0]) if found else None
 
-    def range(self, after: Key | None, upto: Key | None) -> sql.Composable:
+    def range_condition(self, after: Key | None, upto: Key | None) -> sql.Composable:
         """The part of the rows with keys after the first one and up to the second one; None: no bound."""
         assert self._key is not None  # noqa: S101  only ranges of keys have bounds
         bounds = [] if after is None else [self._key.bounded(">", after)]
         bounds += [] if upto is None else [self._key.bounded("<=", upto)]
         return sql.SQL(" and ").join(bounds) if bounds else sql.SQL("true")
 
-    def bucket_is(self, parts: int, buckets: Sequence[int]) -> sql.Composable:
+    def bucket_condition(self, parts: int, buckets: Sequence[int]) -> sql.Composable:
         """The part of the rows that are in these buckets."""
         listed = sql.Literal(list(buckets))
         return sql.SQL("{} operator(pg_catalog.=) any ({}::int[])").format(self._bucket(parts), listed)
 
-    def estimate(self) -> int:
+    def estimate_rows(self) -> int:
         """How many rows there are, without counting them."""
-        [(found,)] = self._asked(sql.SQL("explain (format json) select from {}").format(self._rows))
+        [(found,)] = self._fetch(sql.SQL("explain (format json) select from {}").format(self._rows))
         return int(found[0]["Plan"]["Plan Rows"])
 
-    def _asked(self, query: sql.Composed) -> list[tuple[Any, ...]]:
+    def _fetch(self, query: sql.Composed) -> list[tuple[Any, ...]]:
         with self._transaction():
             return self._connection.execute(query).fetchall()
 
@@ -140,7 +140,7 @@ class ComparisonSide:
             yield
 
     def _whole(self) -> SideRow:
-        found = self.sum(sql.SQL("true"))
+        found = self.sum_of(sql.SQL("true"))
         return SideRow(_WHOLE, "", (found.rows, found.checksum))
 
     def _texts(self) -> sql.Composable:

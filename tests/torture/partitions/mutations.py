@@ -104,7 +104,7 @@ MUTATIONS = (
         "a follower keeps a partition that left",
         f"{FOLLOWERS}/test_looked_partitions.py::test_a_partition_that_leaves",
         Edit(
-            "looked_partitions:PartitionChanges._divide",
+            "detected_partitions:PartitionChanges._divide",
             "            divided.detach_gone(there, theirs)\n",
             "            pass\n",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.followers.verifying.settling import Key, RowPair, SideRow, UnsettledRows
+from pipeline.followers.verifying.unsettled_rows import Key, RowPair, SideRow, UnsettledRows
 
 ONE: Key = ("1",)
 Looks = list[tuple[SideRow | None, SideRow | None]]
@@ -17,7 +17,7 @@ def row(version: str, *hashes: int | None) -> SideRow:
 def settled(*looks: tuple[SideRow | None, SideRow | None]) -> tuple[list[list[RowPair]], list[Key]]:
     """What each look settles as different, and what is pending after the last."""
     settling = UnsettledRows([ONE])
-    found = [list(settling.look(side(here), side(there))) for here, there in looks]
+    found = [list(settling.compare(side(here), side(there))) for here, there in looks]
     return found, settling.pending
 
 

@@ -181,7 +181,7 @@ def test_a_copy_that_is_broken_off_begins_anew(
 
 
 def test_the_applier_waits_while_a_copy_takes_its_place(stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch):
-    with things.running(), Gate(monkeypatch, copies, "place") as gate:
+    with things.running(), Gate(monkeypatch, copies, "finish_replacement") as gate:
         begun(things)
         resync(things, "things")
         gate.reach()
@@ -318,11 +318,11 @@ def test_one_that_is_wanted_once_more_begins_anew(stage: Stage, things: Copying,
         table = oid(stage, "things")
         resync(things, "things")
         gate.reach()
-        [before] = copies.wanted(things.look, here(things))
+        [before] = copies.requested(things.look, here(things))
         resync(things, "things")
-        assert copies.wanted(things.look, here(things)) == [before]
-        copies.want(things.look, here(things), [table])
-        [after] = copies.wanted(things.look, here(things))
+        assert copies.requested(things.look, here(things)) == [before]
+        copies.request(things.look, here(things), [table])
+        [after] = copies.requested(things.look, here(things))
         assert after.generation > before.generation
         assert things.copies() == {}
         with psycopg.connect(stage.config.source) as holder:
@@ -341,11 +341,11 @@ def test_a_copy_requested_while_applying_skips_events_from_there(stage: Stage, t
     stage.arrive()
     with position.connect(things.look.info.dsn) as session, session.transaction():
         before = here(things)
-        copies.want(session, before, [oid(stage, "things")])
-    with pytest.raises(FollowedTablesChangedError):
+        copies.request(session, before, [oid(stage, "things")])
+    with pytest.raises(TablesChanged):
         position.require(things.look, before)
-    with pytest.raises(FollowedTablesChangedError):
-        copies.want(things.look, before, [])
+    with pytest.raises(TablesChanged):
+        copies.request(things.look, before, [])
     assert things.look.execute("select distinct name from things").fetchall() == [("follower",)]
     with things.running():
         things.become_equal()

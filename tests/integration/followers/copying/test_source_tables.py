@@ -58,7 +58,7 @@ def oid(made: psycopg.Connection, table: str) -> int:
 
 def read(tables: SourceTables, table: int, columns: Callable[[list[str]], list[str]] = sorted) -> list[bytes]:
     """The lines of all its relations."""
-    relations = tables.settled(table)
+    relations = tables.relations_at_rest(table)
     with tables.reading(table, relations):
         found = b""
         for relation in relations:
@@ -101,7 +101,7 @@ def test_a_dropped_table_has_no_rows(made: psycopg.Connection, tables: SourceTab
 
 def test_a_table_that_was_altered_after_the_look_is_looked_at_again(made: psycopg.Connection, tables: SourceTables):
     table = oid(made, "orders")
-    relations = tables.settled(table)
+    relations = tables.relations_at_rest(table)
     made.execute("alter table orders rename to others")
     with pytest.raises(CopyDelayedError, match="renamed or dropped"), tables.reading(table, relations):
         pass
@@ -117,12 +117,12 @@ def test_only_those_who_wrote_before_the_look_are_waited_for(made: psycopg.Conne
     with psycopg.connect(made.info.dsn) as first, psycopg.connect(made.info.dsn) as second:
         first.execute("update orders set state = 'open' where id = 1")
         with pytest.raises(CopyDelayedError, match=f"pid {first.info.backend_pid} "):
-            tables.settled(table)
+            tables.relations_at_rest(table)
         second.execute("update orders set state = 'open' where id = 2")
         with pytest.raises(CopyDelayedError, match=f"pid {first.info.backend_pid} "):
-            tables.settled(table)
+            tables.relations_at_rest(table)
         first.commit()
-        assert tables.settled(table)
+        assert tables.relations_at_rest(table)
         second.rollback()
 
 
@@ -131,7 +131,7 @@ def test_an_interrupted_read_leaves_the_connection_as_it_was(
 ):
     made.execute("insert into orders (id, state) select n, repeat('x', 100) from generate_series(100, 50000) n")
     table = oid(made, "orders")
-    relations = tables.settled(table)
+    relations = tables.relations_at_rest(table)
     with (
         pytest.raises(ZeroDivisionError),
         tables.reading(table, relations),
@@ -145,8 +145,8 @@ def test_an_interrupted_read_leaves_the_connection_as_it_was(
 
 def test_a_source_that_goes_away_is_named(made: psycopg.Connection, source: Connection, tables: SourceTables):
     made.execute("select pg_terminate_backend(%s)", [source.info.backend_pid])
-    with pytest.raises(DatabaseUnavailableError, match=r"^source "):
-        tables.settled(oid(made, "orders"))
+    with pytest.raises(Unavailable, match=r"^source "):
+        tables.relations_at_rest(oid(made, "orders"))
 
 
 def test_large_rows_pass_whole(made: psycopg.Connection, source: Connection):

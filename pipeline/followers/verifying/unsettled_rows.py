@@ -54,7 +54,7 @@ class UnsettledRows:
         """What is to be looked at again."""
         return list(self._pending)
 
-    def look(self, source: Mapping[Key, SideRow], follower: Mapping[Key, SideRow]) -> Iterator[RowPair]:
+    def compare(self, source: Mapping[Key, SideRow], follower: Mapping[Key, SideRow]) -> Iterator[RowPair]:
         """The rows that differ for good. Call it with what both sides have of all that is pending.
 
         Before the next look the follower must have come to have everything that the source had at this one.

@@ -25,20 +25,20 @@ where source_database_id = %(source)s and follower = %(follower)s and table_oid 
 """A statement is run in this transaction; no row if another session has run it."""
 
 
-def store(follower: Connection, of: Position, oid: int, statements: Iterable[str]) -> None:
+def store(follower: Connection, here: Position, oid: int, statements: Iterable[str]) -> None:
     """Let these be run once the rows of this table are there, in this order."""
     with follower.cursor() as cursor:
-        listed = [{**vars(of), "oid": oid, "statement": each} for each in statements]
+        listed = [{**vars(here), "oid": oid, "statement": each} for each in statements]
         cursor.executemany(statement(_ROOM, "store_unmade"), listed)
 
 
-def left(follower: Connection, of: Position) -> set[int]:
+def unfinished_tables(follower: Connection, here: Position) -> set[int]:
     """Tables, by their oids at the source, that lack something; 0 if it is not known which (of an older version)."""
-    found = follower.execute(statement(_ROOM, "find_unmade"), {**vars(of), "oids": None}).fetchall()
-    return {oid for oid, _, _ in found} | checks.left(follower, of)
+    found = follower.execute(statement(_ROOM, "find_unmade"), {**vars(here), "oids": None}).fetchall()
+    return {oid for oid, _, _ in found} | checks.unfinished_tables(follower, here)
 
 
-def finish(follower: Connection, of: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
+def finish(follower: Connection, here: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
     """Make what is left of these tables, by their oids at the source; returns those that are refused, and why.
 
     `follower`: a session of its own, which is changed. Each statement is run in a transaction of its own, and what
@@ -46,7 +46,7 @@ def finish(follower: Connection, of: Position, tables: Mapping[int, TableName]) 
     FollowerError if statements of an older version are refused, of which it is not known which table they are of.
     """
     refused = dict[TableName, FollowerError]()
-    values = {**vars(of), "oids": list(tables)}
+    values = {**vars(here), "oids": list(tables)}
     found = follower.execute(statement(_ROOM, "find_unmade"), values).fetchall()
     for oid, place, text in found:
         table = tables.get(oid)
@@ -59,8 +59,8 @@ def finish(follower: Connection, of: Position, tables: Mapping[int, TableName]) 
         except psycopg.Error as error:
             if connections.is_gone(error) or connections.is_ours(error):
                 raise
-            made = refusals.not_made(table, error, "keys, indexes and checks of ")
+            made = refusals.creation_error(table, error, "keys, indexes and checks of ")
             if table is None:
                 raise made from error
             refused[table] = made
-    return refused | checks.validate(follower, of, {oid: each for oid, each in tables.items() if each not in refused})
+    return refused | checks.validate(follower, here, {oid: each for oid, each in tables.items() if each not in refused})

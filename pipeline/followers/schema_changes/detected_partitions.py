@@ -19,8 +19,8 @@ from pipeline.followers.applying import position, truncates
 from pipeline.followers.applying.followed_tables import Partition
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
-from pipeline.followers.copying import copies, passed
-from pipeline.followers.copying.taken_names import left_name
+from pipeline.followers.copying import copies, log_progress
+from pipeline.followers.copying.taken_names import displaced_name
 from pipeline.followers.registry import Follower, Note
 from pipeline.followers.schema_changes import partitions
 from pipeline.followers.schema_changes.partitions import FormerPartitions, SourcePartition, TablePartitions
@@ -78,35 +78,41 @@ class PartitionChanges:
     """Those of one follower's tables, as of now. `called`: the names of its tables, by oid."""
 
     def __init__(
-        self, config: Config, log: Connection, follower: Connection, found: Follower, called: Mapping[int, Name]
+        self, config: Config, log: Connection, follower: Connection, registration: Follower, called: Mapping[int, Name]
     ) -> None:
-        self._config, self._log, self._follower, self._found, self._called = config, log, follower, found, called
+        self._config, self._log, self._follower, self._registration, self._called = (
+            config,
+            log,
+            follower,
+            registration,
+            called,
+        )
         values = {
-            "source": found.source_id,
+            "source": registration.source_id,
             "roots": list(called),
-            "made_at": found.made_at,
-            "made_seq": found.made_seq,
-            "copy": found.copy,
+            "made_at": registration.made_at,
+            "made_seq": registration.made_seq,
+            "copy": registration.copy,
         }
         self._all = queries.rows(log, PartitionChange, statement(_ROOM, "looked_partitions"), values)
-        self._pending = pending(follower, found, self._all)
+        self._pending = pending(follower, registration, self._all)
         self._waits, self._not_before = dict[int, Note](), 0.0
 
     def joins_at(self, oid: int) -> Place | None:
         """Return the place from which on a table needs the next partition that joined; None if there is none."""
-        if self._found.ddl == "stop":
+        if self._registration.ddl == "stop":
             return None
         return next((each.place for each in self._pending.get(oid, ()) if each.has_joined), None)
 
-    def settle(self, here: Position, oids: Collection[int]) -> bool:
+    def follow_due(self, here: Position, oids: Collection[int]) -> bool:
         """Divide one of these tables as far as the log is applied; True if there was anything to do.
 
         If another session uses it, that is tried again later, and `notes` says so. Raises what `follow` does.
         """
-        if self._found.ddl == "stop" or time.monotonic() < self._not_before:
+        if self._registration.ddl == "stop" or time.monotonic() < self._not_before:
             return False
         for oid in self._pending.keys() & set(oids):
-            due = [each.place for each in self._pending[oid] if passed.reaches(self._log, here, each.place)]
+            due = [each.place for each in self._pending[oid] if log_progress.reaches(self._log, here, each.place)]
             if due:
                 try:
                     self.follow(oid, max(due))
@@ -126,11 +132,15 @@ class PartitionChanges:
         due = [each for each in self._pending[oid] if each.place <= upto]
         root = self._called[oid]
         divided = TablePartitions(
-            self._follower, self._found, root, self._called.values(), FormerPartitions(self._log, self._found, oid)
+            self._follower,
+            self._registration,
+            root,
+            self._called.values(),
+            FormerPartitions(self._log, self._registration, oid),
         )
         concerned = [each for each in due if (each.among(divided.names()) is None) == each.has_joined]
         theirs = partitions.at_source(self._config, oid) if concerned else []
-        here = position.existing(self._follower, self._found.source_id, self._found.name)
+        here = position.existing(self._follower, self._registration.source_id, self._registration.name)
         try:
             with self._follower.transaction():
                 here = position.change_tables(self._follower, here)
@@ -152,7 +162,7 @@ class PartitionChanges:
         if each.has_joined:
             is_theirs = any(each.leaf_oid == their.oid for their in theirs)
             if there is None and is_theirs and self._joins(divided, theirs, each):
-                return copies.want(self._follower, here, [each.root_oid])
+                return copies.request(self._follower, here, [each.root_oid])
         elif there is not None and not each.is_reused:
             divided.detach_gone(there, theirs)
         elif there is not None:
@@ -160,7 +170,7 @@ class PartitionChanges:
             copy = copies.find(self._follower, here).get(each.root_oid)
             if copy is None or copy.place < each.place:
                 self._require_copies(each, there)
-                return copies.want(self._follower, here, [each.root_oid])
+                return copies.request(self._follower, here, [each.root_oid])
         return here
 
     def _joins(self, divided: TablePartitions, theirs: Sequence[SourcePartition], each: PartitionChange) -> bool:
@@ -178,16 +188,16 @@ class PartitionChanges:
 
     def _own(self, of: Sequence[PartitionChange]) -> list[Name]:
         """Return tables of their own that these were at the follower."""
-        names = [name for each in of for name in (*each.names, _left_name(each))]
+        names = [name for each in of for name in (*each.names, _displaced_name(each))]
         return self._follower.execute(statement(_ROOM, "tables_of_their_own"), {"names": names}).fetchall()
 
     def _require_copies(self, each: PartitionChange, there: Name) -> None:
-        if self._found.on_rewrite == "stop":
+        if self._registration.on_rewrite == "stop":
             root = ".".join(self._called[each.root_oid])
             raise SchemaChangeError(
                 f"table {root} of the follower stops: its partition {'.'.join(there)} was {each.what} at the source,"
                 " another one has that name since, and --on-rewrite is stop",
-                f"`pipeline followers resync {self._found.name} {root}`",
+                f"`pipeline followers resync {self._registration.name} {root}`",
             )
 
     def notes(self) -> dict[int, Note]:
@@ -201,7 +211,7 @@ class PartitionChanges:
 
     def _kept(self, oid: int) -> Note | None:
         """Of a follower that detaches none."""
-        if self._found.ddl != "stop":
+        if self._registration.ddl != "stop":
             return None
         names = kept(self._follower, self._called[oid], self._pending.get(oid, ()))
         if not names:
@@ -236,20 +246,20 @@ class PartitioningState:
     kept: tuple[int, ...] = ()
 
 
-def divided(follower: Connection, found: Follower) -> dict[int, PartitioningState]:
+def divided(follower: Connection, registration: Follower) -> dict[int, PartitioningState]:
     """Return that of its tables, by oid; one without any change is not there."""
-    values = {"source": found.source_id, "follower": found.name}
+    values = {"source": registration.source_id, "follower": registration.name}
     rows = follower.execute(_FIND_LOOKED, values).fetchall()
     return {oid: PartitioningState(upto, tuple(kept)) for oid, upto, kept in rows}
 
 
 def pending(
-    follower: Connection, found: Follower, listed: Sequence[PartitionChange]
+    follower: Connection, registration: Follower, listed: Sequence[PartitionChange]
 ) -> dict[int, list[PartitionChange]]:
     """Return those that a follower's tables are not divided by yet, by the table's oid, in order."""
     if not listed:
         return {}
-    known = divided(follower, found)
+    known = divided(follower, registration)
     result = dict[int, list[PartitionChange]]()
     for each in listed:
         if each.id > known.get(each.root_oid, PartitioningState()).upto:
@@ -265,9 +275,9 @@ def kept(follower: Connection, root: Name, changes: Sequence[PartitionChange]) -
     return [name for each in gone if (name := each.among(names)) is not None]
 
 
-def _left_name(each: PartitionChange) -> str:
+def _displaced_name(each: PartitionChange) -> str:
     schema, _, name = each.names[0].partition(".")
-    return f"{schema}.{left_name(name, each.leaf_oid)}"
+    return f"{schema}.{displaced_name(name, each.leaf_oid)}"
 
 
 def _some(names: Sequence[Name]) -> str:

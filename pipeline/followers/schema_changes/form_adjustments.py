@@ -29,14 +29,14 @@ class FormAdjustment:
     def __init__(
         self,
         follower: Connection,
-        found: Follower,
+        registration: Follower,
         table: TableName,
         change: FormDifference,
         form: SourceForm | None,
         partitions: Sequence[SourcePartition] = (),
     ) -> None:
         """`form`: the one that it is to get; None of a table that was dropped. `partitions`: those of the source."""
-        self._follower, self._found, self._change, self.form = follower, found, change, form
+        self._follower, self._registration, self._change, self.form = follower, registration, change, form
         self._keys: Collection[list[str]] = form.keys if form else []
         self._called = (table.table_schema, table.table_name)
         self._partitions = partitions
@@ -48,7 +48,7 @@ class FormAdjustment:
 
     def at(self, follower: Connection, table: TableName) -> FormAdjustment:
         """The same over another session, of the table under another name."""
-        return FormAdjustment(follower, self._found, table, self._change, self.form, self._partitions)
+        return FormAdjustment(follower, self._registration, table, self._change, self.form, self._partitions)
 
     @property
     def moves_columns(self) -> bool:
@@ -61,30 +61,32 @@ class FormAdjustment:
         """Whether there is any difference."""
         return self.moves_columns or bool(self._change.added) or self._divided.lacks(self._partitions)
 
-    def applied(self, there: Mapping[str, Any]) -> dict[str, Any]:
+    def applied(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """What `describe_tables` will say of the table, of which it says this now."""
         change, dropped_key = self._change, set[str]()
         if change.key is not None and sorted(change.old_key) not in self._sorted_keys:
             dropped_key = set(change.old_key)
         columns = [
             {**column, "name": change.renamed.get(column["name"], column["name"])}
-            for column in there["columns"]
+            for column in description["columns"]
             if column["name"] not in change.dropped
         ]
         names = {column["name"] for column in columns}
         columns += [{"name": each.name, "generated": False} for each in change.added if each.name not in names]
         keys = [
-            {change.renamed.get(name, name): operator for name, operator in key.items()} for key in there["keys"] if key
+            {change.renamed.get(name, name): operator for name, operator in key.items()}
+            for key in description["keys"]
+            if key
         ]
         kept = [key for key in keys if key.keys() != dropped_key and not key.keys() & change.dropped.keys()]
-        return {**there, "columns": columns, "keys": kept}
+        return {**description, "columns": columns, "keys": kept}
 
-    def before(self, there: Mapping[str, Any], columns: Collection[str]) -> list[str]:
+    def before(self, description: Mapping[str, Any], columns: Collection[str]) -> list[str]:
         """What the table calls those of these columns now that it has already."""
         change = self._change
         return [
             column["name"]
-            for column in there["columns"]
+            for column in description["columns"]
             if change.renamed.get(column["name"], column["name"]) in columns and column["name"] not in change.dropped
         ]
 
@@ -124,11 +126,11 @@ class FormAdjustment:
         self._run([last])
 
     def _run(self, alterations: Sequence[TableAlteration]) -> None:
-        run(self._follower, self._found.name, self._called, alterations)
+        run(self._follower, self._registration.name, self._called, alterations)
 
     @property
     def _divided(self) -> TablePartitions:
-        return TablePartitions(self._follower, self._found, self._called, ())
+        return TablePartitions(self._follower, self._registration, self._called, ())
 
     @property
     def _sorted_keys(self) -> list[list[str]]:
@@ -139,7 +141,7 @@ def find(
     log: Connection,
     follower: Connection,
     source: Connection,
-    found: Follower,
+    registration: Follower,
     table: TableName,
     formed: Place,
     published: Collection[str],
@@ -150,14 +152,14 @@ def find(
     """
     now = source_forms.read(source, [table.table_oid]).get(table.table_oid)
     if now is None:
-        return FormAdjustment(follower, found, table, _NONE, None)
-    change = _change(log, follower, found, table, formed, now)
+        return FormAdjustment(follower, registration, table, _NONE, None)
+    change = _change(log, follower, registration, table, formed, now)
     # What is not published is in no copy: the follower needs it as little.
     left_out = {each.name for each in change.added} - set(published)
     change = replace(change, added=tuple(each for each in change.added if each.name not in left_out))
     form = replace(now, columns=[each for each in now.columns if each["name"] not in left_out])
-    made = FormAdjustment(follower, found, table, change, form, partitions.read(source, table.table_oid))
-    if found.ddl == "stop" and made.is_needed:
+    made = FormAdjustment(follower, registration, table, change, form, partitions.read(source, table.table_oid))
+    if registration.ddl == "stop" and made.is_needed:
         altered = AlterationBuilder(follower, (table.table_schema, table.table_name)).of_columns(change, ())
         if altered:
             text = altered[0].as_text(follower)
@@ -166,10 +168,10 @@ def find(
 
 
 def _change(
-    log: Connection, follower: Connection, found: Follower, table: TableName, formed: Place, now: SourceForm
+    log: Connection, follower: Connection, registration: Follower, table: TableName, formed: Place, now: SourceForm
 ) -> FormDifference:
     """From the form that the table was made with, or else from that which the history has of this place."""
-    begins = Position(found.source_id, found.name)
+    begins = Position(registration.source_id, registration.name)
     made = copies.find_form(follower, begins, table.table_oid)
     stored = reached_versions.find(follower, begins).get(table.table_oid)
     if isinstance(made, list) and not (stored and stored.place > formed):
@@ -178,7 +180,7 @@ def _change(
         change = difference.between(made, now, numbered=made.oid == now.oid)
         return change if made.oid == now.oid else _in_its_place(follower, table, change, now)
     place = max(formed, stored.place) if stored else formed
-    before = table_versions.at(log, found.source_id, table, place)
+    before = table_versions.at(log, registration.source_id, table, place)
     if before is None:  # it was in no log: each column of the copy is looked for
         return difference.between(SourceForm(now.oid, *now.called, [], [], []), now, numbered=False)
     numbered = before.numbered and before.relation_oid == table.table_oid

@@ -50,19 +50,19 @@ class _Rewritten:
     found_at: datetime
 
 
-def begin(log: Connection, follower: Connection, found: Follower, here: Position) -> None:
+def begin(log: Connection, follower: Connection, registration: Follower, here: Position) -> None:
     """Before anything is copied; nothing where it has begun. Copies have what was rewritten before they are made."""
     upto = _newest(log, here)
-    if found.copy != "source":
-        values = {**vars(here), "made_at": found.made_at}
+    if registration.copy != "source":
+        values = {**vars(here), "made_at": registration.made_at}
         upto = queries.value(log, statement(_ROOM, "rewrites_before"), values)
     follower.execute(_BEGIN_REWRITES, {**vars(here), "upto": upto})
 
 
-def copy_anew(
+def request_new_copies(
     log: Connection,
     follower: Connection,
-    found: Follower,
+    registration: Follower,
     here: Position,
     called: Mapping[int, Name],
     look_at_types: Callable[[], UncertainTables],
@@ -86,14 +86,14 @@ def copy_anew(
     }
     concerned |= {oid: concerned.get(oid, [OF_COMPOSITES]) for oid in types.ambiguous}
     with follower.transaction():
-        is_copied = want(follower, found, here, called, concerned)
+        is_copied = request_copies(follower, registration, here, called, concerned)
         follower.execute(_STORE_REWRITES, {**vars(here), "upto": newest})
     return is_copied
 
 
-def want(
+def request_copies(
     follower: Connection,
-    found: Follower,
+    registration: Follower,
     here: Position,
     called: Mapping[int, Name],
     rewritten: Mapping[int, list[str]],
@@ -103,23 +103,23 @@ def want(
     `rewritten`: by oid, what of them has changed. Raises SchemaChangeError where they are not to be copied by
     themselves.
     """
-    pending = {each.oid for each in copies.wanted(follower, here)}
+    pending = {each.oid for each in copies.requested(follower, here)}
     names = {oid: ".".join(called[oid]) for oid in rewritten if oid in called and oid not in pending}
     for oid, name in names.items():
-        if found.on_rewrite == "stop":
-            raise SchemaChangeError(
+        if registration.on_rewrite == "stop":
+            raise SchemaStopped(
                 f"table {name} of the follower stops: DDL has changed values of {', '.join(rewritten[oid])} at the"
                 " source without events, and --on-rewrite is stop",
-                f"`pipeline followers resync {found.name} {name}`",
+                f"`pipeline followers resync {registration.name} {name}`",
             )
         extra = {"action": "follower.rewritten"}
-        logger.info("%s: table %s was rewritten at the source: it is copied anew", found.name, name, extra=extra)
+        logger.info("%s: table %s was rewritten at the source: it is copied anew", registration.name, name, extra=extra)
     if names:
-        copies.want(follower, here, names)
+        copies.request(follower, here, names)
     return bool(names)
 
 
-def is_seen(log: Connection, follower: Connection, here: Position) -> bool:
+def is_up_to_date(log: Connection, follower: Connection, here: Position) -> bool:
     """True if `copy_anew` has seen all that the log knows."""
     return _newest(log, here) <= int(queries.value(follower, statement(_ROOM, "find_rewrites"), vars(here)))
 
