@@ -1,4 +1,7 @@
-"""Whether two connections lead to one database, proved by a lock: copies of a cluster share its identifier."""
+"""Finds out whether two connections lead to one database.
+
+An advisory lock proves it. The system identifier does not, because copies of a cluster share it.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,21 @@ select (select system_identifier::text from pg_catalog.pg_control_system()) as s
     d.oid::bigint as database_oid, d.datname::text as database_name
 from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()
 """
-"""Which database this is."""
+"""Identify the database of this connection."""
 
 
 def read(follower: Connection) -> Database:
-    """What is stored of a follower's database."""
+    """Return the identity of a follower's database, as the registry stores it."""
     found = queries.one(follower, Database, _DATABASE)
-    assert found is not None  # noqa: S101  the database we are in
+    assert found is not None  # noqa: S101  the current database exists
     return found
 
 
 def find_relation(follower: Connection, other: Connection) -> Relation:
-    """A random advisory lock is taken at the first and looked for at the other. Neither may be behind a pooler."""
+    """Take a random advisory lock over the first connection, and search for it over the other one.
+
+    Neither connection may lead through a pooler.
+    """
     key = secrets.randbits(62)
     follower.execute("select pg_catalog.pg_advisory_lock(%s)", (key,))
     try:

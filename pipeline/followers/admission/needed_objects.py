@@ -1,4 +1,4 @@
-"""What a follower lacks before its tables are made: extensions, types, functions, sequences, rights of its user."""
+"""Finds what a follower lacks before its tables are created: extensions, types, functions, sequences, rights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SCHEMAS = """\
 select nspname::text, pg_catalog.has_schema_privilege(oid, 'usage') and pg_catalog.has_schema_privilege(oid, 'create')
 from pg_catalog.pg_namespace
 """
-"""Each schema, and whether the user may make objects there."""
+"""List each schema, and whether the user may create objects there."""
 
 
 @dataclass(frozen=True)
 class NeededObject:
-    """`names`, `args`: as `pg_get_object_address` takes them. `definition`: the SQL that makes it; None: there is none.
+    """An object that tables need. `names`, `args`: the arguments of `pg_get_object_address`.
 
-    `tables`: those that need it.
+    `definition`: the SQL that creates the object; None if no SQL can. `tables`: the tables that need the object.
     """
 
     kind: str
@@ -43,42 +43,42 @@ class NeededObject:
         return f"{self.kind} {self.identity} (for {', '.join(self.tables[:_SHOWN])}{more})"
 
 
-class FollowerLacksError(FollowerRefusedError):
-    """A follower's user lacks rights, or its database what tables need that must be made there.
+class FollowerLacksError(FollowerRefused):
+    """The follower's user lacks rights, or its database lacks objects that the tables need.
 
-    `script`: the SQL for an administrator there.
+    `script`: the SQL that an administrator of the follower must run.
     """
 
     def __init__(
         self, what: str, rights: Sequence[MissingRight], missing: Sequence[NeededObject], script: Sequence[str]
     ) -> None:
-        said = [each.text for each in rights[:_SHOWN]]
-        said += [f"{len(rights) - _SHOWN} rights more"] if len(rights) > _SHOWN else []
-        said += [f"it lacks what its tables need: {', '.join(map(str, missing))}"] if missing else []
+        parts = [each.text for each in rights[:_SHOWN]]
+        parts += [f"{len(rights) - _SHOWN} rights more"] if len(rights) > _SHOWN else []
+        parts += [f"it lacks what its tables need: {', '.join(map(str, missing))}"] if missing else []
         grants = list(dict.fromkeys(each.grant for each in rights if each.grant))
         if missing or len(rights) > _SHOWN:
-            said.append("let an administrator there run what `pipeline followers add … --sql` prints")
-            said[-1] += ", or leave the tables out with --tables" if missing else ""
+            parts.append("let an administrator there run what `pipeline followers add … --sql` prints")
+            parts[-1] += ", or leave the tables out with --tables" if missing else ""
         elif grants:
-            said.append(f"run there: {'; '.join(grants)}")
-        super().__init__(f"{what}: {'; '.join(said)}")
+            parts.append(f"run there: {'; '.join(grants)}")
+        super().__init__(f"{what}: {'; '.join(parts)}")
         self.script = list(script)
 
 
 def find(source: Connection, follower: Connection, tables: Sequence[int]) -> list[NeededObject]:
-    """Return all that the follower lacks for these tables of the source, by oid."""
+    """Return the objects that the follower lacks for these tables. `tables`: their oids at the source."""
     needed = queries.rows(source, NeededObject, statement(_ROOM, "needed_objects"), {"oids": list(tables)})
     return [each for each in needed if not _exists(follower, each)]
 
 
 def statements(source: Connection, follower: Connection, tables: Sequence[int]) -> list[str]:
-    """Return the SQL that makes all that the follower lacks for these tables of the source, for its user to own.
+    """Return the SQL that creates the objects that the follower lacks for these tables, owned by its user.
 
-    Each statement is one printable line. Empty if nothing is missing, or if no SQL makes some of it. Nothing may be
-    open in either session.
+    Each statement is one printable line. The list is empty if nothing is missing, or if no SQL can create one of the
+    objects. Neither session may have an open transaction.
     """
     with source.transaction():
-        source.execute("set local search_path = ''")  # names of types come out qualified
+        source.execute("set local search_path = ''")  # Postgres then prints names of types with their schemas
         missing = find(source, follower, tables)
     if any(each.definition is None for each in missing):
         return []
@@ -90,13 +90,16 @@ def statements(source: Connection, follower: Connection, tables: Sequence[int]) 
 def require(
     what: str, follower: Connection, user: str, rights: Sequence[MissingRight], missing: Sequence[NeededObject]
 ) -> None:
-    """Raises FollowerLacksError if something is missing. `user`: the follower's, who shall own what is made."""
+    """Raise FollowerLacksError if something is missing. `user`: the follower's user, who will own new objects."""
     if rights or missing:
         raise FollowerLacksError(what, rights, missing, list(_script(follower, rights, missing, user)))
 
 
 def _exists(follower: Connection, each: NeededObject) -> bool:
-    """Return whether the object exists, or is in a schema that the user may not use, which is a right to be granted."""
+    """Return True if the object exists, or is in a schema that the user may not use.
+
+    The second case is a missing right, not a missing object.
+    """
     try:
         with follower.transaction():
             values = (each.kind, each.names, each.args)
@@ -113,24 +116,24 @@ def _exists(follower: Connection, each: NeededObject) -> bool:
 def _script(
     follower: Connection, rights: Sequence[MissingRight], missing: Sequence[NeededObject], user: str
 ) -> Iterator[str]:
-    """Statements and comments: schemas, extensions and rights as an administrator, all else as the user."""
-    there: dict[str, bool] = dict(follower.execute(_SCHEMAS).fetchall())
+    """Yield statements and comments. An administrator creates schemas, extensions and rights; the user all else."""
+    existing: dict[str, bool] = dict(follower.execute(_SCHEMAS).fetchall())
     for schema in _schemas(missing):
-        if schema not in there:
+        if schema not in existing:
             yield f"create schema if not exists {identifier(schema)} authorization {identifier(user)};"
     for each in missing:
         if each.kind == "extension":
-            yield from _made(each)
+            yield from _definition(each)
     grants = [each.grant or f"-- {in_comment(each.text)}" for each in rights]
     rest = [each for each in missing if each.kind != "extension"]
-    refused = [identifier(schema) for schema in _schemas(rest) if not there.get(schema, True)]
+    refused = [identifier(schema) for schema in _schemas(rest) if not existing.get(schema, True)]
     grants += [f"grant usage, create on schema {schema} to {identifier(user)}" for schema in refused]
     yield from (f"{grant};" for grant in dict.fromkeys(grants))
     if rest:
         yield f"set role {identifier(user)};"
         yield "set check_function_bodies = off;"
         for each in rest:
-            yield from _made(each)
+            yield from _definition(each)
         yield "reset check_function_bodies;"
         yield "reset role;"
 
@@ -139,7 +142,7 @@ def _schemas(objects: Sequence[NeededObject]) -> list[str]:
     return sorted({each.schema for each in objects if each.schema is not None})
 
 
-def _made(each: NeededObject) -> Iterator[str]:
+def _definition(each: NeededObject) -> Iterator[str]:
     yield f"-- {in_comment(str(each))}"
     if each.definition is None:
         yield f"-- no SQL makes it: {in_comment(each.kind)} of the source"

@@ -1,4 +1,4 @@
-"""Rights that a follower's user lacks there, each with the statement by which an administrator grants it."""
+"""Finds rights that a follower's user lacks, each with the statement by which an administrator grants it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pipeline.printable import identifier
 
 @dataclass(frozen=True)
 class MissingRight:
-    """`text`: what the user may not do, with the remedy if there is no `grant`."""
+    """A right that the user lacks. `text`: what the user may not do, with the remedy if there is no `grant`."""
 
     text: str
     grant: str | None
 
 
 def missing_on_server(follower: Connection, facts: ServerFacts) -> Iterator[MissingRight]:
-    """Yield those without which an applier cannot work there, whatever its tables are."""
+    """Yield the missing rights without which an applier cannot work there, whatever its tables are."""
     user, database = f'user "{facts.user_name}"', identifier(facts.database)
     try:
         with follower.transaction(force_rollback=True):
@@ -50,18 +50,21 @@ def missing_on_server(follower: Connection, facts: ServerFacts) -> Iterator[Miss
 
 
 def missing_on_tables(facts: ServerFacts, tables: Sequence[TableAtFollower]) -> Iterator[MissingRight]:
-    """Yield those that the user lacks to make and to write these tables; one for all that one statement cures."""
+    """Yield the rights that the user lacks to create and write these tables.
+
+    Tables for which one statement grants the right share one result.
+    """
     lacking: dict[_LackingRight, list[TableAtFollower]] = {}
     for each in tables:
-        for found in _lacking(facts, each):
-            lacking.setdefault(found, []).append(each)
-    for found, of in lacking.items():
-        on = f" on {', '.join(identifier(each.schema, each.name) for each in of)}" if found.on_tables else ""
-        yield MissingRight(f"{found.text} {list_names(of)}{found.more}", f"{found.grant}{on}{found.to}")
+        for right in _lacking(facts, each):
+            lacking.setdefault(right, []).append(each)
+    for right, concerned in lacking.items():
+        on = f" on {', '.join(identifier(each.schema, each.name) for each in concerned)}" if right.on_tables else ""
+        yield MissingRight(f"{right.text} {list_names(concerned)}{right.more}", f"{right.grant}{on}{right.to}")
 
 
 class _LackingRight(NamedTuple):
-    """A sentence with its tables after `text`, and a statement with its tables after `grant`, if it names them."""
+    """A missing right, without its tables: their names follow `text`, and `grant` if `on_tables` is true."""
 
     text: str
     grant: str

@@ -1,4 +1,4 @@
-"""What a follower's server and user must be like, and what an earlier applier has left there."""
+"""Checks a follower's server and user, and reads what an earlier applier left in its database."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from pipeline.postgres.queries import statement
 
 MIN_VERSION = 140000
 SCHEMA = "pipeline_follower"
-"""What an applier keeps in its follower."""
+"""The schema in which an applier keeps its tables in a follower."""
 
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """`has_schema`, `may_use_schema`, `is_installed`: of what an applier keeps there; its tables may all be missing."""
+    """Facts about a follower's server, database and user.
+
+    `has_schema`: the schema of an applier exists. `may_use_schema`: the user may use the schema and all its tables.
+    `is_installed`: its table `position` exists.
+    """
 
     version: int
     shown_version: str
@@ -38,19 +42,22 @@ class ServerFacts:
 
     @property
     def quoted_user(self) -> str:
-        """The user's name for a statement."""
+        """The user's name, quoted for a statement."""
         return '"{}"'.format(self.user_name.replace('"', '""'))
 
 
 def read(follower: Connection) -> ServerFacts:
-    """As they are now."""
-    found = queries.one(follower, ServerFacts, statement("followers.admission", "facts"))
-    assert found is not None  # noqa: S101  the database we are in
-    return found
+    """Return the current facts."""
+    facts = queries.one(follower, ServerFacts, statement("followers.admission", "facts"))
+    assert facts is not None  # noqa: S101  the current database exists
+    return facts
 
 
 def require_direct(name: str, first: Connection, second: Connection) -> None:
-    """Two sessions of its DSN. Raises FollowerRefusedError where a pooler or proxy answers instead of the server."""
+    """Raise FollowerRefused if a pooler or proxy answers instead of the server.
+
+    `first`, `second`: two sessions of the follower's DSN.
+    """
     found = poolers.look(first, second)
     if found.in_between or found.shared:
         raise FollowerRefusedError(
@@ -60,7 +67,7 @@ def require_direct(name: str, first: Connection, second: Connection) -> None:
 
 
 def require_writable(name: str, facts: ServerFacts) -> None:
-    """Raises FollowerRefusedError for a server that is too old, or cannot be written."""
+    """Raise FollowerRefused if the server is too old, or its database cannot be written."""
     if facts.version < MIN_VERSION:
         raise FollowerRefusedError(
             f"{connecting.what(name)}: it runs Postgres {facts.shown_version}, but 14 or newer is needed; upgrade it"
@@ -78,7 +85,7 @@ def require_writable(name: str, facts: ServerFacts) -> None:
 
 
 def require_known_schema(name: str, follower: Connection) -> None:
-    """Raises FollowerRefusedError where an applier of a newer version has been there."""
+    """Raise FollowerRefused if an applier of a newer version created the schema there."""
     found = position.installed(follower)
     if found is not None and found > position.VERSION:
         raise FollowerRefusedError(
@@ -88,7 +95,7 @@ def require_known_schema(name: str, follower: Connection) -> None:
 
 
 def warnings(name: str, facts: ServerFacts) -> Iterator[str]:
-    """What may become a trouble later."""
+    """Yield warnings about what may stop the follower later."""
     if facts.encoding != "UTF8":
         yield (
             f"{connecting.what(name)}: database {facts.database} is encoded in {facts.encoding}, which cannot hold "
@@ -97,7 +104,7 @@ def warnings(name: str, facts: ServerFacts) -> Iterator[str]:
 
 
 def positions(follower: Connection, facts: ServerFacts, source: uuid.UUID) -> dict[str, Position]:
-    """Where appliers have left it, by name of the follower that it was then."""
+    """Return the positions that appliers stored in this database, by the follower's name at that time."""
     if not facts.is_installed:
         return {}
     query = """select follower::text, seq, commit_lsn, committed_at from pipeline_follower.position
@@ -106,5 +113,5 @@ def positions(follower: Connection, facts: ServerFacts, source: uuid.UUID) -> di
 
 
 def forget_statement(source: uuid.UUID, name: str) -> str:
-    """The statement by which somebody forgets one of them, there."""
+    """Return the statement that deletes one of these positions, to be run in the follower's database."""
     return f"delete from {SCHEMA}.position where (source_database_id, follower) = ('{source}', '{name}')"  # noqa: S608

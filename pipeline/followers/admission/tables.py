@@ -1,4 +1,4 @@
-"""Whether a follower's tables can take what the source's have."""
+"""Checks whether a follower's tables can store the rows of the source's tables."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pipeline.postgres.queries import statement
 
 _SHOWN = 5
 _AT_ONCE = 200
-"""Tables that one statement looks into."""
+"""The number of tables that one statement checks for rows."""
 _LOCK_TIMEOUT = "5s"
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table as the source publishes it. `key`: the columns by which its rows are known; empty where there is none.
+    """A table as the source publishes it. `key`: the columns that identify its rows; empty if it has no key.
 
-    `deferrable`: the key holds only at a commit, so that keys may change places in a transaction.
+    `deferrable`: Postgres checks the key at the commit, so rows may exchange their keys within a transaction.
     """
 
     oid: int
@@ -43,10 +43,10 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class TableAtFollower:
-    """What the follower has under that name. `kind`: as in pg_class, None where there is nothing.
+    """The follower's table of the same name as a published one. `kind`: `relkind` of pg_class; None if none exists.
 
-    `keys`: the columns of each unique index that holds at every statement. `refused`: rights that this user lacks.
-    `secured`: a policy would hide rows from it.
+    `keys`: the columns of each unique index that Postgres checks in every statement. `refused`: rights that the user
+    lacks. `secured`: a policy would hide rows from the user.
     """
 
     schema: str
@@ -65,17 +65,16 @@ class TableAtFollower:
 
     @property
     def identifier(self) -> sql.Identifier:
-        """Its name, quoted for SQL."""
+        """The name, quoted for SQL."""
         return sql.Identifier(self.schema, self.name)
 
 
 def require_fit(
     name: str, follower: Connection, wanted: Sequence[PublishedTable], options: Options
 ) -> list[TableAtFollower]:
-    """Return what the follower has of these tables.
+    """Return the follower's tables of these names. Raises FollowerRefused for the first problem of any table.
 
-    Raises FollowerRefusedError for the first thing that is wrong with some. Rights that the user lacks are not looked
-    at, and nothing is read.
+    This function ignores missing rights, and reads no rows.
     """
     values = {"schemas": [each.schema for each in wanted], "names": [each.name for each in wanted]}
     rows = queries.rows(follower, TableAtFollower, statement("followers.admission", "tables"), values)
@@ -89,7 +88,7 @@ def require_fit(
 
 @dataclass(frozen=True)
 class _Fed:
-    """A table that is another source's, as this follower of it."""
+    """A table that another source feeds, as this follower of that source."""
 
     table: str
     follower: str
@@ -100,7 +99,10 @@ class _Fed:
 def require_unfed(
     name: str, follower: Connection, facts: ServerFacts, source: uuid.UUID, wanted: Sequence[PublishedTable]
 ) -> None:
-    """Raises FollowerRefusedError for tables that another source's log is applied to: neither would be equal."""
+    """Raise FollowerRefused if another source's log is applied to one of these tables.
+
+    The table would then be equal to neither source's table.
+    """
     if not facts.is_installed:
         return
     values = {
@@ -167,11 +169,11 @@ def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFol
 
 
 def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollower]) -> None:
-    """Raises FollowerRefusedError if one of these tables has rows. The user must be able to read them."""
-    what, there = connecting.what(name), [each for each in tables if each.kind is not None]
+    """Raise FollowerRefused if one of these tables has rows. The user must be able to read the tables."""
+    what, existing = connecting.what(name), [each for each in tables if each.kind is not None]
     try:
         with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_LOCK_TIMEOUT):
-            filled = list(_tables_with_rows(follower, there))
+            filled = list(_tables_with_rows(follower, existing))
     except psycopg.errors.LockNotAvailable:
         raise FollowerRefusedError(
             f"{what}: another session there locks one of its tables, and it cannot be seen whether it has rows; "
@@ -184,10 +186,10 @@ def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollo
         )
 
 
-def _tables_with_rows(follower: Connection, there: Sequence[TableAtFollower]) -> Iterable[TableAtFollower]:
-    """Those with rows. Of a partitioned table those of its partitions count."""
-    for first in range(0, len(there), _AT_ONCE):
-        part = there[first : first + _AT_ONCE]
+def _tables_with_rows(follower: Connection, existing: Sequence[TableAtFollower]) -> Iterable[TableAtFollower]:
+    """Yield the tables that have rows. A partitioned table has the rows of its partitions."""
+    for first in range(0, len(existing), _AT_ONCE):
+        part = existing[first : first + _AT_ONCE]
         each = (
             sql.SQL("select {}, exists (select from {} {})").format(
                 number, sql.SQL("only" if has.kind == "r" else ""), has.identifier
@@ -199,7 +201,7 @@ def _tables_with_rows(follower: Connection, there: Sequence[TableAtFollower]) ->
 
 
 def list_names(tables: Sequence[object]) -> str:
-    """Return the first of them, and how many more there are."""
+    """Return the first few names, and how many more there are."""
     return ", ".join(str(each) for each in tables[:_SHOWN]) + _more(tables)
 
 

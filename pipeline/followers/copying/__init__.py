@@ -1,3 +1,3 @@
-"""The copy with which a follower begins: rows of the source, each table in a snapshot of its own."""
+"""Copies rows of the source to a follower, each table in its own snapshot."""
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Checks of tables that we have made, which existing rows may violate: one that is NOT VALID, or asks for the time.
+"""Handles checks that existing rows may violate, of tables that the server created in a follower.
 
-Each is taken off before the first copy and added after it as NOT VALID. One that is valid at the source is validated
-then; if a row violates it, it stays NOT VALID. `pipeline_follower.checks` has them. A not null that is not valid is
-treated likewise.
+Rows may violate a check that is NOT VALID, or one that depends on the time. Each check is dropped before the first
+copy, and added after it as NOT VALID. A check that is valid at the source is then validated; if a row violates the
+check, it stays NOT VALID. The table `pipeline_follower.checks` lists these checks. A not null constraint that is not
+valid is treated in the same way.
 """
 
 from __future__ import annotations
@@ -26,18 +27,21 @@ _FORGET_REASONS = """\
 update pipeline_follower.checks set reason = null
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s
 """
-"""A table has other rows: whether they violate its checks is asked again."""
+"""Forget why checks of a table stay NOT VALID, because its rows were replaced."""
 _RECORD_CHECK = """\
 insert into pipeline_follower.checks (source_database_id, follower, table_oid, relation, name, is_valid)
 values (%(source)s, %(follower)s, %(oid)s, %(relation)s::bigint::oid, %(name)s, %(is_valid)s)
 on conflict (source_database_id, follower, relation, name) do nothing
 """
-"""A check that was made with a table, before it is taken off; what is known of it stays."""
+"""Record a check that was created with a table, before the check is dropped; an existing record stays as it is."""
 
 
 @dataclass(frozen=True)
 class _Check:
-    """`relation`: its table or partition, by the oid at the follower. `drops`, `adds`: SQL, the latter as NOT VALID."""
+    """A check of a table or partition, `relation` by its oid at the follower.
+
+    `drops`, `adds`: the SQL that drops the check, and that adds it as NOT VALID.
+    """
 
     relation: int
     name: str
@@ -48,9 +52,10 @@ class _Check:
 
 @dataclass(frozen=True)
 class UnvalidatedCheck:
-    """A check that is valid at the source and not at the follower, of a table by its oid at the source.
+    """A check that is valid at the source and not at the follower. `table_oid`: the table's oid at the source.
 
-    `relation`, `shown`: the table or partition at the follower. `validates`: SQL. `reason`: None before it was tried.
+    `relation`, `shown`: the table or partition at the follower. `validates`: the SQL that validates the check.
+    `reason`: why the check is not valid; None before the first attempt.
     """
 
     table_oid: int
@@ -65,35 +70,35 @@ class UnvalidatedCheck:
 
 
 def record(follower: Connection, here: Position, table: TableName) -> None:
-    """Store which checks we have made with a table, in the transaction that makes it."""
+    """Record the checks of a table that the server has just created, in the transaction that creates it."""
     _record(follower, here, table, _find(follower, here, table))
 
 
 def take_off(follower: Connection, here: Position, table: TableName) -> list[str]:
-    """Drop the checks of a table that we have made and that has no rows yet, in the transaction that is open.
+    """Drop the checks of a table that the server created and that has no rows yet, in the open transaction.
 
-    Returns the statements that add them.
+    Returns the statements that add the checks again.
     """
-    found = _find(follower, here, table)
-    _record(follower, here, table, found)
-    for each in found:
+    listed = _find(follower, here, table)
+    _record(follower, here, table, listed)
+    for each in listed:
         follower.execute(each.drops.encode())
-    return [each.adds for each in found]
+    return [each.adds for each in listed]
 
 
 def run_without(follower: Connection, here: Position, table: TableName, replace: Callable[[], None]) -> None:
-    """Replace rows in the transaction that is open, and let them violate checks that we have made: NOT VALID then."""
-    found = _find(follower, here, table, recorded=True)
-    for each in found:
+    """Call `replace` in the open transaction; the new rows may violate recorded checks, which become NOT VALID."""
+    listed = _find(follower, here, table, recorded=True)
+    for each in listed:
         follower.execute(each.drops.encode())
     replace()
-    for each in found:
+    for each in listed:
         follower.execute(each.adds.encode())
     follower.execute(_FORGET_REASONS, {**vars(here), "oid": table.table_oid})
 
 
-def are_made(follower: Connection, here: Position, table: TableName) -> bool:
-    """True if a table has checks that we have made."""
+def are_recorded(follower: Connection, here: Position, table: TableName) -> bool:
+    """Return True if a table has recorded checks, which the server created."""
     return bool(_find(follower, here, table, recorded=True))
 
 
@@ -103,15 +108,15 @@ def unvalidated(follower: Connection, here: Position) -> list[UnvalidatedCheck]:
 
 
 def unfinished_tables(follower: Connection, here: Position) -> set[int]:
-    """Return tables, by their oids at the source, with checks that are to be validated."""
+    """Return the tables, by their oids at the source, with checks that must still be validated."""
     return {each.table_oid for each in unvalidated(follower, here) if each.reason is None}
 
 
 def validate(follower: Connection, here: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
-    """Validate the checks that are left of these tables, by their oids at the source, each in its own transaction.
+    """Validate the remaining checks of these tables, by their oids at the source, each in its own transaction.
 
-    If a row violates one, it is stored why it stays NOT VALID. Returns the tables whose rows cannot be asked, and why.
-    Raises what ends the connection.
+    If a row violates a check, the reason is stored, and the check stays NOT VALID. Returns the tables whose rows cannot
+    be checked, with the errors. Raises errors that end the connection.
     """
     refused = dict[TableName, FollowerError]()
     for each in unvalidated(follower, here):
@@ -137,7 +142,7 @@ def validate(follower: Connection, here: Position, tables: Mapping[int, TableNam
 
 
 def notes(follower: Connection, here: Position) -> dict[int, Note]:
-    """Return what there is to say of tables, by their oids at the source, whose rows violate a check."""
+    """Return notes on tables whose rows violate a check, by the tables' oids at the source."""
     found = defaultdict[int, list[UnvalidatedCheck]](list)
     for each in unvalidated(follower, here):
         if each.reason is not None:
@@ -150,7 +155,7 @@ def notes(follower: Connection, here: Position) -> dict[int, Note]:
 
 
 def _find(follower: Connection, here: Position, table: TableName, *, recorded: bool = False) -> list[_Check]:
-    """The checks of a table and of its partitions; or only those that are `recorded`."""
+    """Return the checks of a table and of its partitions, or only the recorded ones."""
     values = {**vars(here), "schema": table.table_schema, "name": table.table_name, "recorded": recorded}
     return queries.rows(follower, _Check, statement(_ROOM, "checks_of_table"), values)
 
@@ -162,7 +167,7 @@ def _record(follower: Connection, here: Position, table: TableName, found: Seque
 
 
 def _violated(follower: Connection, relation: int, name: str, validates: str) -> psycopg.errors.CheckViolation | None:
-    """Validate a check; returns why that is not possible, and then its children are validated by themselves."""
+    """Validate a check. If a row violates the check, return the error, and validate each child table by itself."""
     try:
         with follower.transaction():
             follower.execute(validates.encode())

@@ -1,6 +1,6 @@
-"""What a follower knows of its copies, in its own database: `pipeline_follower.copies`.
+"""Stores the state of a follower's copies in its own database: `pipeline_follower.copies`.
 
-A row is finished in the transaction that commits the rows of its table, so a crash leaves a table as it was or whole.
+One transaction commits the rows of a table and finishes its record. So after a crash, a table is unchanged or complete.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ _FIND_BEGINNING = """\
 select registration from pipeline_follower.beginnings
 where source_database_id = %(source)s and follower = %(follower)s
 """
-"""With which registration the tables of a follower began."""
+"""Read the registration with which the tables of a follower began."""
 _FIND_COPIES = """\
 select table_oid, source_epoch, snapshot, lsn, form from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and wanted_seq is null
 order by table_oid
 """
-"""The copies of a follower; one without a snapshot is not made yet. Without those that are made while it follows."""
+"""List the copies of a follower that are made before the log is applied; a copy without a snapshot is unfinished."""
 _FIND_FORM = """\
 select form from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s and snapshot is null
 """
-"""The form of the source's that a table has until its copy is made, where that is known."""
+"""Read the form of the source's table that a table has until its copy is finished, if known."""
 _LAST_FORM = """\
 select form, coalesce(formed_epoch, source_epoch), coalesce(formed_lsn, lsn) from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s
 """
-"""The form of a table's copy, or of what it has until then, and the place of which that is."""
+"""Read the form of a table's copy, or the form that it has until then, and the place in the log of that form."""
 _HOLD_COPIES = """\
 select from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)
 order by table_oid for update
 """
-"""Lock what is known of the copies of these tables, in one order."""
+"""Lock the records of these tables' copies, in one order."""
 _WANT_COPIES = """\
 insert into pipeline_follower.copies (source_database_id, follower, table_oid)
 select %(source)s, %(follower)s, t.oid from unnest(%(oids)s::bigint[]) t (oid)
 """
-"""Tables that are to be copied before the log is applied."""
+"""Request copies that must be finished before the log is applied."""
 
 
 def begin(follower: Connection, begins: Position, registration: int, tables: Iterable[int]) -> None:
-    """Let a follower begin: at this position, with these tables to be copied. Nothing where it has begun.
+    """Let a follower begin at this position, and request copies of these tables, unless it has begun already.
 
-    `registration`: the id of the follower's row. What an earlier one of that name has left of this is forgotten. Raises
-    ApplierOvertakenError where a later one has begun meanwhile.
+    `registration`: the id of the follower's row. The state of an earlier follower of the same name is deleted. Raises
+    Overtaken if a later registration has begun in the meantime.
     """
     values = {**vars(begins), "registration": registration}
     with follower.transaction():
@@ -79,13 +79,14 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
 
 
 def request(follower: Connection, here: Position, tables: Iterable[int], *, first: bool = False) -> Position:
-    """Let these tables be copied anew while the others follow the log; in a transaction, also the one that applies.
+    """Request new copies of these tables; the other tables follow the log in the meantime.
 
-    `first`: also those that are to be copied before the log is applied.
+    `first`: include tables whose first copy must be finished before the log is applied. May run in the transaction of
+    an applier.
 
-    From this position on nothing of the log is applied to them, whatever it is, until their copies take their place.
-    The rows stay as they are until then. A copy that is being made begins anew. Returns the position, which the caller
-    has to go on with. Raises ApplierOvertakenError where the follower is not at `here`: look again where it is.
+    From this position on, no event is applied to these tables until their copies take their place. Their rows stay
+    unchanged until then. A copy that is in progress starts again. Returns the position that the caller must use from
+    now on. Raises Overtaken if the follower is no longer at `here`: read its position again.
     """
     with follower.transaction():
         after = position.change_tables(follower, here)
@@ -95,10 +96,10 @@ def request(follower: Connection, here: Position, tables: Iterable[int], *, firs
 
 @dataclass(frozen=True)
 class RequestedCopy:
-    """A table, by its oid at the source, that is to be copied while the others follow the log from this seq on.
+    """A requested copy of a table, by its oid at the source; the other tables follow the log from `seq` on.
 
-    `generation`: another one when it was wanted once more. `formed_epoch`, `formed_lsn`: the commit of which it
-    has the form. `is_first`: it was never copied, so rows that it has are not of the source.
+    `generation` changes with each request. `formed_epoch`, `formed_lsn`: the commit whose form the table has now.
+    `is_first`: the table was never copied, so its rows are not the source's.
     """
 
     oid: int
@@ -110,65 +111,69 @@ class RequestedCopy:
 
     @property
     def formed(self) -> Place:
-        """The form that it has until its copy takes its place."""
+        """The place in the log whose form the table has until its copy takes its place."""
         return Place(self.formed_epoch, self.formed_lsn, 2**31 - 1)
 
 
 def requested(follower: Connection, here: Position) -> list[RequestedCopy]:
-    """Those that `want` has asked for, and that are not in their place yet."""
+    """Return the copies that `request` asked for and that have not taken their place yet."""
     return queries.rows(follower, RequestedCopy, statement(_ROOM, "find_wanted"), vars(here))
 
 
-def finish_replacement(follower: Connection, here: Position, wanted: RequestedCopy, copied: Copied, rows: int) -> None:
-    """In the transaction that holds the position and has brought the table there: it follows the log again.
+def finish_replacement(
+    follower: Connection, here: Position, requested: RequestedCopy, copied: Copied, rows: int
+) -> None:
+    """Record that a table's new copy has taken its place, so the table follows the log again.
 
-    Raises ApplierOvertakenError where another copy of it was made meanwhile, or is wanted.
+    Call this in the transaction that holds the position and has applied the log to the copy up to there. Raises
+    Overtaken if another copy of the table was made or requested in the meantime.
     """
     form = None if copied.form is None else Jsonb(copied.form)
-    values = {**vars(here), **vars(copied), "form": form, "oid": wanted.oid, "rows": rows}
-    values["generation"] = wanted.generation
+    values = {**vars(here), **vars(copied), "form": form, "oid": requested.oid, "rows": rows}
+    values["generation"] = requested.generation
     if follower.execute(statement(_ROOM, "place_copy"), values).rowcount != 1:
-        raise ApplierOvertakenError(
-            f"a table of follower {here.follower} was copied by another applier, or is to be copied once more; this"
-            " one has written nothing"
+        raise Overtaken(
+            f"a table of follower {here.follower} was copied by another applier, or another copy was requested; this"
+            " applier has written nothing"
         )
     position.change_tables(follower, here)
 
 
 def forget(follower: Connection, here: Position, tables: Iterable[int]) -> None:
-    """Tables that are followed no longer."""
+    """Delete the state of tables that are no longer followed."""
     follower.execute(statement(_ROOM, "forget_copies"), {**vars(here), "oids": list(tables)})
 
 
 def find(follower: Connection, here: Position) -> dict[int, Copied | None]:
-    """By the table's oid at the source; None: still to be copied, before the log is applied.
+    """Return the copies by the tables' oids at the source; None for a copy that must still be made before the log is
+    applied.
 
-    Without the tables of `wanted`.
+    Tables that `requested` returns are not included.
     """
     found = follower.execute(_FIND_COPIES, vars(here)).fetchall()
     made = dict[int, Copied | None]()
     for oid, epoch, snapshot, lsn, form in found:
-        columns = form if isinstance(form, list) else None  # of one that was dropped it is that of before
+        columns = form if isinstance(form, list) else None  # a dropped table keeps an earlier form
         made[oid] = None if snapshot is None else Copied(epoch, snapshot, lsn, columns)
     return made
 
 
 def store_form(follower: Connection, here: Position, form: SourceForm, oid: int | None = None) -> None:
-    """A table that is to be copied has this form of the source's until then.
+    """Record that a table has this form of the source's table until its copy is finished.
 
-    `oid`: the table's, if it takes the place of the one that has the form.
+    `oid`: the table's oid, if it takes the place of another table that has the form.
     """
     values = {**vars(here), "oid": oid or form.oid, "form": Jsonb(form.as_document())}
     follower.execute(statement(_ROOM, "store_form"), values)
 
 
 def find_form(follower: Connection, here: Position, oid: int) -> SourceForm | CopiedForm | None:
-    """What is known of the form of a table that is still to be copied: it was made, or copied before, with that."""
+    """Return the form with which a table was created or copied before, until its next copy; None if unknown."""
     return _form(queries.value(follower, _FIND_FORM, {**vars(here), "oid": oid}))
 
 
 def last_form(follower: Connection, here: Position, oid: int) -> tuple[SourceForm | CopiedForm | None, Place | None]:
-    """What is known of the form of a table that is copied, or to be, and as of which place; None if nothing is."""
+    """Return the last known form of a table that has or gets a copy, and its place in the log; None if unknown."""
     row = follower.execute(_LAST_FORM, {**vars(here), "oid": oid}).fetchone()
     if row is None:
         return None, None
@@ -178,31 +183,32 @@ def last_form(follower: Connection, here: Position, oid: int) -> tuple[SourceFor
 
 
 def lock(follower: Connection, here: Position, tables: Iterable[int]) -> None:
-    """Until the end of the transaction nobody copies these; who is at it is waited for."""
+    """Keep other sessions from copying these tables until the transaction ends, after waiting for such a session."""
     follower.execute(_HOLD_COPIES, {**vars(here), "oids": list(tables)})
 
 
 def claim(follower: Connection, here: Position, oid: int) -> None:
-    """In the transaction that copies, first: who else is at it, or moves the position, is waited for.
+    """Lock the unfinished copy of a table and the follower's position, as the first step of the copying transaction.
 
-    Raises ApplierOvertakenError where the copy is made by now, or the position is another.
+    This waits for a session that copies the table or moves the position. Raises Overtaken if the copy is finished, or
+    the position has changed.
     """
     if follower.execute(statement(_ROOM, "take_copy"), {**vars(here), "oid": oid}).rowcount != 1:
         raise Overtaken(
-            f"another applier has copied a table of follower {here.follower}, or moved its position; this one has"
+            f"another applier has copied a table of follower {here.follower}, or moved its position; this applier has"
             " written nothing"
         )
 
 
 def finish(follower: Connection, here: Position, oid: int, copied: Copied, rows: int) -> None:
-    """In the same transaction: its rows are there."""
+    """Record that the rows of a copy are complete, in the transaction that wrote them."""
     form = None if copied.form is None else Jsonb(copied.form)
     values = {**vars(here), **vars(copied), "form": form, "oid": oid, "rows": rows}
     follower.execute(statement(_ROOM, "finish_copy"), values)
 
 
 def _form(stored: Any) -> SourceForm | CopiedForm | None:
-    """As it is stored; `given_up`: of the last copy of a table that the source has dropped."""
+    """Return a stored form. `given_up`: the form of the last copy of a table that the source has dropped."""
     if not isinstance(stored, dict):
         return None if stored is None else list(stored)
     return list(stored["given_up"]) if "given_up" in stored else SourceForm(**stored)

@@ -1,4 +1,7 @@
-"""Whether a follower is past its copies: until then its tables are as of different moments."""
+"""Checks how far a follower has applied the log, compared with its copies.
+
+Until the follower is past its copies, its tables have the state of different moments.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ _LAST = 2**31 - 1
 _MORE_EVENTS = """\
 select exists (select from pipeline.events e where e.seq > %(seq)s and e.source_database_id = %(source)s)
 """
-"""Whether the log has events of a source after a seq."""
+"""Check whether the log has events of a source after a seq."""
 
 
 def outstanding(log: Connection, here: Position, made: Mapping[int, Copied | None]) -> dict[int, Copied]:
-    """The copies, by oid, that may contain events from this position on."""
+    """Return the copies, by oid, that may already contain events after this position."""
     found = {oid: copied for oid, copied in made.items() if copied is not None and not _is_behind(here, copied.place)}
     return found if found and not _at_the_end(log, here, max(copied.place for copied in found.values())) else {}
 
 
 def reaches(log: Connection, here: Position, place: Place) -> bool:
-    """True if everything is applied that comes before a place."""
+    """Return True if everything before this place of the log is applied."""
     return _is_behind(here, place) or _at_the_end(log, here, place)
 
 
@@ -35,13 +38,14 @@ def _is_behind(here: Position, place: Place) -> bool:
 
 
 def _at_the_end(log: Connection, here: Position, newest: Place) -> bool:
-    """Whether nothing comes before this place, as the log has nothing after the position that could: in a source at
-    rest.
+    """Return True if the log has no event after the position, and can get none before this place.
+
+    This is so if nothing is written at the source.
     """
     epoch = queries.value(log, statement("followers.copying", "source_epoch"), {"source": here.source})
     if epoch is None or epoch < newest.epoch:
         return False
-    # What was staged in an epoch is in the log before the next one begins.
+    # All events that were staged in an epoch are in the log before the next epoch begins.
     if epoch == newest.epoch and not progress.log_reaches(log, here.source, newest.lsn)[0]:
         return False
     return not queries.value(log, _MORE_EVENTS, vars(here))

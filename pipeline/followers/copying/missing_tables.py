@@ -1,6 +1,6 @@
-"""Makes the tables that a follower lacks, before the copy; their keys, indexes and checks after it.
+"""Creates the tables that a follower lacks before the copy, and their keys, indexes and checks after it.
 
-Keys and indexes cost less then, and rows that are there may violate a check.
+Keys and indexes are cheaper to create after the copy, and copied rows may violate a check.
 """
 
 from __future__ import annotations
@@ -31,40 +31,41 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 TRIES = 10
-"""So many dumps are made until one is of a moment at which nobody altered a table."""
+"""How many dumps are tried until no session alters a table during one of them."""
 _ROOM = "followers.copying"
 
 
 def make(
     source: Connection, dsn: str, follower: Connection, here: Position, tables: Sequence[TableName]
 ) -> dict[TableName, FollowerError]:
-    """Those that the follower lacks, as they are at the source now; returns those that are refused, and why.
+    """Create the tables that the follower lacks, as they are at the source now; returns the refused ones, and why.
 
-    `follower`: a session of its own, which is changed. The form of each, and what is to be made after its copy, is
-    stored in the transaction that makes it. Raises FollowedTablesChangedError if one was renamed at the source.
+    `follower`: a session that no other code uses, because its settings change. The transaction that creates a table
+    also stores its form, and the statements that must run after its copy. Raises TablesChanged if a table was renamed
+    at the source.
     """
 
-    def made(table: TableName, dumped: _TableDump, preamble: str) -> None:
+    def store_rest(table: TableName, dumped: _TableDump, preamble: str) -> None:
         after = [*dumped.dump.after, *checks.take_off(follower, here, table)]
         pending_statements.store(follower, here, table.table_oid, [preamble + each for each in after])
 
-    return _make(source, dsn, follower, here, tables, made)
+    return _make(source, dsn, follower, here, tables, store_rest)
 
 
 def make_whole(source: Connection, dsn: str, follower: Connection, here: Position, table: TableName) -> None:
-    """One of them with its keys and indexes, so that nothing is left to be made. Raises FollowerError."""
+    """Create a table together with its keys and indexes, so that nothing remains to be done. Raises FollowerError."""
 
-    def made(table: TableName, dumped: _TableDump, preamble: str) -> None:
+    def make_rest(table: TableName, dumped: _TableDump, preamble: str) -> None:
         follower.execute("".join([preamble, *dumped.dump.after]).encode())
         checks.record(follower, here, table)
 
-    for error in _make(source, dsn, follower, here, [table], made).values():
+    for error in _make(source, dsn, follower, here, [table], make_rest).values():
         raise error
 
 
 @dataclass(frozen=True)
 class _TableDump:
-    """A table with its partitions. `form`: the one that it has in the dump. `names`: schemas and names of its parts."""
+    """A table with its partitions. `form`: the table's form in the dump. `names`: schemas and names of its parts."""
 
     dump: SchemaDump
     form: SourceForm
@@ -77,9 +78,12 @@ def _make(
     follower: Connection,
     here: Position,
     tables: Sequence[TableName],
-    made: Callable[[TableName, _TableDump, str], None],
+    finish: Callable[[TableName, _TableDump, str], None],
 ) -> dict[TableName, FollowerError]:
-    """`made` is called in each table's transaction, with the settings that statements of its dump need."""
+    """Create the missing tables, each in one transaction; returns the refused ones, and why.
+
+    The transaction calls `finish` with the settings that the statements of the dump need.
+    """
     missing = lacking(follower, tables)
     if not missing:
         return {}
@@ -96,21 +100,21 @@ def _make(
                     taken_names.free(follower, here, each.names)
                     follower.execute((preamble + each.dump.before).encode())
                     copies.store_form(follower, here, each.form)
-                    made(table, each, preamble)
+                    finish(table, each, preamble)
             except psycopg.Error as error:
                 if connections.is_gone(error) or connections.is_ours(error):
                     raise
                 failed[table] = refusals.creation_error(table, error)
         if len(failed) == len(dumped):
             return refused | failed
-        dumped = {table: dumped[table] for table in failed}  # what one of them needs may be there by now
+        dumped = {table: dumped[table] for table in failed}  # another table may have created what these need
     return refused
 
 
 def _dumped(
     source: Connection, dsn: str, tables: Sequence[TableName]
 ) -> tuple[dict[TableName, _TableDump], dict[TableName, FollowerError]]:
-    """Tables as the source has them, without those that were dropped; and those that cannot be read, with why."""
+    """Dump tables of the source that still exist; also return the tables that cannot be dumped, and why."""
     try:
         return _dumped_at_once(source, dsn, tables), {}
     except FollowedTablesChangedError:
@@ -127,7 +131,7 @@ def _dumped(
 
 
 def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -> dict[TableName, _TableDump]:
-    """One dump of all. If they are altered meanwhile, they are read again. Raises FollowerError."""
+    """Dump all tables at once. If a table is altered during the dump, all are dumped again. Raises FollowerError."""
     values = {"oids": [table.table_oid for table in tables]}
     for _ in range(TRIES):
         forms = source_forms.read(source, values["oids"])
@@ -147,13 +151,13 @@ def _dumped_at_once(source: Connection, dsn: str, tables: Sequence[TableName]) -
             parts = {table: labels[table.table_oid] for table in there}
             return {table: _TableDump(dump.of(names), forms[table.table_oid], names) for table, names in parts.items()}
     raise FollowerError(
-        f"--schema create: somebody alters tables of the source all the while, so that {TRIES} dumps of their schema"
-        " were outdated at once"
+        f"--schema create: tables of the source are altered all the time, so {TRIES} dumps of their schema were"
+        " outdated at once; try again when no session alters them"
     )
 
 
 def lacking(follower: Connection, tables: Sequence[TableName]) -> list[TableName]:
-    """Those of which the follower has nothing under their names."""
+    """Return the tables under whose names the follower has nothing."""
     names = {(table.table_schema, table.table_name): table for table in tables}
     values = {"schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
     return [names[found] for found in follower.execute(statement(_ROOM, "missing_tables"), values).fetchall()]

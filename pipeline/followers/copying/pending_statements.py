@@ -1,6 +1,6 @@
-"""What is still to be made of tables that we have made: keys, indexes and checks, each by itself, after their rows.
+"""Creates keys, indexes and checks of tables that the server created, each by itself, after the rows are copied.
 
-The statements are stored in the follower, so that a crash forgets none of them.
+The statements are stored in the follower, so that none is lost in a crash.
 """
 
 from __future__ import annotations
@@ -22,28 +22,32 @@ _TAKE_UNMADE = """\
 delete from pipeline_follower.unmade
 where source_database_id = %(source)s and follower = %(follower)s and table_oid = %(oid)s and place = %(place)s
 """
-"""A statement is run in this transaction; no row if another session has run it."""
+"""Claim a statement for the current transaction; no row if another session has run the statement."""
 
 
 def store(follower: Connection, here: Position, oid: int, statements: Iterable[str]) -> None:
-    """Let these be run once the rows of this table are there, in this order."""
+    """Store statements that must run in this order once the table's rows are copied."""
     with follower.cursor() as cursor:
         listed = [{**vars(here), "oid": oid, "statement": each} for each in statements]
         cursor.executemany(statement(_ROOM, "store_unmade"), listed)
 
 
 def unfinished_tables(follower: Connection, here: Position) -> set[int]:
-    """Tables, by their oids at the source, that lack something; 0 if it is not known which (of an older version)."""
+    """Return the tables, by their oids at the source, that still lack keys, indexes or checks.
+
+    The oid 0 stands for statements that an older version stored without their table.
+    """
     found = follower.execute(statement(_ROOM, "find_unmade"), {**vars(here), "oids": None}).fetchall()
     return {oid for oid, _, _ in found} | checks.unfinished_tables(follower, here)
 
 
 def finish(follower: Connection, here: Position, tables: Mapping[int, TableName]) -> dict[TableName, FollowerError]:
-    """Make what is left of these tables, by their oids at the source; returns those that are refused, and why.
+    """Run the remaining statements of these tables, by their oids at the source; returns the refused ones, and why.
 
-    `follower`: a session of its own, which is changed. Each statement is run in a transaction of its own, and what
-    comes after one that is refused waits for that; checks are validated last. Raises what ends the connection, and
-    FollowerError if statements of an older version are refused, of which it is not known which table they are of.
+    `follower`: a session that no other code uses, because its settings change. Each statement runs in its own
+    transaction. If the follower refuses a statement, the table's later statements wait. Checks are validated last.
+    Raises errors that end the connection, and FollowerError if a statement of an unknown table is refused, which an
+    older version stored.
     """
     refused = dict[TableName, FollowerError]()
     values = {**vars(here), "oids": list(tables)}

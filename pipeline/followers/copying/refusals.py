@@ -1,4 +1,4 @@
-"""Why a table cannot be copied, or made, and what helps: the other tables of the follower go on."""
+"""Explains why a table cannot be copied or created, and what helps; the other tables of the follower continue."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pipeline.postgres.connections import Connection
 
 AGAIN = "it is tried again by itself"
 _LACKING = ("3F000", "42704", "42883", "42P01")
-"""A schema, a type or another object, a function or operator, or a sequence is missing."""
+"""SQLSTATEs for a missing schema, type, function, operator, sequence, or other object."""
 _PASSING = ("40001", "40P01", "55P03", "57014")
-"""What the next attempt may not meet: a conflict with another session, or somebody who cancelled the statement."""
+"""SQLSTATEs that may not occur again: a conflict with another session, or a cancelled statement."""
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """True if another session was in the way, which may be gone by now."""
+    """Return True if another session was in the way, so that the next attempt may succeed."""
     return error.sqlstate in _PASSING
 
 
 def server_message(error: psycopg.Error) -> str:
-    """What the follower says, in one line."""
+    """Return the message of the follower's server, in one line."""
     return f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})"
 
 
 def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: Connection, oid: int) -> Note:
-    """The reason, and what somebody may do there. Nothing may be open in either session.
+    """Return a note with the reason, and what an administrator of the follower can do.
 
-    `oid`: of the table at the source.
+    `oid`: the table's oid at the source. Neither session may have an open transaction.
     """
     helps = error.remedy if isinstance(error, SchemaChangeError) else None
     if (known := unfound_names.of(error) or refused_rows.of(error)) is not None:
@@ -46,7 +46,10 @@ def note_of(error: PipelineError | psycopg.Error, follower: Connection, source: 
 
 
 def creation_error(table: TableName | None, error: psycopg.Error, what: str = "") -> FollowerError:
-    """The error for a table that the follower does not let us make, or `what` is a part of it. None: any."""
+    """Return the error for a table that the follower refuses to create, or for a part of the table.
+
+    `table`: None if the table is unknown. `what`: the part, such as its indexes.
+    """
     name = "tables" if table is None else f"{table.table_schema}.{table.table_name}"
     made = FollowerError(
         f"--schema create: the follower does not let us make {what}{name}: {server_message(error)}; make there what is"

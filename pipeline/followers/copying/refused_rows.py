@@ -1,4 +1,4 @@
-"""What lets a follower take a row that one of its constraints refuses: a check, a not null, or a unique index."""
+"""Finds statements that let a follower accept a row that a check, a not null or a unique index of it refuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSED = (
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A row that a table or a domain of the follower refuses. `column`: of a not null."""
+    """A row that a table or a domain of the follower refuses. `column`: the column of a violated not null."""
 
     schema: str
     table: str | None
@@ -33,9 +33,9 @@ class RefusedRow:
     column: str | None
 
     def remedy(self, follower: Connection, source: Connection) -> str | None:
-        """Say what to run at the follower; None if the row is in the way of another one at the source as well.
+        """Return what to run at the follower; None if the row would conflict with another one at the source as well.
 
-        Nothing may be open in either session.
+        Neither session may have an open transaction.
         """
         if self.domain is not None:
             how = "drop not null" if self.constraint is None else f"drop constraint {identifier(self.constraint)}"
@@ -46,7 +46,7 @@ class RefusedRow:
         return f"let it take that row: run there `{'; '.join(texts)}`" if texts else None
 
     def _of_indexes(self, follower: Connection, source: Connection) -> list[str]:
-        """Of those that the source lacks."""
+        """Return statements that drop the unique indexes that the source lacks."""
         theirs = dict[tuple[str, str], list[Any]]()
         texts = list[str]()
         for each in _unique(follower, self.schema, self.table, self.constraint):
@@ -59,7 +59,7 @@ class RefusedRow:
 
 @dataclass(frozen=True)
 class _UniqueIndex:
-    """`form`: what is unique. `drops`: SQL."""
+    """A unique index. `form`: its keys and condition. `drops`: the SQL that drops it."""
 
     schema: str
     table: str
@@ -68,8 +68,8 @@ class _UniqueIndex:
 
 
 def of(error: BaseException) -> RefusedRow | None:
-    """What the follower refuses, by the error or by its cause; None if it is another error."""
-    if isinstance(error, StatementRefusedError) and error.place != "follower":
+    """Return the row that the follower refused, according to the error or its cause; None for another error."""
+    if isinstance(error, Refused) and error.place != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, _REFUSED):

@@ -1,9 +1,9 @@
-"""Copies tables of a follower anew while its other tables follow the log, and lets each take its place at once.
+"""Copies tables of a follower again while its other tables follow the log; each copy takes its place at once.
 
-The copy is as of a snapshot S of the source, as one that is made before the log is applied. Meanwhile the applier goes
-on, and passes over what the log has of the table. So in the transaction that lets the copy take its place, the log is
-applied to it: from where the follower was before S was taken up to where it is by then. Only for the last part of
-that, which is short, the applier has to wait.
+A copy has the state of a snapshot S of the source, like a copy that is made before the log is applied. In the
+meantime the applier continues, and skips the table's events. So the transaction in which the copy takes its place
+applies these events to it: from the follower's position before S was taken up to its current position. The applier
+waits only during the last, short part.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 NEAR = 1000
-"""So many seqs of the log may be left while the applier waits."""
+"""At most this many seqs of the log are applied while the applier waits, unless the rounds are used up."""
 ROUNDS = 10
-"""After so many without it, it has to wait however many are left."""
+"""After this many rounds, the applier has to wait, no matter how many seqs remain."""
 _ROOM = "followers.copying"
 
 
@@ -67,14 +67,14 @@ class FormAdjuster(Protocol):
 
 
 class PlannedRenames(Protocol):
-    """What happens to names, as `pipeline.followers.schema_changes.table_names.NameChanges` has it."""
+    """Planned changes of names, as `NameChanges` of `pipeline.followers.schema_changes`."""
 
     @property
     def gone(self) -> Collection[int]: ...
 
 
 class TableRenamer(Protocol):
-    """Renames tables, as `pipeline.followers.schema_changes.renames.TableRenames` does."""
+    """Renames tables, as `TableRenames` of `pipeline.followers.schema_changes` does."""
 
     def is_called(self, follower: Connection, table: TableName) -> bool: ...
     def plan(self, follower: Connection, targets: Mapping[int, tuple[str, str]]) -> PlannedRenames: ...
@@ -84,7 +84,10 @@ class TableRenamer(Protocol):
 
 
 class TableReplacements:
-    """Of one follower; all connections are its own, `follower` one whose session is that of an applier."""
+    """Replaces tables of one follower by new copies. No other code uses its connections.
+
+    The session of `follower` has the settings of an applier.
+    """
 
     def __init__(
         self,
@@ -114,7 +117,7 @@ class TableReplacements:
         self._begins = dict[int, Position]()
 
     def requested(self) -> list[RequestedCopy]:
-        """The tables that are to be copied anew."""
+        """Return the requested copies."""
         return copies.requested(self._follower, self._here())
 
     def make(self, table: TableName, anew: RequestedCopy) -> None:
@@ -125,13 +128,13 @@ class TableReplacements:
         prevent the copy. After an error, the table is unchanged.
         """
         self._require_wanted()
-        # Before it is looked at who writes: what the log had by then is in the copy.
+        # Read the position before the writers: what the log had by then is in the copy.
         begins = self._begins.setdefault(table.table_oid, self._here())
         self._require_kept(table, begins)
         relations = self._source.relations_at_rest(table.table_oid)
         del self._begins[table.table_oid]
         self._say(table, None)
-        if not relations:  # dropped at the source: its rows stay, and the log has nothing more of it
+        if not relations:  # the source dropped the table: its rows stay, and the log gets no more events of it
             with self._source.reading(table.table_oid, relations) as copied:
                 pass
             with self._follower.transaction():
@@ -156,7 +159,7 @@ class TableReplacements:
         if begins.seq < int(queries.value(self._log, "select pipeline.log_floor()")):
             del self._begins[table.table_oid]
             raise CopyDelayedError(
-                "waits until all tables are to be copied anew, as the log does not reach back to where the follower is"
+                "waits until all tables are copied again, as the log does not reach back to the follower's position"
             )
 
     def _staged(
@@ -181,7 +184,7 @@ class TableReplacements:
         columns: Sequence[Sequence[str]],
         staged: StagedRows,
     ) -> tuple[Copied, int]:
-        """The rows as of a snapshot, staged; and how many there are."""
+        """Stage the rows of a snapshot; returns the snapshot and the number of rows."""
         with self._source.reading(table.table_oid, relations) as copied:
             rows = sum(
                 copy_rows(self._source, relation, names, self._follower, staged.into, self._require_wanted)
@@ -204,16 +207,19 @@ class TableReplacements:
         formed = Formed(copied.place, copied.form)
         wanted = Wanted(table.table_schema, table.table_name, formed=formed, copied=copied)
         with self._follower.transaction():
-            # Who else is at it has placed a copy by then, or is at its end.
+            # After this lock, another session has placed its copy of the table, or has ended.
             self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
             if anew not in self.requested():
                 raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
-            self._put(table, staged, fitting)
+            self._replace_rows(table, staged, fitting)
             gone = self._place(table, anew, wanted, begins, rows, fitting.called)
         self._renaming.forget(self._log, gone)
 
-    def _put(self, table: TableName, staged: StagedRows, fitting: FormAdjuster) -> None:
-        """The rows in the place of those of before, in their form, despite our checks. Who locks one is waited for."""
+    def _replace_rows(self, table: TableName, staged: StagedRows, fitting: FormAdjuster) -> None:
+        """Replace the table's rows by the staged ones, in the copy's form, even if they violate recorded checks.
+
+        This waits for other sessions that lock the table.
+        """
         replace: Callable[[], None] = staged.replace
         while True:
             self._require_wanted()
@@ -226,7 +232,7 @@ class TableReplacements:
                         replace()
                     return
             except (psycopg.errors.CheckViolation, psycopg.errors.NotNullViolation):
-                if replace != staged.replace or not checks.are_made(self._follower, self._here(), table):
+                if replace != staged.replace or not checks.are_recorded(self._follower, self._here(), table):
                     raise
                 replace = partial(checks.run_without, self._follower, self._here(), table, staged.replace)
             except (psycopg.errors.LockNotAvailable, SchemaChangeError) as error:
@@ -239,7 +245,7 @@ class TableReplacements:
         if self._renaming.is_called(self._follower, table):
             self._follower.execute(lock.format(sql.Identifier(table.table_schema, table.table_name)))
         if not self._renaming.is_called(self._follower, table):
-            raise CopyDelayedError("it was renamed at the follower just now")
+            raise CopyDelayedError("the table was renamed at the follower just now")
 
     def _place(
         self,
@@ -250,9 +256,9 @@ class TableReplacements:
         rows: int,
         called: tuple[str, str],
     ) -> Collection[int]:
-        """Bring it from there to where the follower is, and let it follow the log from then on, under this name.
+        """Apply the log to the copy from `begins` up to the follower's position, and let it follow under this name.
 
-        Returns tables that are to be forgotten.
+        Returns the tables that are no longer followed.
         """
         applier, rounds = self._applier(table, wanted, begins), 0
         while True:
@@ -260,19 +266,19 @@ class TableReplacements:
             reached = applier.position
             try:
                 with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
-                    self._bring(applier, self._here())
+                    self._apply_up_to(applier, self._here())
                 reached = applier.position
                 self._say(table, None)
-                # Together with the transaction that is around it, or not at all: then the follower's applier goes on.
+                # This commits with the outer transaction, or is rolled back, and then the follower's applier continues.
                 with self._follower.transaction() as last:
                     here = self._held()
                     if here.seq - reached.seq > NEAR and rounds < ROUNDS:
                         raise psycopg.Rollback(last)
                     with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
-                        self._bring(applier, here)
+                        self._apply_up_to(applier, here)
                         moves = self._renaming.plan(self._follower, {table.table_oid: called})
                         self._renaming.carry_out(self._follower, here, moves)
-                    assert wanted.copied is not None  # noqa: S101  it was made so
+                    assert wanted.copied is not None  # noqa: S101  the caller has set it
                     self._require_epoch(wanted.copied)
                     copies.finish_replacement(self._follower, here, anew, wanted.copied, rows)
                     return moves.gone
@@ -292,17 +298,15 @@ class TableReplacements:
             begins=begins,
         )
 
-    def _bring(self, applier: Applier, here: Position) -> None:
+    def _apply_up_to(self, applier: Applier, here: Position) -> None:
         while applier.position.seq < here.seq and applier.apply(here.seq) is not None:
             self._require_wanted()
 
     def _require_epoch(self, copied: Copied) -> None:
-        """A copy that was read while the source became another begins anew."""
+        """Raise Unavailable if the source began another epoch while the copy was read."""
         values = {"source": self._registration.source_id}
         if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copied.source_epoch:
-            raise DatabaseUnavailableError(
-                "the history of the source has changed while a table was copied: that begins anew"
-            )
+            raise Unavailable("the history of the source has changed while a table was copied: the copy starts again")
 
     def _here(self) -> Position:
         return position.existing(self._follower, self._registration.source_id, self._registration.name)
@@ -320,6 +324,6 @@ class TableReplacements:
 
 
 def _require_lock_alone(error: Exception) -> None:
-    """Raises the error again, unless it is only a lock of another session that was waited for too long."""
+    """Raise the error again, unless the only cause is a lock of another session."""
     if not isinstance(error.__cause__ or error, psycopg.errors.LockNotAvailable):
         raise error

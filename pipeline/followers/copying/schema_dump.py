@@ -1,7 +1,7 @@
-"""What `pg_dump` says of tables at the source, as SQL that makes them somewhere else: tables first, then their indexes.
+"""Reads tables of the source with `pg_dump`, as SQL that creates them elsewhere: tables first, then their indexes.
 
-Left out is what a follower does not have of the source, or could not check while its tables are as of different
-moments: foreign keys, triggers, rules, policies, rights, owners.
+Foreign keys, triggers, rules, policies, rights and owners are left out. A follower does not have them, or could not
+check them while its tables have the state of different moments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.postgres import connections
 from pipeline.postgres.embedded import wheel_bin_dir
 
 SECONDS = 600
-"""For the whole of `pg_dump`."""
+"""The time limit of `pg_dump`."""
 LOCK_TIMEOUT = "5s"
 _BEFORE = ("TABLE", "TABLE ATTACH", "SEQUENCE", "SEQUENCE OWNED BY", "DEFAULT", "CHECK CONSTRAINT")
 _AFTER = ("CONSTRAINT", "INDEX", "INDEX ATTACH")
@@ -40,15 +40,15 @@ _TOKEN = re.compile(
     """,
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
-"""What in a dump is no plain text of a statement: heads of entries, settings, commands of psql, quotes, comments.
+"""Matches each part of a dump that is not plain SQL: heads of entries, settings, psql commands, quotes, comments.
 
-Within quotes, the owner of a table at the source may have written what looks like any of the others.
+Within quotes, the owner of a table at the source may have written text that looks like any other part.
 """
 
 
 @dataclass(frozen=True)
 class DumpEntry:
-    """Statements that make one thing. `label`: its name, after that of its table if it is a part of one."""
+    """Statements that create one object. `label`: its name, after the table's name if it is a part of a table."""
 
     schema: str
     label: str
@@ -57,39 +57,39 @@ class DumpEntry:
 
     @property
     def is_unvalidated(self) -> bool:
-        """True if it makes a constraint that existing rows may violate: no key is NOT VALID."""
+        """True if the entry adds a constraint that existing rows may violate. A key is never NOT VALID."""
         return self.kind == "CONSTRAINT" and self.text.rstrip().endswith(" NOT VALID;")
 
 
 @dataclass(frozen=True)
 class SchemaDump:
-    """`settings`: names of those that the statements were printed for, with the statements that set them."""
+    """A dump of tables. `settings`: names of the settings of the dump, with the statements that set them."""
 
     settings: tuple[tuple[str, str], ...]
     entries: tuple[DumpEntry, ...]
 
     @property
     def before(self) -> str:
-        """Statements that make the tables, with all of their checks."""
+        """Statements that create the tables, with all of their checks."""
         return "".join(each.text for each in self.entries if each.kind in _BEFORE or each.is_unvalidated)
 
     @property
     def after(self) -> list[str]:
-        """Statements that make their keys and indexes."""
+        """Statements that create the keys and indexes of the tables."""
         return [each.text for each in self.entries if each.kind in _AFTER and not each.is_unvalidated]
 
     def of(self, labels: Collection[tuple[str, str]]) -> SchemaDump:
-        """The entries with these schemas and labels."""
+        """Return a dump with only the entries of these schemas and labels."""
         return replace(self, entries=tuple(each for each in self.entries if (each.schema, each.label) in labels))
 
     def preamble(self, known: Iterable[str]) -> str:
-        """The settings that a server knows."""
+        """Return the statements for the settings that a server knows. `known`: names of its settings."""
         names = set(known)
         return "".join(["SET search_path = '';\n", *(text for name, text in self.settings if name in names)])
 
 
 def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaDump:
-    """Of these tables, given by their names as the catalog quotes them. Raises FollowerError."""
+    """Dump these tables. `tables`: names, as the catalog quotes them. Raises FollowerError."""
     program = _program(source.info.server_version // 10000)
     arguments = ["--schema-only", "--no-owner", "--no-privileges", "--no-publications", "--no-subscriptions"]
     arguments += ["--no-tablespaces", f"--lock-wait-timeout={LOCK_TIMEOUT}"]
@@ -114,14 +114,14 @@ def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaD
 
 
 def parse(text: str) -> SchemaDump:
-    """Take a plain dump apart. Raises FollowerError."""
+    """Split a plain dump into its entries. Raises FollowerError."""
     settings = list[tuple[str, str]]()
     entries = tuple(_entries(text, settings))
     return SchemaDump(tuple(settings), entries)
 
 
 def _entries(text: str, settings: list[tuple[str, str]]) -> Iterator[DumpEntry]:
-    """Yield each entry. The settings before the first one are added to `settings`."""
+    """Yield each entry, and add the settings before the first entry to `settings`."""
     head, parts, end = ("", "", ""), list[str](), 0
     for token in _TOKEN.finditer(text):
         parts.append(text[end : token.start()])
@@ -130,7 +130,7 @@ def _entries(text: str, settings: list[tuple[str, str]]) -> Iterator[DumpEntry]:
             yield DumpEntry(*head, "".join(parts))
             head, parts = (token["schema"], token["label"], token["type"]), []
         elif token["setting"]:
-            # What is set between two entries is the same everywhere, or a name that only this server has.
+            # Settings between two entries are the same on every server, or name something that only this server has.
             settings += [] if head[-1] else [(token["name"], token["setting"])]
         elif token[0].startswith(_NAME):
             raise FollowerError(
@@ -143,7 +143,7 @@ def _entries(text: str, settings: list[tuple[str, str]]) -> Iterator[DumpEntry]:
 
 
 def _program(major: int) -> str:
-    """A `pg_dump` that is at least as new as the source; the one of the PATH first, which has TLS."""
+    """Return a `pg_dump` that is at least as new as the source. The one in the PATH comes first, since it has TLS."""
     found = [program for program in (shutil.which("pg_dump"), _of_the_wheel()) if program]
     for program in found:
         if _major(program) >= major:
@@ -172,7 +172,7 @@ def _major(program: str) -> int:
 
 
 def _environment(dsn: str) -> dict[str, str]:
-    """Everything of a DSN that has a variable: what is in arguments can be seen by everybody."""
+    """Return an environment with all parts of a DSN, because every user of the machine can read arguments."""
     variables = {each.keyword: each.envvar for each in pq.Conninfo.get_defaults()}
     given = {each.keyword: each.val for each in pq.Conninfo.parse(dsn.encode()) if each.val is not None}
     found = {

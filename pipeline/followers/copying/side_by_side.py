@@ -1,4 +1,4 @@
-"""Several tables are copied at once: while one is read another may be written, and small ones do not wait for large."""
+"""Copies several tables at once: one can be read while another is written, and small tables do not wait for large."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.followers.copying.table_copies import CopyInterruptedError, TableC
 from pipeline.followers.registry import Note, TableName
 
 SESSIONS = 4
-"""The most at once: each has a session at the source and one at the follower."""
+"""The most copies at once: each has a session at the source and one at the follower."""
 
 
 def make(
@@ -20,7 +20,7 @@ def make(
     tables: Sequence[TableName],
     rest: Callable[[float], Any],
 ) -> dict[TableName, Note]:
-    """Make these tables, as `TableCopies.make` does. What it raises is raised once all of them have ended."""
+    """Copy these tables in several threads, as `TableCopies.make` does. Its errors are raised once all have ended."""
     queue = SimpleQueue[TableName]()
     for table in tables:
         queue.put(table)
@@ -35,6 +35,6 @@ def make(
     errors = [error for each in done if (error := each.exception()) is not None]
     for error in sorted(
         errors, key=lambda error: isinstance(error, CopyInterruptedError)
-    ):  # what led to the others comes first
+    ):  # the original error comes first
         raise error
     return {table: note for each in done for table, note in each.result().items()}

@@ -1,4 +1,4 @@
-"""What tables at the source are like now: what their events do not say before the next change."""
+"""Reads the current form of tables at the source, because events tell a new form only with the next change of a row."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class SourceForm:
-    """A table by its oid, with all its columns and their numbers. `keys`: the columns of each unique index.
+    """The form of a table at the source: all its columns with their numbers, and its keys.
 
-    `deferrable_key`: its primary key holds only at a commit.
+    `key_columns`: the columns that identify rows. `keys`: the columns of each unique index. `deferrable_key`: Postgres
+    checks the primary key at the commit.
     """
 
     oid: int
@@ -32,13 +33,13 @@ class SourceForm:
         return self.table_schema, self.table_name
 
     def as_document(self) -> dict[str, Any]:
-        """To be stored; `SourceForm(**found)` gives it back."""
+        """Return the form as a document that can be stored; `SourceForm(**document)` restores the form."""
         return asdict(self)
 
 
 def read(source: Connection, oids: Iterable[int]) -> dict[int, SourceForm]:
-    """By oid; one that was dropped is not there."""
+    """Return the forms of these tables by oid, without tables that were dropped."""
     with source.transaction():
-        source.execute("set local search_path = ''")  # names of types come out qualified
+        source.execute("set local search_path = ''")  # Postgres then prints names of types with their schemas
         found = queries.rows(source, SourceForm, statement("followers.copying", "source_forms"), {"oids": list(oids)})
     return {each.oid: each for each in found}

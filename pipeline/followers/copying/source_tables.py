@@ -1,7 +1,7 @@
-"""Tables at the source, each read in a snapshot of its own.
+"""Reads tables of the source, each in its own snapshot.
 
-The log lacks nothing of what a snapshot does not contain, and the snapshot nothing of what the log had before the
-follower's position (docs/decisions/0015-a-copy-has-its-place-in-the-log.md).
+The log has every event that a snapshot does not contain, and the snapshot contains every event that the log had before
+the follower's position (docs/decisions/0015-a-copy-has-its-place-in-the-log.md).
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = "2s"
-"""Who waits for a lock lets others wait behind it."""
+"""How long a statement waits for a lock; other sessions wait behind it."""
 _ROOM = "followers.copying"
 _COMMA = sql.SQL(", ")
 _GENERATED_COLUMNS = """\
 select a.attrelid::bigint, a.attname::text from pg_catalog.pg_attribute a
 where a.attrelid = any(%(oids)s::oid[]) and a.attnum > 0 and not a.attisdropped and a.attgenerated <> ''
 """
-"""Columns of these relations that COPY takes only from a query."""
+"""List the generated columns of these relations, which COPY can only read with a query."""
 
 
 class CopyDelayedError(PipelineError):
-    """A table cannot be copied at this moment: a session is in the way, or it was changed meanwhile."""
+    """A table cannot be copied now, because another session is in the way, or the table was changed just now."""
 
 
 @dataclass(frozen=True)
 class SourceRelation:
-    """One that holds rows of a table: itself, or a partition of it. `columns`, `condition`: what of it is published.
+    """A relation that holds rows of a table: the table itself, or a partition.
 
-    `shape` changes with its name and its columns; `name` is quoted.
+    `columns`, `condition`: what the publication contains. `shape` changes with the name and the columns. `name` is
+    quoted.
     """
 
     oid: int
@@ -50,17 +51,18 @@ class SourceRelation:
 
 
 class SourceTables:
-    """Over one reading session of the source, which prints values as the log has them.
+    """Reads tables over one session of the source, which prints values as the log has them.
 
-    Postgres may run functions of a table's owner there, so nothing relies on what an earlier transaction left behind.
+    Postgres may run functions of a table's owner in this session. So no transaction relies on session state that an
+    earlier one left.
     """
 
     def __init__(self, source: Connection, dsn: str, publications: Sequence[str], source_epoch: int) -> None:
-        """`dsn`: for messages. `publications`: those that are in use."""
+        """`dsn`: for messages. `publications`: the names of the publications in use."""
         self.connection = self._source = source
         self._dsn, self._publications, self._epoch = dsn, list(publications), source_epoch
         self._settling: dict[int, tuple[list[SourceRelation], set[str]]] = {}
-        """Of tables that are not settled: their relations, and the transactions that are waited for."""
+        """By oid, tables that still wait for transactions to end: their relations, and the identifiers of these."""
 
     def relations_at_rest(self, oid: int) -> list[SourceRelation]:
         """Return the relations of a table once the transactions that had written to them have ended.
@@ -82,9 +84,9 @@ class SourceTables:
 
     @contextmanager
     def reading(self, oid: int, relations: Sequence[SourceRelation]) -> Iterator[Copied]:
-        """Inside, the table is read as this snapshot has it, and nobody alters or truncates it.
+        """Open a snapshot for reading the table; until the end, no session can alter or truncate the table.
 
-        Raises CopyDelayedError where a lock is not to be had, or the table has become another.
+        Raises CopyDelayedError if another session holds a lock, or if the table was altered.
         """
         try:
             with self._explained(oid):
@@ -94,7 +96,7 @@ class SourceTables:
             with suppress(psycopg.Error):
                 reading_session.roll_back(self._source)
         with self._explained(oid):
-            # The log is past the copy then, also where nobody writes: until it is, the table is as of another moment.
+            # Without a marker, a source at rest would not let the log get past the copy.
             write_marker(self._source)
 
     def _begin(self, oid: int, relations: Sequence[SourceRelation]) -> Copied:
@@ -103,20 +105,23 @@ class SourceTables:
         if relations:
             names = [_printed(relation) for relation in relations]
             reading_session.lock(self._source, names, session_settings.COPY, LOCK_TIMEOUT)
-        # The first query: a snapshot from before the lock would show a table that was truncated since as empty.
+        # This is the first query: with a snapshot from before the lock, a table truncated in between would look empty.
         found = self._source.execute(statement(_ROOM, "snapshot")).fetchone()
         assert found is not None  # noqa: S101  function calls
         if self._relations(oid) != relations:
-            raise CopyDelayedError("it was altered just now, or what is published of it")
+            raise CopyDelayedError("the table, or the part of it that is published, was altered just now")
         form = None
-        if relations:  # partitions have the columns of their root, with other numbers
+        if relations:  # partitions have the columns of their root, with different numbers
             values = {"oid": oid, "columns": relations[0].columns}
             form = queries.value(self._source, statement(_ROOM, "form"), values)
         snapshot, lsn = found
         return Copied(self._epoch, snapshot, lsn, form)
 
     def rows(self, relation: SourceRelation, columns: Sequence[str]) -> Generator[bytes, None, None]:
-        """The published rows of a relation with these columns, as COPY writes them, in blocks. To be closed."""
+        """Yield the published rows of a relation with these columns in blocks, as COPY writes them.
+
+        The caller must close the generator.
+        """
         listed = _COMMA.join(map(sql.Identifier, columns))
         query = sql.SQL("copy {} ({}) to stdout").format(_printed(relation), listed)
         with self._explained(relation.oid):
@@ -124,7 +129,7 @@ class SourceTables:
                 query = sql.SQL("copy (select {} from only {}{}) to stdout").format(
                     listed,
                     _printed(relation),
-                    # As the catalog prints it.
+                    # The catalog prints the condition as SQL.
                     sql.SQL("" if relation.condition is None else f" where {relation.condition}"),
                 )
             with closing(copy_data.read(self._source, query)) as blocks:
@@ -135,7 +140,7 @@ class SourceTables:
         query = statement("capture.source", "published_relations")
         found = queries.rows(self._source, SourceRelation, query, values)
         if not found and (there := self._source.execute(statement("snapshots", "leaves"), values).fetchall()):
-            raise FollowerError(f"{there[0][1]} of the source is not published any more: it cannot be copied")
+            raise FollowerError(f"table {there[0][1]} of the source is no longer published, so it cannot be copied")
         return found
 
     def _generated(self, relation: SourceRelation) -> set[str]:
@@ -151,7 +156,7 @@ class SourceTables:
 
     @contextmanager
     def _explained(self, oid: int) -> Iterator[None]:
-        """What errors of the source mean. Only the source may be used inside."""
+        """Turn errors of the source into errors of the product. The block may use only the source's connection."""
         try:
             yield
         except psycopg.errors.LockNotAvailable as error:
@@ -160,7 +165,7 @@ class SourceTables:
                 f"waits for {describe_holder(self._source, oid)}, which locks it at the source"
             ) from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
-            raise CopyDelayedError("it was renamed or dropped just now") from error
+            raise CopyDelayedError("the table was renamed or dropped just now") from error
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise
@@ -168,7 +173,7 @@ class SourceTables:
 
 
 def write_marker(source: Connection) -> int:
-    """Let the log come past this place soon, also where nobody writes; returns its LSN."""
+    """Write a marker into WAL, so that the log gets past this place even if nothing is written; returns its LSN."""
     reading_session.begin(source, session_settings.COPY, synchronous_commit="local")
     lsn: int = queries.value(source, statement("comparing", "mark_position"))
     source.execute("commit")
@@ -176,7 +181,7 @@ def write_marker(source: Connection) -> int:
 
 
 def describe_holder(connection: Connection, oid: int) -> str:
-    """Who has a lock on a relation, for messages."""
+    """Describe a session that has a lock on a relation, for messages."""
     with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         found = cursor.execute(statement(_ROOM, "holders"), {"oids": [oid]}).fetchone()
     return "another session" if found is None else _who(found)
@@ -190,5 +195,5 @@ def _who(session: Mapping[str, Any]) -> str:
 
 
 def _printed(relation: SourceRelation) -> sql.SQL:
-    """Its name as the catalog has quoted it."""
+    """Return the relation's name as SQL; the catalog has quoted it."""
     return sql.SQL(relation.name)

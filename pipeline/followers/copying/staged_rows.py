@@ -1,8 +1,8 @@
-"""A table's rows at the follower, made those of a copy: what is equal stays, so readers and own columns lose nothing.
+"""Replaces a follower's rows by those of a copy. Equal rows stay, and so do values of the follower's own columns.
 
-The copy is staged in a temporary table, of which nobody else knows, and which ends with its session. What differs is
-written into the table itself: so whatever depends on that, views, foreign keys, rights, publications, is as it was, and
-others read the rows of before until the transaction commits.
+The copy is staged in a temporary table, which no other session sees, and which ends with its session. Rows that differ
+are written into the table itself. So views, foreign keys, rights and publications of the table stay unchanged, and
+other sessions read the previous rows until the transaction commits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _COMMA, _AND = sql.SQL(", "), sql.SQL(" and ")
 
 
 class StagedRows:
-    """Of one table, over a session that stages no other."""
+    """Stages the rows of one table, over a session that stages no other table at the same time."""
 
     into = sql.Identifier("pg_temp", "pipeline_staged")
-    """Where the copy's rows are to be written."""
+    """The temporary table for the copy's rows."""
 
     def __init__(
         self,
@@ -37,9 +37,11 @@ class StagedRows:
         columns: Sequence[str],
         before: Sequence[str],
     ) -> None:
-        """`there`: as `describe_tables` has the table once its rows are replaced. `columns`: those that are copied; all
-        others are its own. `before`: what the table calls them until then, as far as it has them; so the staged rows
-        begin, and the caller gives them the form of the copy.
+        """`description`: the table as `describe_tables` will return it once its rows are replaced.
+
+        `columns`: the copied columns; all others are the follower's own. `before`: the current names of the copied
+        columns that the table already has. The temporary table begins with these, and the caller then gives it the
+        form of the copy.
         """
         self._follower, self._columns, self._into = follower, list(columns), table
         self._table = table if description["partitioned"] else sql.SQL("only {}").format(table)
@@ -54,12 +56,12 @@ class StagedRows:
         self._run("make_staged", columns=self._of("t", before))
 
     def close(self) -> None:
-        """Forget the copy."""
-        with suppress(psycopg.OperationalError):  # a session that is lost has none any more
+        """Drop the temporary table."""
+        with suppress(psycopg.OperationalError):  # a lost session no longer has the table
             self._follower.execute("drop table if exists pg_temp.pipeline_staged")
 
     def prepare(self) -> None:
-        """Once the rows are there. Raises FollowerError where the follower's key does not tell them apart."""
+        """Index and analyze the staged rows. Raises FollowerError if several rows have the same follower's key."""
         if self._key:
             listed = _COMMA.join(map(sql.Identifier, self._key))
             try:
@@ -72,8 +74,8 @@ class StagedRows:
         self._follower.execute(sql.SQL("analyze {}").format(self.into))
 
     def replace(self) -> None:
-        """Let the table have these rows, in the transaction that is open."""
-        # How many rows either of them has no plan knows, and a join by nested loops takes the square of that.
+        """Replace the table's rows by the staged ones, in the open transaction."""
+        # The planner does not know the numbers of rows, and a nested loop takes time in their square.
         before = queries.value(self._follower, "select current_setting('enable_nestloop')")
         self._set("enable_nestloop", "off")
         if not self._key:

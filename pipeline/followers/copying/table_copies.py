@@ -1,4 +1,4 @@
-"""Fills the tables of a follower from the source, some side by side, each in one transaction at both."""
+"""Fills the tables of a follower from the source, several in parallel, each in one transaction at both sides."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 REST_SECONDS = 0.2
-"""Before a table that could not be copied is tried again."""
+"""The pause before the next attempt to copy a table."""
 _COMMA = sql.SQL(", ")
 
 
 class CopyInterruptedError(Exception):
-    """It is not wanted any more: the copy that was being made is as if it had not begun."""
+    """The copy is no longer wanted. It is rolled back, as if it had not begun."""
 
 
 class FormProvider(Protocol):
-    """What gives tables the forms of their copies, as `pipeline.followers.schema_changes.first_forms.FirstForms`."""
+    """Gives tables the forms of their copies, as `FirstForms` of `pipeline.followers.schema_changes` does."""
 
     def bring(
         self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
@@ -46,7 +46,10 @@ class FormProvider(Protocol):
 
 
 class TableCopies:
-    """Of one follower, over a connection whose session is one of an applier. Others may make other tables meanwhile."""
+    """Copies tables of one follower, over a session with the settings of an applier.
+
+    Other threads may copy other tables at the same time.
+    """
 
     def __init__(
         self,
@@ -59,19 +62,19 @@ class TableCopies:
         go_on: Callable[[], bool],
         say: Callable[[TableName, Note | None], None],
     ) -> None:
-        """`of`: the follower's position. `truncate`: whether tables with rows are emptied, else they are refused.
+        """`here`: the follower's position. `truncate`: empty tables that have rows, instead of refusing them.
 
-        `go_on` is asked between blocks. `say` is told which table is copied, and why one has to wait.
+        `go_on` returns False once the copy must end; it is called between blocks. `say` gets each table that is copied,
+        and why a table has to wait.
         """
         self._source, self._follower, self._of, self._forms, self._truncate = source, follower, here, forms, truncate
         self._go_on, self._say = go_on, say
         self._refused = dict[TableName, Note]()
 
     def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> dict[TableName, Note]:
-        """As many as it comes to, until there are no more; returns those that were refused, and why.
+        """Copy tables from the queue until it is empty; returns the refused tables, and why.
 
-        `rest`: waits for so many seconds. Raises CopyInterruptedError, ApplierOvertakenError, and what ends a
-        connection.
+        `rest` waits for a number of seconds. Raises CopyInterruptedError, Overtaken, and errors that end a connection.
         """
         pending: list[TableName] = []
         while (fresh := _next(tables)) or pending:
@@ -83,7 +86,7 @@ class TableCopies:
         return self._refused
 
     def _copied(self, table: TableName) -> bool:
-        """Whether nothing more can be done for it now: it is copied, or refused."""
+        """Try to copy a table; returns False if it must be tried again, True if it was copied or refused."""
         self._require_wanted()
         try:
             relations = self._source.relations_at_rest(table.table_oid)
@@ -117,9 +120,9 @@ class TableCopies:
         with self._follower.transaction():
             copies.claim(self._follower, self._of, table.table_oid)
             if not self._forms.is_called(self._follower, table):
-                raise CopyDelayedError("it was renamed just now")
+                raise CopyDelayedError("the table was renamed just now")
             there = describe_existing(self._follower, table)
-            # First at the follower: while this waits, nobody has to wait at the source.
+            # Lock the follower's table first: while this waits, no session has to wait at the source.
             self._empty(table, identifier, partitioned=there["partitioned"])
             columns = [copied_columns(table, relation, there) for relation in relations]
             with self._source.reading(table.table_oid, relations) as copied:
@@ -132,7 +135,7 @@ class TableCopies:
             copies.finish(self._follower, self._of, table.table_oid, copied, rows)
 
     def _empty(self, table: TableName, identifier: sql.Identifier, *, partitioned: bool) -> None:
-        """The table has no rows after it, but in children that inherit from it."""
+        """Empty the table, except tables that inherit from it."""
         rows = identifier if partitioned else sql.SQL("only {}").format(identifier)
         if not self._truncate:
             require_empty(self._follower, table, partitioned=partitioned)
@@ -158,7 +161,7 @@ class TableCopies:
 
 
 def require_empty(follower: Connection, table: TableName, *, partitioned: bool) -> None:
-    """Raises FollowerError if the follower's table has rows, but in children that inherit from it."""
+    """Raise FollowerError if the follower's table has rows. Tables that inherit from it may have rows."""
     identifier = sql.Identifier(table.table_schema, table.table_name)
     rows = identifier if partitioned else sql.SQL("only {}").format(identifier)
     if queries.value(follower, sql.SQL("select exists (select from {})").format(rows)):
@@ -169,9 +172,9 @@ def require_empty(follower: Connection, table: TableName, *, partitioned: bool) 
 
 
 def pending(follower: Connection, here: Position, tables: Iterable[TableName]) -> list[TableName]:
-    """Those of which no copy is made yet."""
-    there = copies.find(follower, here)
-    return [table for table in tables if table.table_oid in there and there[table.table_oid] is None]
+    """Return the tables whose copies are not finished yet."""
+    known = copies.find(follower, here)
+    return [table for table in tables if table.table_oid in known and known[table.table_oid] is None]
 
 
 def _next(tables: SimpleQueue[TableName]) -> list[TableName]:
@@ -182,7 +185,7 @@ def _next(tables: SimpleQueue[TableName]) -> list[TableName]:
 
 
 def describe_existing(follower: Connection, table: TableName) -> dict[str, Any]:
-    """What the follower's table is. Raises FollowerError where there is none."""
+    """Return the description of the follower's table. Raises FollowerError if the table does not exist."""
     name = table.table_schema, table.table_name
     there = followed_tables.describe(follower, [name]).get(name)
     if there is None:
@@ -191,9 +194,9 @@ def describe_existing(follower: Connection, table: TableName) -> dict[str, Any]:
 
 
 def copied_columns(table: TableName, relation: SourceRelation, description: Mapping[str, Any]) -> list[str]:
-    """Which of the published columns of a relation are copied: not those that the follower generates.
+    """Return the published columns of a relation that are copied: all except those that the follower generates.
 
-    Raises FollowerError where it lacks one.
+    Raises FollowerError if the follower lacks a column.
     """
     generated = {column["name"]: column["generated"] for column in description["columns"]}
     if missing := [name for name in relation.columns or () if name not in generated]:
@@ -209,9 +212,9 @@ def copy_rows(
     into: sql.Composable,
     require_wanted: Callable[[], None],
 ) -> int:
-    """The rows of one relation, into a table of the follower; returns how many there are.
+    """Copy the rows of one relation into a table of the follower; returns their number.
 
-    `require_wanted` is called before each block, and ends it by what it raises.
+    `require_wanted` is called before each block, and its errors end the copy.
     """
 
     def wanted(blocks: Iterator[bytes]) -> Iterator[bytes]:

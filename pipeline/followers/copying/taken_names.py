@@ -1,6 +1,6 @@
-"""Names of indexes and sequences that a new table needs, and that another table of the follower still has.
+"""Frees names of indexes and sequences that a new table needs, and that another table of the follower still uses.
 
-At the source the other table's have got other names since, or are gone: no event says so.
+At the source, the other table's indexes and sequences were renamed or dropped, which no event tells.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _LONGEST_NAME = 63
 
 
 def free(follower: Connection, here: Position, names: Collection[tuple[str, str]]) -> None:
-    """Rename what has one of these names, each with its schema, in the transaction that is open.
+    """Rename indexes and sequences that have one of these names, each with its schema, in the open transaction.
 
-    Only what belongs to a table that follows the log is renamed: the name and the number of its table at the source.
+    Only those that belong to a table that follows the log are renamed. The new name is the old one with the table's oid
+    at the source.
     """
     values = {**vars(here), "schemas": [schema for schema, _ in names], "names": [name for _, name in names]}
     found = follower.execute(statement("followers.copying", "taken_names"), values).fetchall()
@@ -35,6 +36,6 @@ def free(follower: Connection, here: Position, names: Collection[tuple[str, str]
 
 
 def displaced_name(name: str, oid: int) -> str:
-    """Return what a table is called that the source has no longer, if another one gets its name. `oid`: there."""
+    """Return the new name of an object whose name another one needs. `oid`: of its table at the source."""
     ending = f"_{oid}"
     return name.encode()[: _LONGEST_NAME - len(ending)].decode(errors="ignore") + ending

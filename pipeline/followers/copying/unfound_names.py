@@ -1,7 +1,7 @@
-"""Names that a function of a follower does not find, as the source finds them only through its search_path.
+"""Finds names that a function of a follower does not find, because the source finds them only by a search_path.
 
-Our sessions have none: it would let whoever may create in one of its schemas choose what the function calls. So the
-function is told by its owner where to look.
+The server's sessions have an empty search_path. Otherwise a user who may create objects in one of its schemas could
+choose what the function calls. So the function's owner must set a search_path for the function.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from pipeline.printable import shortest
 
 _ROOM = "followers.copying"
 _STATES = ("42883", "42P01", "42704")
-"""A function or operator, a table, or another object that is not there."""
+"""SQLSTATEs for a function or operator, a table, or another object that does not exist."""
 _FUNCTION = re.compile(r'function (?:(?P<signature>(?:"[^"]*"|[^\s"(])+\([^\n]*?\)) line \d|"(?P<name>[^"\n]+)")')
-"""In the context of an error, innermost first. Only a function in SQL is named without its schema."""
+"""Matches a function in the context of an error, innermost first. Only SQL functions appear without a schema."""
 _MISSING = (
     re.compile(r"(?:function|procedure|aggregate) ([^.()]+)\("),
     re.compile(r'[a-z ]+ "([^".]+)"'),
     re.compile(r"operator .*? ([^\w\s]+)"),
 )
-"""A name without a schema that was not found."""
+"""Each matches a name without a schema that was not found."""
 
 
 @dataclass(frozen=True)
 class UnfoundName:
-    """A name that a function does not find. `signature`: of the function, None if only its name is known."""
+    """A name that a function does not find. `signature`: the function's; None if only its name is known."""
 
     name: str
     signature: str | None
     function: str
 
     def remedy(self, follower: Connection, source: Connection) -> str | None:
-        """Say what to run at the follower; None if the source does not find the name in a schema either.
+        """Return what to run at the follower; None if no schema of the source has the name either.
 
-        Nothing may be open in either session.
+        Neither session may have an open transaction.
         """
         values = {"signature": self.signature, "name": self.function, "missing": self.name}
         functions = queries.rows(follower, _Function, statement(_ROOM, "functions_named"), values)
@@ -59,7 +59,7 @@ class UnfoundName:
 
 @dataclass(frozen=True)
 class _Function:
-    """A function of the follower. `search_path`: the one that is set for it."""
+    """A function of the follower. `search_path`: the setting of the function; None if it has none."""
 
     signature: str
     schema: str
@@ -67,7 +67,7 @@ class _Function:
     search_path: str | None
 
     def altered(self, schemas: list[str]) -> str | None:
-        """The statement that lets it find what is in these schemas; None if it looks there. What was set stays."""
+        """Return the statement that adds these schemas to the function's search_path; None if they are in it."""
         own = shortest(self.schema)
         known = [each.strip() for each in (self.search_path or "").split(",")]
         listed = [each for each in known if each not in ("", '""', "pg_catalog")]
@@ -79,8 +79,8 @@ class _Function:
 
 
 def of(error: BaseException) -> UnfoundName | None:
-    """What a function of the follower does not find, by the error or by its cause; None if it is another error."""
-    if isinstance(error, StatementRefusedError) and error.place != "follower":
+    """Return the name that a function of the follower does not find, from the error or its cause; else None."""
+    if isinstance(error, Refused) and error.place != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, psycopg.Error) or cause.sqlstate not in _STATES:
@@ -95,5 +95,5 @@ def of(error: BaseException) -> UnfoundName | None:
 
 
 def _schemas(connection: Connection, name: str) -> list[str]:
-    """Schemas, quoted, that have something of this name."""
+    """Return the quoted names of schemas that have an object of this name."""
     return [schema for (schema,) in connection.execute(statement(_ROOM, "schemas_of_name"), {"name": name}).fetchall()]

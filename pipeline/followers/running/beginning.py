@@ -31,8 +31,8 @@ from pipeline.followers.registry import Follower, Note, TableName
 from pipeline.followers.running import epoch_gaps, joined_partitions, lost_log
 from pipeline.followers.running.epoch_gaps import Compared
 from pipeline.followers.schema_changes import reached_versions, rewritten_tables
-from pipeline.followers.schema_changes.first_forms import FirstForms
 from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
+from pipeline.followers.schema_changes.first_forms import FirstForms
 from pipeline.followers.schema_changes.reached_versions import StoredForm
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.postgres import queries, reading_session, session_settings

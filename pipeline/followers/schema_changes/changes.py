@@ -30,9 +30,9 @@ from pipeline.followers.schema_changes import (
     source_tables,
 )
 from pipeline.followers.schema_changes.alterations import AlterationBuilder, TableAlteration, run
+from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
 from pipeline.followers.schema_changes.difference import FormDifference
 from pipeline.followers.schema_changes.inheritance import InheritanceChanges
-from pipeline.followers.schema_changes.detected_partitions import PartitionChanges
 from pipeline.followers.schema_changes.partitions import FormerPartitions, TablePartitions
 from pipeline.followers.schema_changes.renames import TableRenames
 from pipeline.followers.schema_changes.source_tables import CurrentSourceTable

@@ -58,7 +58,7 @@ class FirstForms:
                 # Somebody else may have done it by now, and done twice an exchange of names is none.
                 needed, now = self._needed(source, session, table, published)
                 if (form := needed.form) is None or now != moves:
-                    raise CopyDelayedError("it was renamed just now")
+                    raise CopyDelayedError("the table was renamed just now")
                 self._alter(session, needed, form, moves)
             self._renames.forget(self._log, moves.gone)
         return TableName(form.oid, *form.called)

@@ -1,3 +1,3 @@
-"""Compares the tables of a follower with the source's, by content, while both are written."""
+"""Compares the rows of a follower's tables with the rows of the source's tables, while both are written."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Compares one table, part by part: of parts whose checksums differ the keys, and of keys that may differ the rows.
+"""Compares one table in three steps: checksums of parts, keys of parts that differ, rows of keys that may differ.
 
-A part is a range of keys, so that no statement runs for long. Where the two servers sort keys by other rules, or may,
-rows are divided by a hash of their keys, and each side adds up all parts in one statement.
+A part is a range of keys, so that no statement runs for long. If the two servers may sort keys by different rules, a
+hash of the key divides the rows instead, and each side adds up all parts in one statement.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pipeline.postgres import session_settings
 from pipeline.postgres.connections import Connection
 
 ROWS_PER_PART = 10_000
-"""Rows whose checksums are added up together."""
+"""The number of rows whose checksums are added up together."""
 KEYS_PER_LOOK = 2_000
-"""Rows that may differ, and are looked at together."""
+"""The number of rows that may differ and are read together."""
 PATIENCE = 30.0
-"""Seconds for which rows are looked at again that are written all the time."""
+"""The number of seconds for which the comparison reads rows again that are written all the time."""
 LOCK_TIMEOUT = "10s"
-"""How long a statement waits for a session that locks a table; behind it others would wait, too."""
+"""How long a statement waits for a session that locks a table; other sessions wait behind the statement."""
 SOURCE = {**session_settings.SNAPSHOT, "lock_timeout": LOCK_TIMEOUT}
-"""Settings of each transaction at the source besides those of all readers: values are printed as at the follower."""
+"""Settings of each transaction at the source in addition to those of all readers: both sides print values alike."""
 FOLLOWER = {**session_settings.SOURCE, "lock_timeout": LOCK_TIMEOUT}
 _BUCKETS_AT_ONCE = 16
 Kind = Literal["missing", "extra", "different"]
@@ -39,9 +39,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RowDifference:
-    """A row that the follower lacks, has besides, or has otherwise, then with the names of these columns.
+    """A row that is missing at the follower, extra there, or different in these columns.
 
-    `key`: texts as the source prints them, or the follower, where only it has the row; empty for a table without a key.
+    `key`: the texts that the source prints, or the follower if only the follower has the row; empty for a table
+    without a key.
     """
 
     key: Key
@@ -51,9 +52,9 @@ class RowDifference:
 
 @dataclass(frozen=True)
 class ComparisonStep:
-    """What a step has found: rows of the source that were compared, what differs, and how many rows did not settle.
+    """The result of one step: the number of compared rows of the source, differences, and unsettled rows.
 
-    Those were written all the while, so that the two sides were never seen as of the same commit.
+    Unsettled rows were written all the time, so the two sides were never read as of the same commit.
     """
 
     rows: int = 0
@@ -62,7 +63,7 @@ class ComparisonStep:
 
 
 class TableComparison:
-    """Of one table. Both connections are its own for as long."""
+    """Compares one table. No other code uses the two connections at the same time."""
 
     def __init__(
         self,
@@ -72,11 +73,11 @@ class TableComparison:
         shape: ComparisonShape,
         reach: Callable[[], object],
     ) -> None:
-        """`reach`: returns once the follower has everything that the source had when it was called."""
+        """`reach`: returns once the follower has everything that the source had at the time of the call."""
         self._shape, self._reach = shape, reach
         encodings = {each.info.parameter_status("server_encoding") for each in (source, follower)}
         portable = len(encodings) > 1
-        self._ranged = shape.ranged and not portable  # the order of bytes is another one, too
+        self._ranged = shape.ranged and not portable  # another encoding has another order of bytes
         at_source, columns = _at_source(table), shape.columns
         self._source = ComparisonSide(source, SOURCE, at_source, columns, shape.source, portable=portable)
         there = sql.Identifier(table.follower_schema, table.follower_name)
@@ -84,7 +85,10 @@ class TableComparison:
         self._follower = ComparisonSide(follower, FOLLOWER, [only], columns, shape.follower, portable=portable)
 
     def run(self) -> Iterator[ComparisonStep]:
-        """Compare, step by step. Raises psycopg.Error of either database, and what `reach` raises."""
+        """Compare the table, and yield the result of each step.
+
+        Raises psycopg.Error of either database, and the errors of `reach`.
+        """
         with ThreadPoolExecutor(1, thread_name_prefix="follower") as self._follower_thread:
             if self._shape.source.key is None:
                 yield from self._whole()
@@ -99,12 +103,12 @@ class TableComparison:
             yield self._settle(candidates)
 
     def _whole(self) -> Iterator[ComparisonStep]:
-        """All rows together, as often as it takes: at both sides as of the same commit, or unchanged."""
+        """Compare all rows together until both sides are equal, or their difference settles, or the time is up."""
         found = self._settle([()])
         yield ComparisonStep(self._source.sum_of(sql.SQL("true")).rows, found.differences, found.unsettled)
 
     def _ranges(self) -> Iterator[tuple[int, list[Key]]]:
-        """The rows of each range, and the keys of those that may differ."""
+        """Yield the number of rows of each range, and the keys of rows that may differ."""
         after: Key | None = None
         while True:
             upto = self._source.upper_bound(after, ROWS_PER_PART)
@@ -129,22 +133,22 @@ class TableComparison:
             yield 0, self._differing(partial(ComparisonSide.bucket_condition, parts=parts, buckets=buckets))
 
     def _differing(self, part: Callable[[ComparisonSide], sql.Composable]) -> list[Key]:
-        """Keys of rows of a part that are only at one side, or have other checksums there.
+        """Return the keys of a part's rows that exist at one side only, or have different checksums.
 
-        All at once: while a cursor is open its table is locked, and the applier may have to truncate it.
+        This reads all keys at once: an open cursor keeps its table locked, and the applier may have to truncate it.
         """
         here, there = self._both(lambda side: dict(side.keys(part(side))))
         return [key for key in here | there if here.get(key) != there.get(key)]
 
     def _settle(self, candidates: Sequence[Key]) -> ComparisonStep:
-        """Look at these rows until each is equal at both sides, or differs for good."""
+        """Read these rows again and again until each is equal at both sides, or its difference is final."""
         unsettled, until = UnsettledRows(candidates), time.monotonic() + PATIENCE
         differences: dict[Key, RowDifference] = {}
         while keys := unsettled.pending:
             here, there = self._rows(keys)
             for pair in unsettled.compare(here, there):
                 difference = self._difference(pair)
-                differences[difference.key] = difference  # two texts of a key, as 1 and 1.0, are of one row
+                differences[difference.key] = difference  # two texts of a key, such as 1 and 1.0, can mean one row
             if unsettled.pending and time.monotonic() > until:
                 break
             if unsettled.pending:
@@ -156,7 +160,7 @@ class TableComparison:
 
     def _difference(self, pair: RowPair) -> RowDifference:
         if pair.follower is None:
-            assert pair.source is not None  # noqa: S101  it would not differ
+            assert pair.source is not None  # noqa: S101  a row that neither side has does not differ
             return RowDifference(pair.source.key, "missing")
         if pair.source is None:
             return RowDifference(pair.follower.key, "extra")
@@ -168,18 +172,18 @@ class TableComparison:
         return RowDifference(pair.source.key, "different", columns)
 
     def _both(self, ask: Callable[[ComparisonSide], T]) -> tuple[T, T]:
-        """Ask both sides at the same time."""
+        """Run a query at both sides at the same time."""
         there = self._follower_thread.submit(ask, self._follower)
         try:
             here = ask(self._source)
         except BaseException:
-            there.exception()  # nothing may go on with the connection
+            there.exception()  # wait until the other thread no longer uses its connection
             raise
         return here, there.result()
 
 
 def _at_source(table: ComparedTable) -> list[sql.Composable]:
-    """Its relations there. A table that is partitioned without a partition has no rows."""
+    """Return the table's relations at the source. A partitioned table without partitions has no rows."""
     if not table.relations:
         return [sql.SQL("only {} as t").format(sql.Identifier(table.schema, table.name))]
     return [

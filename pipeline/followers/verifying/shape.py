@@ -1,4 +1,4 @@
-"""What of a table is compared, and how its rows are found: columns by their names, at both sides."""
+"""Determines which columns of a table are compared, and how each side finds the rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _OF_POSTGRES = "pg_catalog."
 
 @dataclass(frozen=True)
 class ComparedRelation:
-    """One that holds rows of a table at the source. `name`: quoted where need be. `condition`: SQL; None: all rows."""
+    """A relation that holds rows of a table at the source.
+
+    `name` is quoted if necessary. `condition`: SQL; None means all rows.
+    """
 
     name: str
     condition: str | None
@@ -26,9 +29,9 @@ class ComparedRelation:
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """A table as the source publishes it. `key`: the columns by which its rows are known; empty: by none.
+    """A table as the source publishes it. `key`: the columns that identify its rows; empty if it has no key.
 
-    `follower_schema`, `follower_name`: what the follower calls it.
+    `follower_schema`, `follower_name`: the name of the follower's table.
     """
 
     schema: str
@@ -45,7 +48,7 @@ class ComparedTable:
 
 @dataclass(frozen=True)
 class ComparedColumn:
-    """A column at one side. `sorts_alike`: values of one type are in the same order on every server."""
+    """A column at one side. `sorts_alike`: every server sorts values of the column's type in the same order."""
 
     relation: int
     name: str
@@ -56,10 +59,10 @@ class ComparedColumn:
 
 @dataclass(frozen=True)
 class SideForm:
-    """The form that one side must keep while rows are compared; an owner may alter all of it at any time.
+    """The form that one side must keep while rows are compared; an owner may alter it at any time.
 
-    `names`: relations, as SQL, with their `forms`. `key`: None if there is none. `places`: the user may see where rows
-    are, and which transaction wrote them.
+    `names`: the relations, as SQL, with their `forms`. `key`: None if the table has no key. `shows_places`: the user
+    may see the place of each row, and the transaction that wrote it.
     """
 
     names: tuple[str, ...]
@@ -69,7 +72,7 @@ class SideForm:
     shows_places: bool
 
     def require_unaltered(self, connection: Connection) -> None:
-        """Raise NotComparableError if something was altered. The relations are locked in the transaction."""
+        """Raise NotComparable if the form was altered. The transaction must have locked the relations."""
         key = [each.name for each in self.key.columns] if self.key else []
         if _form(connection, self.names, self.relation, key) != self:
             raise NotComparableError("it was altered while it was compared; run it again")
@@ -77,9 +80,10 @@ class SideForm:
 
 @dataclass(frozen=True)
 class ComparisonShape:
-    """The columns that both sides have, in one order.
+    """The compared columns in one order, and the form of each side.
 
-    `ranged`: both sides sort keys in the same order, so that their ranges hold the same rows.
+    `ranged`: both sides sort keys in the same order, so ranges of keys hold the same rows at both. `partitioned`: the
+    follower's table is partitioned.
     """
 
     columns: tuple[str, ...]
@@ -90,10 +94,9 @@ class ComparisonShape:
 
 
 def read(source: Connection, follower: Connection, table: ComparedTable) -> ComparisonShape:
-    """The shape that both sides have now, each read in a transaction that is open.
+    """Read the current shape. Both connections must have an open transaction.
 
-    Raises NotComparableError if the follower lacks what is to be compared, or if comparing keys may run an owner's
-    code.
+    Raises NotComparable if the follower lacks the table or a column, or if comparing keys may run an owner's code.
     """
     there = _columns(follower, table.follower_schema, table.follower_name)
     if not there and not _exists(follower, table.follower_schema, table.follower_name):
@@ -118,7 +121,7 @@ def read(source: Connection, follower: Connection, table: ComparedTable) -> Comp
 
 
 def _exists(connection: Connection, schema: str, name: str) -> bool:
-    """Return whether the table is there: it may have no columns."""
+    """Return True if the table exists: it may have no columns."""
     found: bool = queries.value(
         connection, statement("followers.verifying", "table_exists"), {"schema": schema, "name": name}
     )
@@ -143,7 +146,10 @@ def _quoted(connection: Connection, *name: str) -> str:
 
 
 def _are_of_one_type(source: KeyComparison | None, follower: KeyComparison | None) -> bool:
-    """Return whether keys are compared as types that every database has: labels of an enum have an order in each."""
+    """Return True if both sides compare keys as the same types of Postgres itself.
+
+    A type that users created, such as an enum, may have another order in each database.
+    """
     if source is None or follower is None:
         return False
     types = [column.type for column in source.columns]

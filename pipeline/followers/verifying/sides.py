@@ -1,7 +1,8 @@
-"""The rows of a table at one side: checksums of many rows, keys with checksums, or rows by their keys.
+"""Reads the rows of a table at one side: checksums of many rows, keys with checksums, or rows by their keys.
 
-Both sessions print values by the same settings, so that equal rows are equal texts. Values of types that users made go
-only where no function of a user runs: `pipeline/postgres/key_comparison.py` says which comparisons are such.
+Both sessions print values with the same settings, so that equal rows are equal texts. Values of types that users
+created are used only where no function of a user runs: `pipeline/postgres/key_comparison.py` decides which comparisons
+are safe.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from pipeline.postgres import key_comparison, reading_session
 from pipeline.postgres.connections import Connection
 
 KEYS_AT_ONCE = 10_000
-"""Keys that are read from a server in one go, of however many there are."""
+"""The number of keys that a cursor fetches from a server at once."""
 _COMMA = sql.SQL(", ")
 _WHOLE: Key = ()
 
 
 @dataclass(frozen=True)
 class PartSum:
-    """Of the rows of a part: how many, and the sum of their checksums, which knows no order."""
+    """The number of rows in a part, and the sum of their checksums, which does not depend on their order."""
 
     rows: int
     checksum: int
 
 
 class ComparisonSide:
-    """Uses its connection, from one thread at a time; each question is a transaction that only reads."""
+    """Reads one side over its connection, from one thread at a time. Each query is a read-only transaction."""
 
     def __init__(
         self,
@@ -45,11 +46,11 @@ class ComparisonSide:
         *,
         portable: bool,
     ) -> None:
-        """`relations`: each may have a condition, as it stands behind `from`; their rows together are the table's.
+        """`relations`: SQL that can follow `from`, each with its condition; together they hold the table's rows.
 
-        `form`: is asked for again in each transaction, because what is harmless now may not be so after an alteration.
-        `settings`: of each transaction. `portable`: hashes are of UTF-8, since the two servers have other encodings;
-        that takes longer.
+        `form` is read again in each transaction, because an alteration can make a safe query unsafe. `settings`: those
+        of each transaction. `portable`: hash the values in UTF-8, because the two servers have different encodings;
+        this takes longer.
         """
         self._connection, self._settings, self._form, self._portable = connection, settings, form, portable
         self._key = key = form.key
@@ -60,26 +61,29 @@ class ComparisonSide:
         self._checksum = self._hash(_row(self._columns))
 
     def _of(self, relation: sql.Composable) -> sql.Composable:
-        """With the version of each row: a row that was written since has another, if this user may see it."""
+        """Return a query of a relation's rows and their versions.
+
+        The version of a row changes whenever the row is written, if this user may see it.
+        """
         places = sql.SQL("t.tableoid::bigint, ' ', t.ctid, ' ', t.xmin" if self._form.shows_places else "''")
         version = sql.SQL("pg_catalog.concat({}) as {}")
         chosen = [*self._columns, version.format(places, sql.Identifier(self._mark))]
         return sql.SQL("select {} from {}").format(_COMMA.join(chosen), relation)
 
     def sum_of(self, part: sql.Composable) -> PartSum:
-        """Return the sum of the rows of a part."""
+        """Return the number of rows in a part, and the sum of their checksums."""
         query = sql.SQL("select pg_catalog.count(*), coalesce(pg_catalog.sum({}), 0) from {} where {}")
         [(rows, checksum)] = self._fetch(query.format(self._checksum, self._rows, part))
         return PartSum(rows, int(checksum))
 
     def bucket_sums(self, parts: int) -> dict[int, PartSum]:
-        """Return the sums of all rows, divided by `bucket`."""
+        """Return the sums of all rows, divided into this number of buckets, by bucket."""
         query = sql.SQL("select {}, pg_catalog.count(*), pg_catalog.sum({}) from {} group by 1")
         found = self._fetch(query.format(self._bucket(parts), self._checksum, self._rows))
         return {bucket: PartSum(rows, int(total)) for bucket, rows, total in found}
 
     def keys(self, part: sql.Composable) -> Iterator[tuple[Key, int]]:
-        """Yield key and checksum of each row of a part, in no order."""
+        """Yield the key and the checksum of each row of a part, in no particular order."""
         query = sql.SQL("select {}, {} from {} where {}").format(self._texts(), self._checksum, self._rows, part)
         with self._transaction(), self._connection.cursor("rows of a part") as cursor:
             cursor.itersize = KEYS_AT_ONCE
@@ -87,7 +91,7 @@ class ComparisonSide:
                 yield tuple(key), int(checksum)
 
     def rows_by_key(self, keys: Sequence[Key]) -> dict[Key, SideRow]:
-        """Return the rows that are there, by the key that was asked for; a table without a key is one row."""
+        """Return the existing rows with these keys, by key. A table without a key counts as one row."""
         if self._key is None:
             return {_WHOLE: self._whole()}
         query = sql.SQL("select k.place, {}, t.{}, {} from {} join {} on {}").format(
@@ -102,7 +106,7 @@ class ComparisonSide:
         return {keys[place]: SideRow(tuple(key), version, tuple(hashes)) for place, key, version, hashes in found}
 
     def upper_bound(self, after: Key | None, rows: int) -> Key | None:
-        """Return the key that comes `rows` rows after another, None if there are fewer."""
+        """Return the key that comes this number of rows after another key; None if there are fewer rows."""
         assert self._key is not None  # noqa: S101  only ranges of keys have bounds
         query = sql.SQL("select {} from {} where {} order by {} offset {} limit 1").format(
             self._texts(), self._rows, self.range_condition(after, None), self._key.order(), sql.Literal(rows - 1)
@@ -111,19 +115,19 @@ class ComparisonSide:
         return tuple(found[0][0]) if found else None
 
     def range_condition(self, after: Key | None, upto: Key | None) -> sql.Composable:
-        """The part of the rows with keys after the first one and up to the second one; None: no bound."""
+        """Return the condition for keys after the first one and up to the second one; None means no bound."""
         assert self._key is not None  # noqa: S101  only ranges of keys have bounds
         bounds = [] if after is None else [self._key.bounded(">", after)]
         bounds += [] if upto is None else [self._key.bounded("<=", upto)]
         return sql.SQL(" and ").join(bounds) if bounds else sql.SQL("true")
 
     def bucket_condition(self, parts: int, buckets: Sequence[int]) -> sql.Composable:
-        """The part of the rows that are in these buckets."""
+        """Return the condition for rows in these buckets."""
         listed = sql.Literal(list(buckets))
         return sql.SQL("{} operator(pg_catalog.=) any ({}::int[])").format(self._bucket(parts), listed)
 
     def estimate_rows(self) -> int:
-        """How many rows there are, without counting them."""
+        """Return the planner's estimate of the number of rows."""
         [(found,)] = self._fetch(sql.SQL("explain (format json) select from {}").format(self._rows))
         return int(found[0]["Plan"]["Plan Rows"])
 
@@ -153,12 +157,15 @@ class ComparisonSide:
         )
 
     def _hash_of(self, value: sql.Composable) -> sql.Composable:
-        """Of a value's text as its type prints it. For SQL a composite is null also where all of its fields are."""
+        """Return SQL for the hash of a value's text, null for a null value.
+
+        In SQL, a composite value is also null if all of its fields are null; this hash treats it as a value.
+        """
         text = self._hash(sql.SQL("pg_catalog.concat({})").format(value))
         return sql.SQL("case when pg_catalog.num_nulls({}) operator(pg_catalog.=) 0 then {} end").format(value, text)
 
     def _hash(self, text: sql.Composable) -> sql.Composable:
-        """64 bits, equal for equal texts on every server of one encoding."""
+        """Return SQL for a hash of 64 bits that is the same for equal texts on every server of one encoding."""
         if self._portable:
             bytes_of = "pg_catalog.md5(pg_catalog.convert_to(({})::pg_catalog.text, 'UTF8'))"
             digest = f"('x' operator(pg_catalog.||) pg_catalog.left({bytes_of}, 16))::bit(64)::bigint"

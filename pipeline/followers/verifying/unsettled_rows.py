@@ -1,10 +1,11 @@
-"""Which rows really differ, of those that may: found by looks at both sides, one after another. Pure.
+"""Finds out which rows really differ, by several readings of both sides, one after another. Pure.
 
-One look proves nothing: a row is written at the source, and a moment later at the follower. But between two looks the
-follower comes to have everything that the source had at the first one. So a row that is the same at the source at three
-looks, and the same at the follower, must be equal by the second: what it had there was neither older nor newer. One
-that is in neither of these states is looked at again. Versions at the follower are enough: if a value came back at the
-source between two looks, the follower has written the row by the third.
+One reading proves nothing: a row is written at the source, and a moment later at the follower. But between two
+readings, the follower receives everything that the source had at the first one. If three readings find the row
+unchanged at both sides, the follower's row was neither older nor newer than the source's at the second reading. So a
+difference at that point is real. A row that is neither equal nor unchanged so far is read again. Versions at the
+follower are enough: if a value changed at the source and changed back between two readings, the follower has written
+the row by the third.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-LOOKS = 3
-"""So many looks in a row must find a row unchanged at both sides, and different."""
+READINGS = 3
+"""How many readings in sequence must find a row unchanged at both sides, and different."""
 Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SideRow:
-    """A row as one side has it. `key`: as that side prints it. `version`: another one whenever the row was written,
-    if this side can tell.
+    """A row at one side. `key`: the texts that this side prints.
 
-    `hashes`: of its columns' texts, None for null. For a table without a key it stands for all rows together.
+    `version` changes whenever the row is written, if this side can tell; otherwise it is constant. `hashes`: one for
+    the text of each column, None for null. For a table without a key, one object stands for all rows together.
     """
 
     key: Key
@@ -32,39 +33,39 @@ class SideRow:
 
 @dataclass(frozen=True, slots=True)
 class RowPair:
-    """Both sides of a row at one look, None where it is not there."""
+    """A row at both sides, as one reading found it; None for a side that lacks the row."""
 
     source: SideRow | None
     follower: SideRow | None
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing differs."""
+        """True if both sides have the same values, or neither has the row."""
         return (self.source and self.source.hashes) == (self.follower and self.follower.hashes)
 
 
 class UnsettledRows:
-    """Keys of rows that may differ; each look settles some of them."""
+    """The keys of rows that may differ. Each reading settles some of them."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
         self._pending: dict[Key, tuple[RowPair | None, int]] = dict.fromkeys(keys, (None, 0))
 
     @property
     def pending(self) -> list[Key]:
-        """What is to be looked at again."""
+        """The keys of rows that must be read again."""
         return list(self._pending)
 
     def compare(self, source: Mapping[Key, SideRow], follower: Mapping[Key, SideRow]) -> Iterator[RowPair]:
-        """The rows that differ for good. Call it with what both sides have of all that is pending.
+        """Yield the rows whose difference is final. Pass the rows of both sides for all pending keys.
 
-        Before the next look the follower must have come to have everything that the source had at this one.
+        Before the next reading, the follower must have received everything that the source had at this one.
         """
-        for key, (before, looks) in list(self._pending.items()):
+        for key, (before, readings) in list(self._pending.items()):
             now = RowPair(source.get(key), follower.get(key))
-            looks = looks + 1 if now == before else 1
-            if now.is_equal or looks == LOOKS:
+            readings = readings + 1 if now == before else 1
+            if now.is_equal or readings == READINGS:
                 del self._pending[key]
             else:
-                self._pending[key] = now, looks
-            if not now.is_equal and looks == LOOKS:
+                self._pending[key] = now, readings
+            if not now.is_equal and readings == READINGS:
                 yield now

@@ -1,4 +1,4 @@
--- What decides whether a database can be a follower, and what an earlier applier has left in it.
+-- Facts that decide whether a database can be a follower, and whether an earlier applier left its schema there.
 select pg_catalog.current_setting('server_version_num')::int as version,
     pg_catalog.current_setting('server_version') as shown_version,
     pg_catalog.pg_is_in_recovery() as standby,

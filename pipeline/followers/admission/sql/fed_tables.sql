@@ -1,4 +1,4 @@
--- Which of these tables another source's log is applied to here.
+-- Tables of these names to which another source's log is applied in this database.
 select t.table_schema || '.' || t.table_name as table, t.follower, t.source_database_id as source, p.seq
 from pipeline_follower.tables t
 join pipeline_follower.position p using (source_database_id, follower)

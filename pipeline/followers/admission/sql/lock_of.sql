@@ -1,5 +1,5 @@
--- Whether this cluster knows an advisory lock by one number, and whether it is of this database. In a database that is
--- not ours, so without the view of advisory locks.
+-- Whether this cluster has an advisory lock with this number, and in which database. The database is not the pipeline
+-- database, so the view of advisory locks does not exist here.
 select case when l.database = d.oid then 'same database' else 'same cluster' end
 from pg_catalog.pg_locks l
 join pg_catalog.pg_database d on d.datname = pg_catalog.current_database()

@@ -1,5 +1,6 @@
--- What columns, defaults, checks and indexes of these tables, and of their partitions, need besides tables: extensions,
--- types, functions, sequences of no table. With the SQL that makes each, null where none can; the deepest first.
+-- Objects other than tables that columns, defaults, checks and indexes of these tables and their partitions need:
+-- extensions, types, functions, sequences that belong to no table. Each has the SQL that creates it, or null if no SQL
+-- can. Objects that others need come first.
 with recursive made as (
     select t.oid::oid as root, r.oid
     from pg_catalog.unnest(%(oids)s::bigint[]) t (oid)
@@ -33,7 +34,8 @@ with recursive made as (
         select d.refclassid, d.refobjid from pg_catalog.pg_depend d
         where d.classid = has.classid and d.objid = has.objid and d.deptype in ('n', 'i')
         union all
-        -- Functions that its body calls, of which no dependency tells: by their schema there, or where it may find them.
+        -- Functions that the body of a function calls; Postgres stores no dependency on them. The body names the schema,
+        -- or the function can find the other one without a schema.
         select 'pg_proc'::regclass, f.oid
         from pg_catalog.pg_proc p
         join pg_catalog.pg_namespace o on o.oid = p.pronamespace
@@ -57,7 +59,7 @@ with recursive made as (
     where n.depth < 40 and d.refobjid >= 16384
         and d.refclassid in ('pg_type'::regclass, 'pg_proc'::regclass, 'pg_class'::regclass, 'pg_collation'::regclass,
             'pg_operator'::regclass, 'pg_opclass'::regclass)
-        and not exists (select from pg_catalog.pg_depend e  -- an extension brings what it needs
+        and not exists (select from pg_catalog.pg_depend e  -- an extension creates what it needs itself
             where e.classid = n.classid and e.objid = n.objid and e.deptype = 'e')
         and (d.refclassid <> 'pg_class'::regclass
             or exists (select from pg_catalog.pg_class s where s.oid = d.refobjid and s.relkind = 'S'

@@ -1,4 +1,4 @@
--- What there is of these tables: columns, unique keys, rights and rows that a policy would hide.
+-- The tables of these names as they exist: columns, unique keys, missing rights, and whether a policy would hide rows.
 select w.schema, w.name, n.oid is not null as has_schema,
     coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage'), false) as may_use_schema,
     coalesce(pg_catalog.has_schema_privilege(n.oid, 'create'), false) as may_create,
@@ -7,7 +7,7 @@ select w.schema, w.name, n.oid is not null as has_schema,
         select a.attname::text from pg_catalog.pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
     ) as columns,
-    -- Of indexes that no statement of an applier can find broken halfway, and that know every row.
+    -- Only indexes that Postgres checks in every statement, and that contain every row.
     coalesce((
         select pg_catalog.jsonb_agg(array(
             select a.attname::text from pg_catalog.unnest((i.indkey::int2[])[:i.indnkeyatts - 1]) k (attnum)

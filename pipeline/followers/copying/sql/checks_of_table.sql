@@ -1,5 +1,5 @@
--- Checks that a table or its partitions define, those of the table first; not null that is not valid, too. `recorded`:
--- only those that were made with it. With the statements that drop each, and add it as NOT VALID.
+-- Checks that a table or its partitions define, those of the table first, and not null constraints that are not valid.
+-- Each has the statements that drop it, and that add it as NOT VALID. `recorded`: only checks in pipeline_follower.checks.
 select k.conrelid::bigint as relation, k.conname::text as name, k.convalidated as is_valid,
     pg_catalog.format('alter table %%I.%%I drop constraint %%I', n.nspname, c.relname, k.conname) as drops,
     pg_catalog.format('alter table %%I.%%I add constraint %%I %%s', n.nspname, c.relname, k.conname,

@@ -1,4 +1,4 @@
--- Tables that inherit a check which is not valid there, with the statement that validates it.
+-- Tables that inherit a check that is not valid in them, with the statement that validates it.
 select i.inhrelid::bigint, pg_catalog.format('alter table %%I.%%I validate constraint %%I', n.nspname, c.relname, k.conname)
 from pg_catalog.pg_inherits i
 join pg_catalog.pg_class c on c.oid = i.inhrelid

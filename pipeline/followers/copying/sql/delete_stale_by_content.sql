@@ -1,4 +1,4 @@
--- Delete the rows that the copy has not, of equal ones as many as it has fewer.
+-- Delete the rows that the copy lacks; of equal rows, as many as the table has more than the copy.
 delete from {table} t using (
     select h.part, h.place from (
         select t.tableoid as part, t.ctid as place, row({there})::text as content,

@@ -1,4 +1,4 @@
--- Forget the copies of a follower, and what schema changes have made of its tables.
+-- Delete the state of a follower's copies and schema changes.
 with forms as (
     delete from pipeline_follower.forms where source_database_id = %(source)s and follower = %(follower)s
 ), types as (

@@ -1,4 +1,4 @@
--- Checks that are valid at the source and not here, with the statement that validates each.
+-- Recorded checks that are valid at the source and not in this database, with the statement that validates each.
 select m.table_oid, m.relation::bigint as relation, pg_catalog.format('%%I.%%I', n.nspname, c.relname) as shown, m.name,
     pg_catalog.format('alter table %%I.%%I validate constraint %%I', n.nspname, c.relname, m.name) as validates, m.reason
 from pipeline_follower.checks m

@@ -1,4 +1,4 @@
--- Tables that are to be copied while the others follow the log, the one that has waited longest first.
+-- Requested copies of tables while the others follow the log; the oldest request comes first.
 select table_oid as oid, wanted_seq as seq, generation, formed_epoch, formed_lsn, is_first
 from pipeline_follower.copies
 where source_database_id = %(source)s and follower = %(follower)s and wanted_seq is not null

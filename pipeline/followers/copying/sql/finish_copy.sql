@@ -1,5 +1,5 @@
--- The rows of a table are in the follower, as of this snapshot. One that the source has dropped keeps the form that it
--- has: another table may take its place.
+-- Record that the follower has the rows of a table as of this snapshot. A table that the source has dropped keeps its
+-- form, because another table may take its place.
 update pipeline_follower.copies
 set source_epoch = %(source_epoch)s, snapshot = %(snapshot)s, lsn = %(lsn)s,
     form = coalesce(%(form)s::jsonb,

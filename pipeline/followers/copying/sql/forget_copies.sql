@@ -1,4 +1,4 @@
--- Tables that are followed no longer.
+-- Delete the state of tables that are no longer followed.
 with unmade as (
     delete from pipeline_follower.unmade
     where source_database_id = %(source)s and follower = %(follower)s and table_oid = any(%(oids)s)

@@ -1,4 +1,4 @@
--- The form of a relation, of these columns: name, type, modifier and number of each, and whether it is in the key, by name.
+-- These columns of a relation, ordered by name: name, type, modifier and number of each, and true if it is in the key.
 select coalesce(jsonb_agg(jsonb_build_array(
         a.attname, a.atttypid::bigint, a.atttypmod, a.attnum, coalesce(a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1]), false)
     ) order by a.attname collate "C"), '[]')

@@ -1,4 +1,5 @@
--- Functions in whose body something is not found: the one with this signature, or else all of this name that name it.
+-- Functions whose body does not find a name: the function with this signature, or else each function of this name whose
+-- body contains the missing name.
 select p.oid::pg_catalog.regprocedure::text as signature, n.nspname::text as schema,
     case p.prokind when 'p' then 'procedure' else 'function' end as kind,
     (select pg_catalog.substr(c.setting, 13) from pg_catalog.unnest(p.proconfig) c (setting)

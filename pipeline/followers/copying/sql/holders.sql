@@ -1,4 +1,4 @@
--- Sessions that have a lock on one of these relations, those first that let nobody read it.
+-- A session that has a lock on one of these relations; sessions with a lock that excludes readers come first.
 select a.pid, a.usename::text as user_name, a.application_name as application, a.state
 from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'relation' and l.relation = any(%(oids)s::oid[]) and l.granted

@@ -1,4 +1,4 @@
--- What a dump of these tables calls their parts: the table, as one of these oids, with the schema and the label of each.
+-- The schema and the label that a dump has for each part of these tables, with the oid of the table.
 with tree as (
     select w.oid as root, c.oid, n.nspname, c.relname
     from unnest(%(oids)s::oid[]) w (oid)
@@ -9,7 +9,7 @@ with tree as (
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 )
 select l.root::bigint, l.schema::text,
-    -- Names with line breaks are printed with spaces.
+    -- pg_dump prints line breaks in names as spaces.
     translate(l.label, E'\r\n', '  ')
 from (
     select t.root, t.nspname as schema, t.relname::text as label from tree t

@@ -1,4 +1,4 @@
--- Which of these names are none of a table of the follower.
+-- The names under which the follower has no relation.
 select w.schema, w.name
 from unnest(%(schemas)s::text[], %(names)s::text[]) w (schema, name)
 where not exists (

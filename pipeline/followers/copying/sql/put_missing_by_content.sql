@@ -1,4 +1,4 @@
--- Insert the rows that are not there, of equal ones as many as are missing.
+-- Insert the rows that the table lacks; of equal rows, as many as are missing.
 insert into {into} {columns} overriding system value
 select {chosen} from (
     select s.*, row({staged})::text as {content}, row_number() over (partition by row({staged})::text collate "C") as {number}

@@ -1,5 +1,5 @@
--- Statements that let a table take a row: where it, or a table that it inherits from, has a check of this name; or, without
--- a name, a not null of this column.
+-- Statements that let a table accept a row. Each drops a check of this name, or without a name the not null of this
+-- column, of the table or of a table that it inherits from.
 with recursive line as (
     select c.oid from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = %(schema)s and c.relname = %(table)s

@@ -1,4 +1,4 @@
--- A follower begins there, whatever an earlier one of that name has left.
+-- Let a follower begin at this position, no matter what an earlier follower of the same name has stored.
 insert into pipeline_follower.position (source_database_id, follower, source_epoch, seq, commit_lsn, committed_at)
 values (%(source)s, %(follower)s, %(source_epoch)s, %(seq)s, %(commit_lsn)s, %(committed_at)s)
 on conflict (source_database_id, follower) do update

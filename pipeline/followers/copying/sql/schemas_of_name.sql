@@ -1,4 +1,5 @@
--- Schemas that have a function, a relation, a type, an operator or something for text search of this name.
+-- Schemas that have a function, relation, type, operator, collation, or text search configuration or dictionary of this
+-- name.
 select distinct pg_catalog.quote_ident(n.nspname)
 from (
     select p.pronamespace as schema from pg_catalog.pg_proc p where p.proname = %(name)s

@@ -1,4 +1,4 @@
--- Tables at the source as they are now: their columns, and those by which their rows are known.
+-- Current tables of the source: their columns, and the columns that identify their rows.
 select c.oid::bigint as oid, n.nspname::text as table_schema, c.relname::text as table_name,
     (select coalesce(jsonb_agg(jsonb_build_object(
             'name', a.attname, 'attnum', a.attnum, 'type_oid', a.atttypid::bigint, 'type_modifier', a.atttypmod,

@@ -1,4 +1,4 @@
--- The tables of a follower begin with this registration.
+-- Record that the tables of a follower begin with this registration.
 insert into pipeline_follower.beginnings (source_database_id, follower, registration)
 values (%(source)s, %(follower)s, %(registration)s)
 on conflict (source_database_id, follower) do update

@@ -1,4 +1,5 @@
--- Indexes and sequences of tables that follow the log that have one of these names; with the table's oid at the source.
+-- Indexes and sequences that have one of these names and belong to a table that follows the log, with the table's oid at
+-- the source.
 select n.nspname::text, c.relname::text, case c.relkind when 'S' then 'sequence' else 'index' end, k.table_oid
 from unnest(%(schemas)s::text[], %(names)s::text[]) w (schema, name)
 join pg_catalog.pg_namespace n on n.nspname = w.schema

@@ -1,5 +1,5 @@
--- Tables and all their partitions, as their names are quoted, and the schemas that they are in; no foreign tables, which
--- have no rows of the source's.
+-- The quoted names and the schemas of tables and all their partitions. Foreign tables are left out, because their rows
+-- are not the source's.
 select distinct quote_ident(n.nspname) || '.' || quote_ident(c.relname) as name, n.nspname::text as schema
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and (c.oid = any(%(oids)s::oid[])

@@ -1,5 +1,5 @@
--- Unique indexes of a table, or the one of this name, each as that of which it is a part: its table, the keys and the
--- condition by which it is unique, and the statement that drops it.
+-- Unique indexes and exclusion constraints of a table, or the one of this name. An index of a partition appears as the
+-- topmost index that it is a part of. Each has its table, its keys, its condition, and the statement that drops it.
 with recursive line as (
     select i.indexrelid as oid
     from pg_catalog.pg_index i

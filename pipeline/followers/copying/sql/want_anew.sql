@@ -1,7 +1,7 @@
--- Tables that are to be copied while the others follow the log; not those that are copied before that anyway. Each keeps
--- the form that it has by now, that of its last copy or of the position, and what is known of that: the columns of a
--- copy are not, once a schema change that came after it has reached the table.
--- `first`: also those that are to be copied before that; each stays one that was never copied.
+-- Request copies of tables while the others follow the log, except tables whose first copy must be finished before that.
+-- Each record keeps the newest form that the table has reached: of its last copy, or of the position. The stored columns
+-- of the last copy become invalid if a later schema change has reached the table.
+-- `first`: also tables whose first copy is unfinished; each of these keeps the mark that it was never copied.
 insert into pipeline_follower.copies as c (source_database_id, follower, table_oid, wanted_seq, wanted_at, generation,
     formed_epoch, formed_lsn)
 select %(source)s, %(follower)s, t.oid, %(seq)s, clock_timestamp(), %(generation)s, %(source_epoch)s,

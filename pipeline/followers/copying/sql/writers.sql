@@ -1,4 +1,4 @@
--- Transactions that have written to these relations and are not at their end, prepared ones too; or those among some.
+-- Open transactions that have written to these relations, including prepared ones. `among`: only these transactions.
 select l.virtualtransaction as transaction, a.pid, a.usename::text as user_name, a.application_name as application, a.state
 from pg_catalog.pg_locks l left join pg_catalog.pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'relation' and l.relation = any(%(oids)s::oid[]) and l.granted

@@ -1,4 +1,4 @@
--- The columns of a table. Values are in the same order everywhere, but for texts, unless bytes decide that.
+-- The columns of a table. Every server sorts values in the same order, except texts that are not sorted by bytes.
 select c.oid::bigint as relation, a.attname as name, a.attgenerated <> '' as generated, c.relkind = 'p' as partitioned,
     case
         when a.attcollation = 0 then true

@@ -1,5 +1,5 @@
--- Of each of these relations what says which one it is, and what its columns are; null if it is gone. True if the user
--- may read all of their columns, with those of the system.
+-- A hash of each relation's identity and columns, null if the relation no longer exists; and true if the user may read
+-- all columns of all relations, including the system columns.
 select pg_catalog.array_agg(case when c.oid is not null then pg_catalog.md5(pg_catalog.concat_ws(' ', c.oid, c.relkind, (
         select pg_catalog.string_agg(pg_catalog.concat(a.xmin, ',', a.ctid), ' ' order by a.attnum)
         from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0

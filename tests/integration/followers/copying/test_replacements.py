@@ -534,7 +534,7 @@ def test_a_follower_behind_the_logs_start_continues_with_new_copies(stage: Stage
         assert f"the log is kept from seq {head} on" in str(things.found.reason)
         assert things.found.remedy == f"copy all of them anew: `pipeline followers resync {things.name} '*'`"
         resync(things, "things", "bags")  # one is left for which the log is needed
-        eventually(lambda: "waits until all tables are to be copied anew" in str(things.table("things").reason))
+        eventually(lambda: "waits until all tables are copied again" in str(things.table("things").reason))
         eventually(lambda: things.found.state == "stopped")
         assert here(things) == replace(restored, generation=restored.generation + 1)
         resync(things, "others")
