@@ -43,7 +43,7 @@ class NeededObject:
         return f"{self.kind} {self.identity} (for {', '.join(self.tables[:_SHOWN])}{more})"
 
 
-class FollowerLacksError(FollowerRefused):
+class FollowerLacksError(FollowerRefusedError):
     """The follower's user lacks rights, or its database lacks objects that the tables need.
 
     `script`: the SQL that an administrator of the follower must run.

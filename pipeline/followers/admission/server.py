@@ -54,7 +54,7 @@ def read(follower: Connection) -> ServerFacts:
 
 
 def require_direct(name: str, first: Connection, second: Connection) -> None:
-    """Raise FollowerRefused if a pooler or proxy answers instead of the server.
+    """Raise FollowerRefusedError if a pooler or proxy answers instead of the server.
 
     `first`, `second`: two sessions of the follower's DSN.
     """
@@ -67,7 +67,7 @@ def require_direct(name: str, first: Connection, second: Connection) -> None:
 
 
 def require_writable(name: str, facts: ServerFacts) -> None:
-    """Raise FollowerRefused if the server is too old, or its database cannot be written."""
+    """Raise FollowerRefusedError if the server is too old, or its database cannot be written."""
     if facts.version < MIN_VERSION:
         raise FollowerRefusedError(
             f"{connecting.what(name)}: it runs Postgres {facts.shown_version}, but 14 or newer is needed; upgrade it"
@@ -85,7 +85,7 @@ def require_writable(name: str, facts: ServerFacts) -> None:
 
 
 def require_known_schema(name: str, follower: Connection) -> None:
-    """Raise FollowerRefused if an applier of a newer version created the schema there."""
+    """Raise FollowerRefusedError if an applier of a newer version created the schema there."""
     found = position.installed(follower)
     if found is not None and found > position.VERSION:
         raise FollowerRefusedError(

@@ -72,7 +72,7 @@ class TableAtFollower:
 def require_fit(
     name: str, follower: Connection, wanted: Sequence[PublishedTable], options: Options
 ) -> list[TableAtFollower]:
-    """Return the follower's tables of these names. Raises FollowerRefused for the first problem of any table.
+    """Return the follower's tables of these names. Raises FollowerRefusedError for the first problem of any table.
 
     This function ignores missing rights, and reads no rows.
     """
@@ -99,7 +99,7 @@ class _Fed:
 def require_unfed(
     name: str, follower: Connection, facts: ServerFacts, source: uuid.UUID, wanted: Sequence[PublishedTable]
 ) -> None:
-    """Raise FollowerRefused if another source's log is applied to one of these tables.
+    """Raise FollowerRefusedError if another source's log is applied to one of these tables.
 
     The table would then be equal to neither source's table.
     """
@@ -113,7 +113,7 @@ def require_unfed(
     found = queries.rows(follower, _Fed, statement("followers.admission", "fed_tables"), values)
     if found:
         first = found[0]
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{connecting.what(name)}: another source feeds {list_names([each.table for each in found])} there, as the "
             f'follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name another '
             "database; or, if that one is no follower any more, forget it there: "
@@ -124,23 +124,23 @@ def require_unfed(
 def _require_existing(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFollower]], options: Options) -> None:
     missing = [has for _, has in pairs if has.kind is None]
     if missing and options.copy == "none":
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: it has no {list_names(missing)}; with --copy none its tables must be equal to the source's: "
             "leave them out with --tables, or let it be copied"
         )
     if missing and options.copy == "log":
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: it has no {list_names(missing)}; with --copy log its tables must be there, since the log does "
             "not say how to make them: make them there, leave them out with --tables, or use --copy source"
         )
     if missing and options.schema == "exists":
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: it has no {list_names(missing)}; make them there, or use --schema create, or leave them out "
             "with --tables"
         )
     other = [has for _, has in pairs if has.kind not in (None, "r", "p")]
     if other:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: {list_names(other)} there is a view or something else that is no table; rename it there, or "
             "leave it out with --tables"
         )
@@ -149,7 +149,7 @@ def _require_existing(what: str, pairs: Sequence[tuple[PublishedTable, TableAtFo
 def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFollower]]) -> None:
     for each, has in there:
         if lacking := [column for column in each.columns if column not in has.columns]:
-            raise FollowerRefused(
+            raise FollowerRefusedError(
                 f"{what}: {each} there has no column {list_names(lacking)}; add what is missing, or "
                 "leave the table out with --tables"
             )
@@ -169,7 +169,7 @@ def _require_columns(what: str, there: Sequence[tuple[PublishedTable, TableAtFol
 
 
 def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollower]) -> None:
-    """Raise FollowerRefused if one of these tables has rows. The user must be able to read the tables."""
+    """Raise FollowerRefusedError if one of these tables has rows. The user must be able to read the tables."""
     what, existing = connecting.what(name), [each for each in tables if each.kind is not None]
     try:
         with reading_session.transaction(follower, session_settings.SOURCE, lock_timeout=_LOCK_TIMEOUT):
@@ -180,7 +180,7 @@ def require_empty(name: str, follower: Connection, tables: Sequence[TableAtFollo
             "try again when that has ended"
         ) from None
     if filled:
-        raise FollowerRefused(
+        raise FollowerRefusedError(
             f"{what}: {list_names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
             "them before the copy, or --copy none where they are equal to the source's already"
         )

@@ -60,7 +60,7 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
     """Let a follower begin at this position, and request copies of these tables, unless it has begun already.
 
     `registration`: the id of the follower's row. The state of an earlier follower of the same name is deleted. Raises
-    Overtaken if a later registration has begun in the meantime.
+    ApplierOvertakenError if a later registration has begun in the meantime.
     """
     values = {**vars(begins), "registration": registration}
     with follower.transaction():
@@ -86,7 +86,7 @@ def request(follower: Connection, here: Position, tables: Iterable[int], *, firs
 
     From this position on, no event is applied to these tables until their copies take their place. Their rows stay
     unchanged until then. A copy that is in progress starts again. Returns the position that the caller must use from
-    now on. Raises Overtaken if the follower is no longer at `here`: read its position again.
+    now on. Raises ApplierOvertakenError if the follower is no longer at `here`: read its position again.
     """
     with follower.transaction():
         after = position.change_tables(follower, here)
@@ -126,13 +126,13 @@ def finish_replacement(
     """Record that a table's new copy has taken its place, so the table follows the log again.
 
     Call this in the transaction that holds the position and has applied the log to the copy up to there. Raises
-    Overtaken if another copy of the table was made or requested in the meantime.
+    ApplierOvertakenError if another copy of the table was made or requested in the meantime.
     """
     form = None if copied.form is None else Jsonb(copied.form)
     values = {**vars(here), **vars(copied), "form": form, "oid": requested.oid, "rows": rows}
     values["generation"] = requested.generation
     if follower.execute(statement(_ROOM, "place_copy"), values).rowcount != 1:
-        raise Overtaken(
+        raise ApplierOvertakenError(
             f"a table of follower {here.follower} was copied by another applier, or another copy was requested; this"
             " applier has written nothing"
         )
@@ -190,11 +190,11 @@ def lock(follower: Connection, here: Position, tables: Iterable[int]) -> None:
 def claim(follower: Connection, here: Position, oid: int) -> None:
     """Lock the unfinished copy of a table and the follower's position, as the first step of the copying transaction.
 
-    This waits for a session that copies the table or moves the position. Raises Overtaken if the copy is finished, or
-    the position has changed.
+    This waits for a session that copies the table or moves the position. Raises ApplierOvertakenError if the copy is
+    finished, or the position has changed.
     """
     if follower.execute(statement(_ROOM, "take_copy"), {**vars(here), "oid": oid}).rowcount != 1:
-        raise Overtaken(
+        raise ApplierOvertakenError(
             f"another applier has copied a table of follower {here.follower}, or moved its position; this applier has"
             " written nothing"
         )

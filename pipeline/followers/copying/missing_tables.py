@@ -41,8 +41,8 @@ def make(
     """Create the tables that the follower lacks, as they are at the source now; returns the refused ones, and why.
 
     `follower`: a session that no other code uses, because its settings change. The transaction that creates a table
-    also stores its form, and the statements that must run after its copy. Raises TablesChanged if a table was renamed
-    at the source.
+    also stores its form, and the statements that must run after its copy. Raises FollowedTablesChangedError if a table
+    was renamed at the source.
     """
 
     def store_rest(table: TableName, dumped: _TableDump, preamble: str) -> None:

@@ -69,7 +69,7 @@ class _UniqueIndex:
 
 def of(error: BaseException) -> RefusedRow | None:
     """Return the row that the follower refused, according to the error or its cause; None for another error."""
-    if isinstance(error, Refused) and error.place != "follower":
+    if isinstance(error, StatementRefusedError) and error.place != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, _REFUSED):

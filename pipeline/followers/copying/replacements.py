@@ -210,7 +210,9 @@ class TableReplacements:
             # After this lock, another session has placed its copy of the table, or has ended.
             self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
             if anew not in self.requested():
-                raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
+                raise ApplierOvertakenError(
+                    f"table {table.table_schema}.{table.table_name} was copied by another applier"
+                )
             self._replace_rows(table, staged, fitting)
             gone = self._place(table, anew, wanted, begins, rows, fitting.called)
         self._renaming.forget(self._log, gone)
@@ -303,10 +305,12 @@ class TableReplacements:
             self._require_wanted()
 
     def _require_epoch(self, copied: Copied) -> None:
-        """Raise Unavailable if the source began another epoch while the copy was read."""
+        """Raise DatabaseUnavailableError if the source began another epoch while the copy was read."""
         values = {"source": self._registration.source_id}
         if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copied.source_epoch:
-            raise Unavailable("the history of the source has changed while a table was copied: the copy starts again")
+            raise DatabaseUnavailableError(
+                "the history of the source has changed while a table was copied: the copy starts again"
+            )
 
     def _here(self) -> Position:
         return position.existing(self._follower, self._registration.source_id, self._registration.name)

@@ -74,7 +74,8 @@ class TableCopies:
     def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> dict[TableName, Note]:
         """Copy tables from the queue until it is empty; returns the refused tables, and why.
 
-        `rest` waits for a number of seconds. Raises CopyInterruptedError, Overtaken, and errors that end a connection.
+        `rest` waits for a number of seconds. Raises CopyInterruptedError, ApplierOvertakenError, and errors that end a
+        connection.
         """
         pending: list[TableName] = []
         while (fresh := _next(tables)) or pending:

@@ -80,7 +80,7 @@ class _Function:
 
 def of(error: BaseException) -> UnfoundName | None:
     """Return the name that a function of the follower does not find, from the error or its cause; else None."""
-    if isinstance(error, Refused) and error.place != "follower":
+    if isinstance(error, StatementRefusedError) and error.place != "follower":
         return None
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, psycopg.Error) or cause.sqlstate not in _STATES:

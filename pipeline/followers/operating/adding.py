@@ -172,8 +172,8 @@ def _require_no_follower(pipeline: Connection, what: str, follower: Connection, 
         try:
             with connecting.connect(known.name, known.dsn, program=_PROGRAM) as other:
                 found = identity.find_relation(follower, other)
-        except Unavailable as error:
-            raise FollowerRefused(
+        except DatabaseUnavailableError as error:
+            raise FollowerRefusedError(
                 f'{what}: it may be the database of the follower "{known.name}", which cannot be asked ({error}); '
                 f"{remedy}"
             ) from error

@@ -244,9 +244,11 @@ class Copier:
 def _require_settled(
     log: Connection, follower: Connection, found: Follower, renames: TableRenames, table: TableName
 ) -> None:
-    """Raises TablesChanged if tables have other names by now, CopyDelayedError where the table is still a partition."""
+    """Raises FollowedTablesChangedError if tables have other names by now, CopyDelayedError where the table is still a
+    partition.
+    """
     if renames.follow_missing_tables(log, follower):
-        raise TablesChanged(f"tables of follower {found.name} are called otherwise, or were dropped")
+        raise FollowedTablesChangedError(f"tables of follower {found.name} are called otherwise, or were dropped")
     if not partitions.detach_before_copy(log, follower, found, table, renames.called(follower).values()):
         raise CopyDelayedError("is still a partition of another table where the follower is")
 

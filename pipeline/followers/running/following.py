@@ -307,7 +307,7 @@ def _is_mended(
     """Whether it is there no longer. Raises what stops the follower instead."""
     if isinstance(error, CursorExpiredError):
         return _skip_expired(log, follower, found, changes)
-    if isinstance(error, Refused):
+    if isinstance(error, StatementRefusedError):
         return changes.resolve_refusal(error)
     if error.why in ("changed", "unknown"):
         changes.follow(error)

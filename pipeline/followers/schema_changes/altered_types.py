@@ -28,7 +28,7 @@ class TypeAlteration:
 
 
 def run(follower: Connection, registration: Follower, altered: TypeAlteration) -> bool:
-    """Alter it; whether there was anything to do. Raises SchemaStopped where the follower is not to, or may not."""
+    """Alter it; whether there was anything to do. Raises SchemaChangeError where the follower is not to, or may not."""
     why = f"the follower stops: type {altered.name} {altered.what}"
     if altered.statements and registration.ddl == "stop":
         text = altered.statements[0].as_string(follower)

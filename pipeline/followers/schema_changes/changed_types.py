@@ -66,13 +66,15 @@ def remember_labels(config: Config, follower: Connection, registration: Follower
 
 @contextmanager
 def following_types(config: Config, log: Connection, follower: Connection, registration: Follower) -> Iterator[None]:
-    """Raises TablesChanged if the follower's types lacked what a copy inside needs, and have it by now."""
+    """Raises FollowedTablesChangedError if the follower's types lacked what a copy inside needs, and have it by now."""
     try:
         yield
-    except (Refused, psycopg.Error) as error:
-        cause = error.__cause__ if isinstance(error, Refused) else error
+    except (StatementRefusedError, psycopg.Error) as error:
+        cause = error.__cause__ if isinstance(error, StatementRefusedError) else error
         if follow(config, log, follower, registration, cause):
-            raise TablesChanged(f"types of follower {registration.name} have what a copy needs by now") from error
+            raise FollowedTablesChangedError(
+                f"types of follower {registration.name} have what a copy needs by now"
+            ) from error
         raise
 
 

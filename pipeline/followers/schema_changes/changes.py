@@ -101,7 +101,7 @@ class SchemaChanges:
             rewritten_tables.request_new_copies(self._log, self._follower, self._registration, here, called, types)
             or new
         ):
-            raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
+            raise FollowedTablesChangedError(f"other tables of follower {here.follower} follow the log now")
         changed_types.remember_attributes(self._config, self._follower, self._registration, called)
 
     def notes(self) -> dict[int, Note]:
@@ -109,7 +109,7 @@ class SchemaChanges:
         violated = checks.notes(self._follower, self._here())
         return {**violated, **self.inheritance.notes(), **self.partition_changes.notes()}
 
-    def resolve_refusal(self, error: Refused) -> bool:
+    def resolve_refusal(self, error: StatementRefusedError) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now.
 
         Raises SchemaChangeError with what to run there, if that is known.
@@ -368,7 +368,7 @@ def request_copies_of_new_tables(
 
 def _require_wanted(registration: Follower, name: str) -> None:
     if registration.ddl == "stop":
-        raise SchemaStopped(
+        raise SchemaChangeError(
             f"the follower stops: table {name} is new at the source, and --ddl is stop",
             f"remove it, and add it again with its table {name}: `pipeline followers remove {registration.name}`",
         )

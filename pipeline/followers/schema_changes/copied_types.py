@@ -44,7 +44,7 @@ class CopiedTypes:
             self._brought[oid] = _states(listed)
             are_brought = [self._is_brought(source, follower, here, each) for each in listed]
         if not all(are_brought):
-            raise TablesChanged(
+            raise FollowedTablesChangedError(
                 f"tables of follower {self._registration.name} are to be copied together, for a type of theirs"
             )
 

@@ -230,7 +230,7 @@ class TablePartitions:
         if self._registration.ddl == "stop":
             text = alteration.as_text(self._follower)
             said = f"table {_shown(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
-            raise SchemaStopped(said, f"`{text}` there")
+            raise SchemaChangeError(said, f"`{text}` there")
         run(self._follower, self._registration.name, self._root, [alteration])
 
 
@@ -261,7 +261,7 @@ def detach_before_copy(
             position.change_tables(follower, here)
             with queries.lock_timeout(follower, truncates.LOCK_TIMEOUT):
                 TablePartitions(follower, registration, root, called).detach(name)
-    except SchemaStopped as error:
+    except SchemaChangeError as error:
         if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
             return False  # who reads it would hold up the position
         raise

@@ -42,11 +42,14 @@ class TableRenames:
         return self.called(follower).get(table.table_oid) == (table.table_schema, table.table_name)
 
     def plan(self, follower: Connection, targets: Mapping[int, Name]) -> NameChanges:
-        """What happens to names, so that tables get these. Raises Unavailable if the source has to be asked."""
+        """Plan which tables are renamed, so that tables get these names.
+
+        Raises DatabaseUnavailableError if the source is needed and does not answer.
+        """
         return table_names.moves(targets, self.called(follower), partial(source_tables.read, self._config))
 
     def require_possible(self, follower: Connection, oid: int, target: Name) -> None:
-        """Raises SchemaStopped if the table cannot get this name; changes nothing."""
+        """Raises SchemaChangeError if the table cannot get this name; changes nothing."""
         self._alterations(follower, self.plan(follower, {oid: target}), self.called(follower))
 
     def carry_out(self, session: Connection, here: Position, moves: NameChanges) -> None:

@@ -107,7 +107,7 @@ def request_copies(
     names = {oid: ".".join(called[oid]) for oid in rewritten if oid in called and oid not in pending}
     for oid, name in names.items():
         if registration.on_rewrite == "stop":
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {name} of the follower stops: DDL has changed values of {', '.join(rewritten[oid])} at the"
                 " source without events, and --on-rewrite is stop",
                 f"`pipeline followers resync {registration.name} {name}`",

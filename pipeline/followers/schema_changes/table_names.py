@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from pipeline.errors import SchemaStopped
+from pipeline.errors import SchemaChangeError
 from pipeline.followers.copying.taken_names import displaced_name
 from pipeline.followers.schema_changes.alterations import TableAlteration
 from pipeline.followers.schema_changes.source_tables import CurrentSourceTable
@@ -83,7 +83,7 @@ def alterations(
     for oid, name in pending.items():
         free = name in (called[other] for other in pending)
         if not free and _exists(follower, name):
-            raise SchemaStopped(
+            raise SchemaChangeError(
                 f"table {'.'.join(called[oid])} of the follower stops: the source calls it {'.'.join(name)} now, and"
                 " the follower has something else of that name",
                 f"`alter table {'.'.join(name)} rename to …` there",

@@ -72,7 +72,7 @@ class SideForm:
     shows_places: bool
 
     def require_unaltered(self, connection: Connection) -> None:
-        """Raise NotComparable if the form was altered. The transaction must have locked the relations."""
+        """Raise NotComparableError if the form was altered. The transaction must have locked the relations."""
         key = [each.name for each in self.key.columns] if self.key else []
         if _form(connection, self.names, self.relation, key) != self:
             raise NotComparableError("it was altered while it was compared; run it again")
@@ -96,11 +96,11 @@ class ComparisonShape:
 def read(source: Connection, follower: Connection, table: ComparedTable) -> ComparisonShape:
     """Read the current shape. Both connections must have an open transaction.
 
-    Raises NotComparable if the follower lacks the table or a column, or if comparing keys may run an owner's code.
+    Raises NotComparableError if the follower lacks the table or a column, or if comparing keys may run an owner's code.
     """
     there = _columns(follower, table.follower_schema, table.follower_name)
     if not there and not _exists(follower, table.follower_schema, table.follower_name):
-        raise NotComparable("the follower has no such table")
+        raise NotComparableError("the follower has no such table")
     here = _columns(source, table.schema, table.name)
     if lacking := [name for name in table.columns if name not in there]:
         raise NotComparableError(f"the follower has no column {', '.join(lacking)}; is a schema change under way?")

@@ -342,9 +342,9 @@ def test_a_copy_requested_while_applying_skips_events_from_there(stage: Stage, t
     with position.connect(things.look.info.dsn) as session, session.transaction():
         before = here(things)
         copies.request(session, before, [oid(stage, "things")])
-    with pytest.raises(TablesChanged):
+    with pytest.raises(FollowedTablesChangedError):
         position.require(things.look, before)
-    with pytest.raises(TablesChanged):
+    with pytest.raises(FollowedTablesChangedError):
         copies.request(things.look, before, [])
     assert things.look.execute("select distinct name from things").fetchall() == [("follower",)]
     with things.running():

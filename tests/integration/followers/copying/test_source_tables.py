@@ -145,7 +145,7 @@ def test_an_interrupted_read_leaves_the_connection_as_it_was(
 
 def test_a_source_that_goes_away_is_named(made: psycopg.Connection, source: Connection, tables: SourceTables):
     made.execute("select pg_terminate_backend(%s)", [source.info.backend_pid])
-    with pytest.raises(Unavailable, match=r"^source "):
+    with pytest.raises(DatabaseUnavailableError, match=r"^source "):
         tables.relations_at_rest(oid(made, "orders"))
 
 
