@@ -20,7 +20,7 @@ from pipeline.postgres.key_comparison import KeyComparison
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparableTable:
     """`columns`: the published ones, with the names under which the log has their values; `key`: some of them.
 
     `void_upto`: epoch and LSN up to which events do not count, since they know the rows by another key. `key_names`:
@@ -63,7 +63,7 @@ class Compared:
         )
 
 
-def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oid: int) -> Compared:
+def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oid: int) -> ComparableTable:
     """The table as it is at the source now.
 
     Raises NotComparableError where its rows have no key, or it is not there.
@@ -83,7 +83,7 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
     by_name = {column.name: column for column in named}
     oids = [oid, *(relation.oid for relation in relations)]
     called = versions.key_names(pipeline, stored.id, stored.epoch, oids)
-    return Compared(
+    return ComparableTable(
         oid,
         f"{version.table_schema}.{version.table_name}",
         stored.epoch,
@@ -95,7 +95,7 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
     )
 
 
-def comparison(source: Connection, table: Compared) -> KeyComparison:
+def comparison(source: Connection, table: ComparableTable) -> KeyComparison:
     """How the table's keys are compared at the source. Raises NotComparableError if that may run code of an owner."""
     return key_comparison.read(source, table.relations[0].oid, [column.name for column in table.key])
 

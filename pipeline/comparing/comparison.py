@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import log_state, source_rows
-from pipeline.comparing.compared import Compared
+from pipeline.comparing.compared import ComparableTable
 from pipeline.comparing.log_state import Key, LogState
 from pipeline.comparing.source_rows import SourceRows
 from pipeline.errors import DatabaseUnavailableError
@@ -34,7 +34,7 @@ _POLL = 0.02
 
 
 @dataclass(frozen=True)
-class Looked:
+class ComparedParts:
     """Some parts of a table: the `rows` at the source, and the keys of those that may differ.
 
     `lsn`: all that committed before it was compared.
@@ -47,7 +47,7 @@ class Looked:
     keys: Sequence[Key]
 
 
-class Comparison:
+class ContentComparison:
     """Of one table. Both connections are its own for as long, from one thread."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Comparison:
         source: Connection,
         pipeline: Connection,
         stored: ReplicationSource,
-        table: Compared,
+        table: ComparableTable,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         """`stopping`: once it is true, `run` ends early."""
@@ -64,7 +64,7 @@ class Comparison:
         self.rows = SourceRows(source, table)
         self._stopping = stopping
 
-    def run(self, share: float = 1.0) -> Iterator[tuple[Looked, LogState]]:
+    def run(self, share: float = 1.0) -> Iterator[tuple[ComparedParts, LogState]]:
         """Compare; `share`: only so many of the parts, chosen at random.
 
         Raises NotComparableError, psycopg.Error of either database, or DatabaseUnavailableError where the log does not
@@ -95,7 +95,7 @@ class Comparison:
                 )
             time.sleep(_POLL)
 
-    def _look(self, state: LogState, parts: dict[int, source_rows.Bounds], parts_of_table: int) -> Looked:
+    def _look(self, state: LogState, parts: dict[int, source_rows.Bounds], parts_of_table: int) -> ComparedParts:
         lsn = source_rows.mark(self._source)
         there = {part: self.rows.sum(bounds) for part, bounds in parts.items()}
         self.wait_for_log()
@@ -107,11 +107,11 @@ class Comparison:
             if found != logged[part] and not self._stopping()
             for key in self._differing(state, part, parts[part])
         ]
-        return Looked(sum(found.rows for _, found in there.values()), len(parts), parts_of_table, lsn, keys)
+        return ComparedParts(sum(found.rows for _, found in there.values()), len(parts), parts_of_table, lsn, keys)
 
     def _differing(self, state: LogState, part: int, bounds: source_rows.Bounds) -> Iterator[Key]:
         """Keys of rows of a part that are only at one side, or have other checksums there."""
-        logged: dict[Key, log_state.LogRow] | None = None
+        logged: dict[Key, log_state.RowChecksum] | None = None
         for snapshot, found in self.rows.pages(bounds, ROWS_PER_PART):
             if logged is None:
                 self.wait_for_log()

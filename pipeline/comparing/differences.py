@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pipeline.capture.schema_history.versions import PublishedColumn
-from pipeline.comparing.comparison import Comparison
-from pipeline.comparing.log_state import Key, LogState, Row
+from pipeline.comparing.comparison import ContentComparison
+from pipeline.comparing.log_state import EventRow, Key, LogState
 
 KEYS_PER_LOOK = 500
 """Rows that are read at once, whole, at both sides."""
@@ -16,7 +16,7 @@ Kind = Literal["not in the log", "not in the source", "differs"]
 
 
 @dataclass(frozen=True)
-class Value:
+class ValueDifference:
     """A column whose value differs: its text at the source and in the log, None for null.
 
     `absent`: the log has no such value, not even null.
@@ -29,25 +29,25 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Difference:
+class DifferingRow:
     """A row that differs. `key`: texts of its key. `events_table`, `seq`: its newest event, where the log has it."""
 
     key: Key
     kind: Kind
-    values: Sequence[Value] = ()
+    values: Sequence[ValueDifference] = ()
     events_table: str | None = None
     seq: int | None = None
 
 
 @dataclass
-class Found:
+class ConfirmedDifferences:
     """`unknown`: rows of which the log cannot say everything, so that they were compared in part or not at all."""
 
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[DifferingRow] = field(default_factory=list)
     unknown: int = 0
 
 
-def confirm(comparison: Comparison, state: LogState, keys: Sequence[Key]) -> Iterator[Found]:
+def confirm(comparison: ContentComparison, state: LogState, keys: Sequence[Key]) -> Iterator[ConfirmedDifferences]:
     """Look at these rows one by one, as of a snapshot that both sides have; in several steps."""
     distinct = list(dict.fromkeys(keys))
     for at in range(0, len(distinct), KEYS_PER_LOOK):
@@ -56,22 +56,26 @@ def confirm(comparison: Comparison, state: LogState, keys: Sequence[Key]) -> Ite
         comparison.wait_for_log()
         state.read_on()
         logged = state.newest(some, snapshot)
-        found = Found()
+        found = ConfirmedDifferences()
         for key in some:
             _compare(comparison.table.columns, key, there.get(key), logged.get(key), found)
         yield found
 
 
 def _compare(
-    columns: Sequence[PublishedColumn], key: Key, there: Sequence[str | None] | None, logged: Row | None, found: Found
+    columns: Sequence[PublishedColumn],
+    key: Key,
+    there: Sequence[str | None] | None,
+    logged: EventRow | None,
+    found: ConfirmedDifferences,
 ) -> None:
     if logged is not None and logged.parked:
         found.unknown += 1
     elif there is None or logged is None:
         if there is not None:
-            found.differences.append(Difference(key, "not in the log"))
+            found.differences.append(DifferingRow(key, "not in the log"))
         elif logged is not None:
-            found.differences.append(Difference(key, "not in the source", (), str(logged.events), logged.seq))
+            found.differences.append(DifferingRow(key, "not in the source", (), str(logged.events), logged.seq))
     else:
         unknown = [
             column.name in logged.left_out or (older and source is not None)
@@ -79,14 +83,14 @@ def _compare(
         ]
         found.unknown += any(unknown)
         if differing := list(_values(columns, there, logged, unknown)):
-            found.differences.append(Difference(key, "differs", differing, str(logged.events), logged.seq))
+            found.differences.append(DifferingRow(key, "differs", differing, str(logged.events), logged.seq))
 
 
 def _values(
-    columns: Iterable[PublishedColumn], there: Sequence[str | None], logged: Row, unknown: Sequence[bool]
-) -> Iterator[Value]:
+    columns: Iterable[PublishedColumn], there: Sequence[str | None], logged: EventRow, unknown: Sequence[bool]
+) -> Iterator[ValueDifference]:
     for place, column in enumerate(columns):
         source, log = there[place], logged.texts[place]
         absent = not logged.written[place] and not logged.older[place]
         if not unknown[place] and (source != log or absent):
-            yield Value(column.name, source, log, absent=absent)
+            yield ValueDifference(column.name, source, log, absent=absent)

@@ -9,8 +9,8 @@ import psycopg
 
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared, partition_bounds
-from pipeline.comparing.compared import Compared
-from pipeline.comparing.comparison import Comparison
+from pipeline.comparing.compared import ComparableTable
+from pipeline.comparing.comparison import ContentComparison
 from pipeline.comparing.partition_bounds import Line
 from pipeline.postgres import reading_session
 from pipeline.postgres.connections import Connection
@@ -48,9 +48,13 @@ def keys(
 
 
 def _keys(
-    source: Connection, pipeline: Connection, stored: ReplicationSource, table: Compared, stopping: Callable[[], bool]
+    source: Connection,
+    pipeline: Connection,
+    stored: ReplicationSource,
+    table: ComparableTable,
+    stopping: Callable[[], bool],
 ) -> Iterator[list[list[str]]]:
-    for looked, _ in Comparison(source, pipeline, stored, table, stopping).run():
+    for looked, _ in ContentComparison(source, pipeline, stored, table, stopping).run():
         found = [list(key) for key in looked.keys]
         for at in range(0, len(found), KEYS):
             yield found[at : at + KEYS]

@@ -16,7 +16,7 @@ from psycopg import sql
 from pipeline.capture.schema_history.versions import PublishedColumn
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import partition_bounds, row_text
-from pipeline.comparing.compared import Compared
+from pipeline.comparing.compared import ComparableTable
 from pipeline.errors import NotComparableError
 from pipeline.log import planner_statistics, tables
 from pipeline.log.table import DEFAULT, EventsTable
@@ -39,7 +39,7 @@ _COMMA = sql.SQL(", ")
 
 
 @dataclass(frozen=True)
-class Sum:
+class PartChecksum:
     """The rows of a part: how many, the sum of their checksums, and whether the log says all of each."""
 
     rows: int = 0
@@ -48,7 +48,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class LogRow:
+class RowChecksum:
     """A row of a part. `checksum`: None where the log cannot say all of it. `events`, `seq`: its newest event."""
 
     checksum: int | None
@@ -57,7 +57,7 @@ class LogRow:
 
 
 @dataclass(frozen=True)
-class Row:
+class EventRow:
     """What an event says of a row. `texts` of the table's columns, None for null; `written`: which of them it has;
     `older`: than which of them it is; `left_out`: columns whose values it left out; `parked`: it says nothing.
     """
@@ -78,7 +78,9 @@ class TableTruncatedError(NotComparableError):
 class LogState:
     """One table's. Use `opened`; one at a time in a session."""
 
-    def __init__(self, connection: Connection, stored: ReplicationSource, table: Compared, rows_per_part: int) -> None:
+    def __init__(
+        self, connection: Connection, stored: ReplicationSource, table: ComparableTable, rows_per_part: int
+    ) -> None:
         self._connection, self._stored, self._table = connection, stored, table
         self._written = tables.with_known(connection, []) or [DEFAULT]
         planner_statistics.refresh(connection, self._written)
@@ -216,24 +218,25 @@ class LogState:
         )
         self._read_upto = upto
 
-    def sums(self, snapshots: Mapping[int, str]) -> dict[int, Sum]:
+    def sums(self, snapshots: Mapping[int, str]) -> dict[int, PartChecksum]:
         """Of these parts, each as of its snapshot; `read_on` must have read everything before these."""
         query = sql.SQL(
             "{seen} select part, count(*), coalesce(sum(checksum), 0), bool_and(checksum is not null)"
             " from there group by part"
         ).format(seen=self._seen(snapshots))
         found = {
-            part: Sum(rows, int(checksum), known) for part, rows, checksum, known in self._connection.execute(query)
+            part: PartChecksum(rows, int(checksum), known)
+            for part, rows, checksum, known in self._connection.execute(query)
         }
-        return {part: found.get(part, Sum()) for part in snapshots}
+        return {part: found.get(part, PartChecksum()) for part in snapshots}
 
-    def rows(self, part: int, snapshot: str) -> dict[Key, LogRow]:
+    def rows(self, part: int, snapshot: str) -> dict[Key, RowChecksum]:
         """Of one part, by key, as of a snapshot; as `sums`."""
         query = sql.SQL("{seen} select key, record_pk, checksum, source, seq from there").format(
             seen=self._seen({part: snapshot})
         )
         return {
-            self._key(key, pk): LogRow(checksum, self._written[number], seq)
+            self._key(key, pk): RowChecksum(checksum, self._written[number], seq)
             for key, pk, checksum, number, seq in self._connection.execute(query)
         }
 
@@ -245,7 +248,7 @@ class LogState:
         parts = zip(self._table.key, record_key.parts(record_pk, len(texts)), strict=False)
         return tuple(text[:1] if column.base_type_oid == BOOL else text for column, text in parts)
 
-    def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, Row]:
+    def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, EventRow]:
         """Of these rows what the log says of them as of a snapshot, where it has them; as `sums`."""
         pks = {self._record_pk(key): key for key in keys}
         self._connection.execute("create index if not exists content_state_key on pg_temp.content_state (record_pk)")
@@ -257,7 +260,7 @@ class LogState:
             by_table.setdefault(number, {})[seq] = pks[pk]
         return {key: row for number, seqs in by_table.items() for key, row in self._read(self._written[number], seqs)}
 
-    def _read(self, events: EventsTable, seqs: Mapping[int, Key]) -> Iterator[tuple[Key, Row]]:
+    def _read(self, events: EventsTable, seqs: Mapping[int, Key]) -> Iterator[tuple[Key, EventRow]]:
         columns, epoch = self._table.columns, self._table.epoch
         query = sql.SQL(statement("comparing", "values_of_events")).format(
             texts=row_text.log_texts(columns, epoch),
@@ -267,7 +270,7 @@ class LogState:
             seqs=sql.Literal(list(seqs)),
         )
         for seq, texts, written, older, left_out, parked in self._connection.execute(query):
-            yield seqs[seq], Row(events, seq, texts, written, older, frozenset(left_out or ()), parked)
+            yield seqs[seq], EventRow(events, seq, texts, written, older, frozenset(left_out or ()), parked)
 
     def _record_pk(self, key: Key) -> str:
         row: list[Value] = [None] * len(self._table.columns)
@@ -291,7 +294,7 @@ class LogState:
 
 @contextmanager
 def opened(
-    connection: Connection, stored: ReplicationSource, table: Compared, rows_per_part: int
+    connection: Connection, stored: ReplicationSource, table: ComparableTable, rows_per_part: int
 ) -> Iterator[LogState]:
     """What the log says of a table, read up to now."""
     found = LogState(connection, stored, table, rows_per_part)
@@ -301,7 +304,7 @@ def opened(
         found.close()
 
 
-def key_names(table: Compared) -> list[sql.Composable]:
+def key_names(table: ComparableTable) -> list[sql.Composable]:
     """Under which names the event `e` has the key's columns."""
     found = []
     for number, column in enumerate(table.key):
@@ -316,7 +319,7 @@ def key_names(table: Compared) -> list[sql.Composable]:
     return found
 
 
-def key_in_log(table: Compared) -> list[sql.Composable]:
+def key_in_log(table: ComparableTable) -> list[sql.Composable]:
     """Texts of the key's values in the event `e`, as the source prints them."""
     return [
         sql.SQL("({})").format(row_text.any_text(column, name))
@@ -324,7 +327,7 @@ def key_in_log(table: Compared) -> list[sql.Composable]:
     ]
 
 
-def key_types(table: Compared) -> sql.Composable:
+def key_types(table: ComparableTable) -> sql.Composable:
     """The key's columns in the event `e`, as `pipeline.relations` describes them."""
     described = sql.SQL("jsonb_build_object('name', {}, 'base_type_oid', {})")
     return sql.SQL("jsonb_build_array({})").format(

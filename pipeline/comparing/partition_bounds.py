@@ -27,7 +27,7 @@ _OPEN = {"MINVALUE", "MAXVALUE"}
 
 
 @dataclass(frozen=True)
-class Within:
+class KeyCondition:
     """A condition on one column of a key, by its place: one of these values, or not below or above one."""
 
     place: int
@@ -35,7 +35,7 @@ class Within:
     values: tuple[str, ...]
 
 
-Part = tuple[Within, ...]
+Part = tuple[KeyCondition, ...]
 """Conditions of one partition, which all hold."""
 
 
@@ -64,7 +64,7 @@ def may_hold(within: Sequence[Part] | None, key: Sequence[PublishedColumn]) -> s
     return sql.SQL("({}) is not false").format(holds(within, key, values))
 
 
-def _condition(one: Within, column: PublishedColumn, value: sql.Composable) -> sql.Composable:
+def _condition(one: KeyCondition, column: PublishedColumn, value: sql.Composable) -> sql.Composable:
     compared = sql.SQL("{} operator(pg_catalog.{}) {}::{}")
     cast = sql.SQL(column.cast)
     each = (compared.format(value, sql.SQL(one.operator), sql.Literal(text), cast) for text in one.values)
@@ -77,7 +77,7 @@ def _part(line: Line, key: Sequence[PublishedColumn]) -> Part:
 
 def _level(
     level: Mapping[str, Any], named: Mapping[str, PublishedColumn], key: Sequence[PublishedColumn]
-) -> list[Within]:
+) -> list[KeyCondition]:
     found = _BOUND.fullmatch(level["bound"] or "")
     column = named.get((level["columns"] or [""])[0])
     if found is None or column is None:
@@ -85,11 +85,11 @@ def _level(
     listed, low, high = (None if text is None else _values(text) for text in found.groups())
     place = key.index(column)
     if level["strategy"] == "l" and listed is not None and column.type_oid in _LISTED:
-        return [Within(place, "=", tuple(text for text, quoted in listed if quoted or text != "NULL"))]
+        return [KeyCondition(place, "=", tuple(text for text, quoted in listed if quoted or text != "NULL"))]
     if level["strategy"] != "r" or column.type_oid not in _SORTED or not low or not high:
         return []
     edges: tuple[tuple[Literal[">=", "<="], tuple[str, bool]], ...] = ((">=", low[0]), ("<=", high[0]))
-    return [Within(place, sign, (text,)) for sign, (text, quoted) in edges if quoted or text not in _OPEN]
+    return [KeyCondition(place, sign, (text,)) for sign, (text, quoted) in edges if quoted or text not in _OPEN]
 
 
 def _values(text: str) -> list[tuple[str, bool]] | None:

@@ -12,8 +12,8 @@ import psycopg
 from psycopg import sql
 
 from pipeline.comparing import compared, partition_bounds, row_text
-from pipeline.comparing.compared import Compared
-from pipeline.comparing.log_state import Key, Sum
+from pipeline.comparing.compared import ComparableTable
+from pipeline.comparing.log_state import Key, PartChecksum
 from pipeline.errors import NotComparableError
 from pipeline.postgres import connections, key_comparison, queries, reading_session
 from pipeline.postgres.connections import Connection
@@ -40,7 +40,7 @@ class TableAlteredError(NotComparableError):
 class SourceRows:
     """Uses the connection, from one thread."""
 
-    def __init__(self, source: Connection, table: Compared) -> None:
+    def __init__(self, source: Connection, table: ComparableTable) -> None:
         """Raises NotComparableError if comparing its keys may run code of an owner."""
         self._source, self._table = source, table
         with reading_session.transaction(source, SNAPSHOT):
@@ -67,14 +67,14 @@ class SourceRows:
             ) from error
         return [tuple(key) for (key,) in found]
 
-    def sum(self, bounds: Bounds) -> tuple[str, Sum]:
+    def sum(self, bounds: Bounds) -> tuple[str, PartChecksum]:
         """The rows in this range, with the snapshot."""
         query = sql.SQL("select pg_catalog.count(*), coalesce(pg_catalog.sum({}), 0) from {}{}").format(
             self._checksum, self._rows, self._where(bounds)
         )
         with self._snapshot() as snapshot:
             rows, checksum = self._source.execute(query).fetchone() or (0, 0)
-        return snapshot, Sum(rows, int(checksum))
+        return snapshot, PartChecksum(rows, int(checksum))
 
     def pages(self, bounds: Bounds, rows: int) -> Iterator[tuple[str, list[tuple[Key, int]]]]:
         """Keys and checksums of the rows in this range, in pages; each with its snapshot. There is always one."""

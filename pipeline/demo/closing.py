@@ -16,7 +16,7 @@ from rich.text import Text
 
 from pipeline.config.settings import Config
 from pipeline.demo import lake, roles, screen, stage
-from pipeline.demo.lake import Exported
+from pipeline.demo.lake import LakeExport
 from pipeline.demo.shop import CLERKS
 from pipeline.postgres import databases, queries
 from pipeline.postgres.embedded import Server
@@ -25,7 +25,7 @@ _SHOWN_DIFFERENCES = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """The result. `differences`: empty when all is well. `delays`: seconds from commit to this program's reader.
 
     `before`: rows that were there before the server. `in_wal`: whether the WAL was still there, so that the order of
@@ -44,7 +44,7 @@ class Outcome:
     in_wal: bool
 
 
-def report(console: Console, outcome: Outcome, server: Server, config: Config) -> int:
+def report(console: Console, outcome: DemoResult, server: Server, config: Config) -> int:
     """Report the result, then export the log and report that; returns the exit status."""
     console.print()
     if outcome.differences:
@@ -81,7 +81,7 @@ def _differ(console: Console, differences: list[str], between: str, kept: Path) 
     return 1
 
 
-def _show_lake(console: Console, exported: Exported, config: Config) -> None:
+def _show_lake(console: Console, exported: LakeExport, config: Config) -> None:
     console.print("\n✓ every event is in the lake, once", style="bold green")
     console.print(
         f"  Spark exported the log to {exported.files} Parquet "

@@ -18,8 +18,8 @@ from pipeline.demo import followed_screen, roles, shop, visitors
 from pipeline.demo.closing import short
 from pipeline.demo.follower_clusters import FollowerCluster
 from pipeline.demo.server import ServerProcess
-from pipeline.demo.shop import Clerk
-from pipeline.demo.visitors import Incident, Visitors
+from pipeline.demo.shop import ShopClerk
+from pipeline.demo.visitors import DemoIncident, ShopVisitors
 from pipeline.errors import PipelineError
 from pipeline.followers.operating import waiting
 from pipeline.followers.operating.watch import Watch
@@ -33,7 +33,7 @@ _CLERK_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class Sum:
+class TableTotals:
     """What a table of a database has: how many rows, and the checksum of all."""
 
     rows: int
@@ -76,9 +76,9 @@ class FollowedShow:
 
     def _work(self, server: ServerProcess, shopkeeper: Connection, watch: Watch, seconds: float) -> None:
         closing = threading.Event()
-        threads: list[Clerk | Visitors] = [
-            *(Clerk(roles.writing(self._config), number, closing) for number in range(1, shop.CLERKS + 1)),
-            Visitors(roles.writing(self._config), closing),
+        threads: list[ShopClerk | ShopVisitors] = [
+            *(ShopClerk(roles.writing(self._config), number, closing) for number in range(1, shop.CLERKS + 1)),
+            ShopVisitors(roles.writing(self._config), closing),
         ]
         with followed_screen.shown(self._console) as show:
             pending = list(self._incidents(shopkeeper))
@@ -109,7 +109,7 @@ class FollowedShow:
                 time.sleep(FRAME)
             show(look, seconds, seconds, "the shop is closed; all has arrived")
 
-    def _incidents(self, shopkeeper: Connection) -> Iterator[Incident]:
+    def _incidents(self, shopkeeper: Connection) -> Iterator[DemoIncident]:
         """In the order of time."""
         table, victim = f"shop.{visitors.TABLE}", self._clusters[-1]
 
@@ -120,11 +120,11 @@ class FollowedShow:
         added = f"alter table {table} add column device text"
         told = "update shop.visits set device = 'phone' where id % 3 = 0"
         renamed = f"alter table {table} rename column at to seen_at"
-        yield Incident(0.25, f"{table} is truncated", lambda: run(f"truncate {table}"))
-        yield Incident(0.4, f"{victim.name} is killed", victim.kill)
-        yield Incident(0.5, f"{table} gets a column", lambda: run(added, told))
-        yield Incident(0.6, f"a column of {table} is renamed", lambda: run(renamed))
-        yield Incident(0.75, f"{victim.name} is started again", victim.start)
+        yield DemoIncident(0.25, f"{table} is truncated", lambda: run(f"truncate {table}"))
+        yield DemoIncident(0.4, f"{victim.name} is killed", victim.kill)
+        yield DemoIncident(0.5, f"{table} gets a column", lambda: run(added, told))
+        yield DemoIncident(0.6, f"a column of {table} is renamed", lambda: run(renamed))
+        yield DemoIncident(0.75, f"{victim.name} is started again", victim.start)
 
     def _compare(self) -> int:
         """By plain SQL, which knows nothing of how followers are made."""
@@ -154,25 +154,25 @@ def folder(config: Config) -> Path:
     return config.data_dir / "followers"
 
 
-def sums(dsn: str) -> dict[str, Sum]:
+def sums(dsn: str) -> dict[str, TableTotals]:
     """Of each table of the shop."""
     with connections.connect(dsn, "database", name="demo", settings=session_settings.COPY) as connection:
         return {name: _sum(connection, name) for name in (*shop.TABLES, visitors.TABLE)}
 
 
-def _sum(connection: Connection, table: str) -> Sum:
+def _sum(connection: Connection, table: str) -> TableTotals:
     query = sql.SQL(
         "select count(*), coalesce(md5(string_agg(t::text, '|' order by t::text collate \"C\")), '') from shop.{} t"
     )
     rows, checksum = connection.execute(query.format(sql.Identifier(table))).fetchall()[0]
-    return Sum(rows, checksum)
+    return TableTotals(rows, checksum)
 
 
 def _connect(dsn: str) -> Connection:
     return connections.connect(dsn, "database", name="demo")
 
 
-def _require_health(threads: Sequence[Clerk | Visitors]) -> None:
+def _require_health(threads: Sequence[ShopClerk | ShopVisitors]) -> None:
     for thread in threads:
         if thread.failure:
             raise PipelineError(f"{thread.name} failed: {thread.failure}")

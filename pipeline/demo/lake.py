@@ -22,7 +22,7 @@ Counts = Counter[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Exported:
+class LakeExport:
     """`query`: what DuckDB was asked; `differences`: where its counts differ from the log's."""
 
     query: str
@@ -37,7 +37,7 @@ def possible() -> bool:
     return not extra.missing() and find_spec("duckdb") is not None
 
 
-def export(console: Console, config: Config) -> Exported:
+def export(console: Console, config: Config) -> LakeExport:
     """Export the whole log and count it on both sides. Raises ExportFailedError."""
     with console.status("exporting the log to Parquet with Spark") as status:
 
@@ -54,7 +54,7 @@ def export(console: Console, config: Config) -> Exported:
         rows = connection.execute(statement("demo", "count_events"), {"upto": outcome.exported_upto}).fetchall()
     logged = Counter({(table, action): number for table, action, number in rows})
     files = sum(1 for _ in (folder(config) / "changes").rglob("*.parquet"))
-    return Exported(query, counted, files, outcome.seconds, list(_differences(logged, counted)))
+    return LakeExport(query, counted, files, outcome.seconds, list(_differences(logged, counted)))
 
 
 def folder(config: Config) -> Path:

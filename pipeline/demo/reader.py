@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline.demo.verdict import Change, Event
+from pipeline.demo.verdict import ReceivedEvent, RowChange
 from pipeline.errors import PipelineError
 from pipeline.log.table import CHANNEL, DEFAULT, last_seq
 from pipeline.postgres import connections, queries
@@ -35,7 +35,7 @@ from pipeline.snapshots s where s.table_oid = any(%(tables)s)
 """How far the rows from before are: all that were read, and tables that are not whole yet."""
 
 
-class Follower(threading.Thread):
+class DemoReader(threading.Thread):
     """Reads `where seq > $last order by seq`, as any SQL reader does, and records what it read and when."""
 
     def __init__(self, dsn: str, begin: str) -> None:
@@ -102,13 +102,13 @@ def mark(source: Connection, name: str) -> str:
     return str(queries.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
 
 
-def read_events(connection: Connection, after: int, until: int, tables: list[int]) -> Iterator[Event]:
+def read_events(connection: Connection, after: int, until: int, tables: list[int]) -> Iterator[ReceivedEvent]:
     """The log between two positions, and before that of these tables; read in pieces, since it may be long."""
     with connection.transaction(), connection.cursor(name="demo_events") as cursor:
         cursor.itersize = 5000
         cursor.execute(statement("demo", "read_events"), {"after": after, "until": until, "tables": tables})
         for seq, lsn, idx, xid, table, action, key, values, old in cursor:
-            yield Event(seq, lsn, idx, xid, Change(table, action, tuple(key), values, old))
+            yield ReceivedEvent(seq, lsn, idx, xid, RowChange(table, action, tuple(key), values, old))
 
 
 def commit_lsns(postgres: Server, start: str, end: str) -> dict[int, int]:

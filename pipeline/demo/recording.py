@@ -10,7 +10,7 @@ from typing import Any, LiteralString
 from psycopg import Cursor
 from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
-from pipeline.demo.verdict import Change, Record, Transaction, Values
+from pipeline.demo.verdict import RecordedTransaction, RowChange, Values, WriterRecord
 from pipeline.postgres import connections
 
 KEYS = {"customers": ("id",), "stock": ("sku",), "orders": ("id",), "order_lines": ("order_id", "line_no")}
@@ -27,8 +27,8 @@ class RecordingSession:
 
     def __init__(self, dsn: str, name: str) -> None:
         self._connection = connections.connect(dsn, "source", name=name, options=_TEXT_FORM)
-        self._changes: list[Change] = []
-        self.record = Record()
+        self._changes: list[RowChange] = []
+        self.record = WriterRecord()
         self.savepoints = 0
         """How often work was undone back to a savepoint."""
 
@@ -51,7 +51,7 @@ class RecordingSession:
         if rollback or not self._changes:
             self.record.silent.add(xid)
         else:
-            self.record.committed.append(Transaction(xid, began, ended, tuple(self._changes)))
+            self.record.committed.append(RecordedTransaction(xid, began, ended, tuple(self._changes)))
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -107,7 +107,7 @@ class RecordingSession:
         return list(_texts(self._connection.execute(query, values), versions))
 
     def _note(self, table: str, action: str, row: Values, old: Values | None = None) -> None:
-        self._changes.append(Change(f"shop.{table}", action, _key(table, row), row, old))
+        self._changes.append(RowChange(f"shop.{table}", action, _key(table, row), row, old))
 
 
 def _key(table: str, row: Values) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ _RATE_OVER = 3.0
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ScreenState:
     """What is shown at one moment. `latest`: seq, table, action, record_pk, record, changes.
 
     `read` of `to_read` rows from before have become events, or have been changed since.
@@ -50,7 +50,7 @@ class _Rates:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int, int]] = deque()
 
-    def add(self, now: Snapshot) -> tuple[float, float]:
+    def add(self, now: ScreenState) -> tuple[float, float]:
         if now.elapsed >= now.seconds:
             return now.commits / now.seconds, now.events / now.seconds
         samples = self._samples
@@ -68,7 +68,7 @@ def console() -> Console:
 
 
 @contextmanager
-def shown(console: Console, tables: Sequence[str]) -> Iterator[Callable[[Snapshot], None]]:
+def shown(console: Console, tables: Sequence[str]) -> Iterator[Callable[[ScreenState], None]]:
     """Yields a function that shows a snapshot; the last one stays on the screen."""
     rates = _Rates()
     if not console.is_terminal:
@@ -78,10 +78,10 @@ def shown(console: Console, tables: Sequence[str]) -> Iterator[Callable[[Snapsho
         yield lambda now: live.update(_picture(now, rates.add(now), tables), refresh=True)
 
 
-def _plain(console: Console, rates: _Rates) -> Callable[[Snapshot], None]:
+def _plain(console: Console, rates: _Rates) -> Callable[[ScreenState], None]:
     due = _PLAIN_EVERY
 
-    def show(now: Snapshot) -> None:
+    def show(now: ScreenState) -> None:
         nonlocal due
         commits, events = rates.add(now)
         if now.elapsed >= due:
@@ -94,13 +94,13 @@ def _plain(console: Console, rates: _Rates) -> Callable[[Snapshot], None]:
     return show
 
 
-def _picture(now: Snapshot, rates: tuple[float, float], tables: Sequence[str]) -> Panel:
+def _picture(now: ScreenState, rates: tuple[float, float], tables: Sequence[str]) -> Panel:
     body = Group(_headline(now), Text(), _figures(now, rates), Text(), _counts(now, tables), Text(), _events(now))
     title = Text.assemble(("a tea shop", "bold"), "  →  WAL  →  ", ("sequin_events", "bold"))
     return Panel(body, title=title, border_style="cyan", width=100)
 
 
-def _headline(now: Snapshot) -> Table:
+def _headline(now: ScreenState) -> Table:
     line = Table.grid(padding=(0, 2), expand=True)
     line.add_column(width=36)
     line.add_column(ratio=1)
@@ -110,7 +110,7 @@ def _headline(now: Snapshot) -> Table:
     return line
 
 
-def _figures(now: Snapshot, rates: tuple[float, float]) -> Table:
+def _figures(now: ScreenState, rates: tuple[float, float]) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
     for _ in range(4):
         grid.add_column(ratio=1, no_wrap=True)
@@ -129,7 +129,7 @@ def _figures(now: Snapshot, rates: tuple[float, float]) -> Table:
     return grid
 
 
-def _counts(now: Snapshot, tables: Sequence[str]) -> Table:
+def _counts(now: ScreenState, tables: Sequence[str]) -> Table:
     table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("table", ratio=2)
     for action, colour in _COLOURS.items():
@@ -139,7 +139,7 @@ def _counts(now: Snapshot, tables: Sequence[str]) -> Table:
     return table
 
 
-def _events(now: Snapshot) -> Table:
+def _events(now: ScreenState) -> Table:
     table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("seq", justify="right", width=7)
     table.add_column("table", width=11)
@@ -168,7 +168,7 @@ def _interesting(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((name, record[name]) for name in names if record[name] is not None)
 
 
-def _rows_read(now: Snapshot) -> str:
+def _rows_read(now: ScreenState) -> str:
     if now.read >= now.to_read:
         return "all rows from before"
     return f"{100 * now.read // now.to_read} % of rows from before"
@@ -182,7 +182,7 @@ def totals(counts: Mapping[tuple[str, str], int]) -> str:
     return ", ".join(f"{by_action[action]:,} {action}s" for action in _COLOURS if action != "read")
 
 
-def _lag(now: Snapshot) -> str:
+def _lag(now: ScreenState) -> str:
     if now.lag_bytes is None:
         return "unknown"
     behind = f"{now.lag_bytes / 1000:,.0f} kB" if now.lag_bytes < 10_000_000 else f"{now.lag_bytes / 1e6:,.0f} MB"

@@ -109,7 +109,7 @@ def open_shop(session: RecordingSession) -> None:
             session.insert("customers", **_person(dice))
 
 
-class Clerk(threading.Thread):
+class ShopClerk(threading.Thread):
     """Works until asked to stop. `failure`: what went wrong, if anything; `session.record`: what was done."""
 
     def __init__(self, dsn: str, number: int, stop: threading.Event) -> None:

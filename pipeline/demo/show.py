@@ -16,14 +16,14 @@ from rich.console import Console
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.demo import followed, follower_clusters, reader, roles, screen, shop, stage, visitors
-from pipeline.demo.closing import Outcome, report, short
+from pipeline.demo.closing import DemoResult, report, short
 from pipeline.demo.followed import FollowedShow
-from pipeline.demo.reader import Follower
+from pipeline.demo.reader import DemoReader
 from pipeline.demo.recording import RecordingSession
-from pipeline.demo.screen import Snapshot
+from pipeline.demo.screen import ScreenState
 from pipeline.demo.server import ServerProcess
-from pipeline.demo.shop import Clerk
-from pipeline.demo.verdict import Record, verdict
+from pipeline.demo.shop import ShopClerk
+from pipeline.demo.verdict import WriterRecord, verdict
 from pipeline.errors import EmbeddedPostgresError, PipelineError
 from pipeline.operate import status
 from pipeline.postgres import connections, databases
@@ -93,7 +93,7 @@ class _Show:
         self._asked = 0.0
         self._seen = [0] * (shop.CLERKS + 1)
 
-    def run(self, seconds: float) -> Outcome:
+    def run(self, seconds: float) -> DemoResult:
         """Start the server, write for so many seconds, wait for the last commit, check."""
         with ExitStack() as stack:
             self._server = ServerProcess(self._config)
@@ -106,7 +106,7 @@ class _Show:
             self._pipeline = stack.enter_context(
                 connections.connect(self._config.database, "pipeline database", name="demo")
             )
-            self._follower = Follower(self._config.database, self._began)
+            self._follower = DemoReader(self._config.database, self._began)
             stack.callback(self._follower.stop)
             self._begin()
             sessions = self._write(stack, seconds)
@@ -127,7 +127,7 @@ class _Show:
         stack.callback(opener.close)
         shop.open_shop(opener)
         closing = threading.Event()
-        clerks = [Clerk(roles.writing(self._config), number, closing) for number in range(1, shop.CLERKS + 1)]
+        clerks = [ShopClerk(roles.writing(self._config), number, closing) for number in range(1, shop.CLERKS + 1)]
         stack.callback(_finish, clerks, closing)
         sessions = [opener, *(clerk.session for clerk in clerks)]
         with screen.shown(self._console, shop.TABLES) as show:
@@ -154,19 +154,19 @@ class _Show:
             show(self._snapshot(sessions, start, seconds, "closed; all has arrived" if there else "closed"))
         return sessions
 
-    def _require_health(self, clerks: list[Clerk]) -> None:
+    def _require_health(self, clerks: list[ShopClerk]) -> None:
         self._server.require_alive()
-        threads: list[Clerk | Follower] = [*clerks, self._follower]
+        threads: list[ShopClerk | DemoReader] = [*clerks, self._follower]
         for thread in threads:
             if thread.failure:
                 raise PipelineError(f"{thread.name} failed: {thread.failure}")
 
-    def _snapshot(self, sessions: list[RecordingSession], start: float, seconds: float, doing: str) -> Snapshot:
+    def _snapshot(self, sessions: list[RecordingSession], start: float, seconds: float, doing: str) -> ScreenState:
         if time.monotonic() - self._asked > 2 * _FRAME:
             self._status = status.read(self._config, self._pipeline)
             self._rows_read, self._whole = reader.rows_read(self._pipeline, self._tables)
             self._asked = time.monotonic()
-        return Snapshot(
+        return ScreenState(
             elapsed=time.monotonic() - start,
             seconds=seconds,
             doing=doing,
@@ -192,8 +192,8 @@ class _Show:
             oldest = min(oldest, committed[seen].ended if seen < len(committed) else now)
         return now - oldest
 
-    def _check(self, sessions: list[RecordingSession], seconds: float) -> Outcome:
-        record = Record(before=self._before)
+    def _check(self, sessions: list[RecordingSession], seconds: float) -> DemoResult:
+        record = WriterRecord(before=self._before)
         for session in sessions:
             record.committed += session.record.committed
             record.silent |= session.record.silent
@@ -208,7 +208,7 @@ class _Show:
         if self._ended not in marks:
             differences.insert(0, f"the last commit has not arrived within {ARRIVAL_TIMEOUT:.0f} s")
         arrived = self._follower.arrived
-        return Outcome(
+        return DemoResult(
             differences=differences,
             commits=len(record.committed),
             changes=sum(len(transaction.changes) for transaction in record.committed),
@@ -222,7 +222,7 @@ class _Show:
         )
 
 
-def _finish(clerks: list[Clerk], closing: threading.Event) -> None:
+def _finish(clerks: list[ShopClerk], closing: threading.Event) -> None:
     """Let the clerks finish their current task. Raises PipelineError when one does not: its record is incomplete."""
     closing.set()
     for clerk in clerks:

@@ -22,7 +22,7 @@ Values = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """A change of one row. `values`: for a delete, the replica identity's; `old`: old values that the WAL has."""
 
     table: str
@@ -36,41 +36,41 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Transaction:
+class RecordedTransaction:
     """A transaction as its writer knows it. `began` and `ended`: by one clock, before BEGIN and after COMMIT."""
 
     xid: int
     began: float
     ended: float
-    changes: tuple[Change, ...]
+    changes: tuple[RowChange, ...]
 
 
 @dataclass
-class Record:
+class WriterRecord:
     """What the writers did. `silent`: xids of transactions that must leave no event, such as those rolled back.
 
     `commit_lsns`: xid to where the WAL has its commit; those it lacks are not compared. `before`: rows that were there
     before the server, by table and key.
     """
 
-    committed: list[Transaction] = field(default_factory=list)
+    committed: list[RecordedTransaction] = field(default_factory=list)
     silent: set[int] = field(default_factory=set)
     commit_lsns: Mapping[int, int] = field(default_factory=dict)
     before: dict[tuple[str, tuple[str, ...]], Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Event:
+class ReceivedEvent:
     """A row of sequin_events."""
 
     seq: int
     commit_lsn: int
     commit_idx: int
     xid: int
-    change: Change
+    change: RowChange
 
 
-def verdict(record: Record, events: Iterable[Event]) -> list[str]:
+def verdict(record: WriterRecord, events: Iterable[ReceivedEvent]) -> list[str]:
     """Every difference, in plain words; empty when every change arrived once, in order. `events`: in reading order."""
     arrived = [list(group) for _, group in groupby(events, key=attrgetter("xid"))]
     known = {transaction.xid: transaction for transaction in record.committed}
@@ -88,11 +88,11 @@ def verdict(record: Record, events: Iterable[Event]) -> list[str]:
     return differences
 
 
-def _is_read(group: Sequence[Event]) -> bool:
+def _is_read(group: Sequence[ReceivedEvent]) -> bool:
     return group[0].change.action == "read"
 
 
-def _unexpected(arrived: Iterable[Sequence[Event]], known: Set[int], silent: Set[int]) -> Iterator[str]:
+def _unexpected(arrived: Iterable[Sequence[ReceivedEvent]], known: Set[int], silent: Set[int]) -> Iterator[str]:
     seen: set[int] = set()
     for group in arrived:
         first = group[0]
@@ -105,7 +105,7 @@ def _unexpected(arrived: Iterable[Sequence[Event]], known: Set[int], silent: Set
         seen.add(first.xid)
 
 
-def _missing(arrived: Sequence[Sequence[Event]], committed: Iterable[Transaction]) -> Iterator[str]:
+def _missing(arrived: Sequence[Sequence[ReceivedEvent]], committed: Iterable[RecordedTransaction]) -> Iterator[str]:
     seen = {group[0].xid for group in arrived}
     for transaction in committed:
         if transaction.xid not in seen:
@@ -118,7 +118,7 @@ def _lsn(number: int) -> str:
     return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
 
 
-def _positions(arrived: Sequence[Sequence[Event]], commit_lsns: Mapping[int, int]) -> Iterator[str]:
+def _positions(arrived: Sequence[Sequence[ReceivedEvent]], commit_lsns: Mapping[int, int]) -> Iterator[str]:
     seq = lsn = 0
     for group in arrived:
         xid, at = group[0].xid, group[0].commit_lsn
@@ -137,8 +137,8 @@ def _positions(arrived: Sequence[Sequence[Event]], commit_lsns: Mapping[int, int
             seq = event.seq
 
 
-def _disorder(transactions: Iterable[Transaction]) -> Iterator[str]:
-    latest: Transaction | None = None
+def _disorder(transactions: Iterable[RecordedTransaction]) -> Iterator[str]:
+    latest: RecordedTransaction | None = None
     for transaction in transactions:
         if latest is not None and transaction.ended < latest.began:
             yield f"transaction {transaction.xid} comes after {latest.xid}, which began when it had already committed"
@@ -146,7 +146,9 @@ def _disorder(transactions: Iterable[Transaction]) -> Iterator[str]:
             latest = transaction
 
 
-def _not_as_read(events: Iterable[Event], before: Mapping[tuple[str, tuple[str, ...]], Values]) -> Iterator[str]:
+def _not_as_read(
+    events: Iterable[ReceivedEvent], before: Mapping[tuple[str, tuple[str, ...]], Values]
+) -> Iterator[str]:
     rows, known = dict(before), set()
     for event in events:
         change = event.change
@@ -159,13 +161,13 @@ def _not_as_read(events: Iterable[Event], before: Mapping[tuple[str, tuple[str, 
         elif row not in rows:
             yield f"seq {event.seq}: {change}, a row that is not there"
         elif rows[row] != change.values:
-            wanted = Change(change.table, "read", change.key, rows[row])
+            wanted = RowChange(change.table, "read", change.key, rows[row])
             yield f"seq {event.seq}: {_contrast(wanted, change)}"
     for table, key in rows.keys() - known:
         yield f"{table} {', '.join(key)} was there before, and the log does not have it"
 
 
-def _inconsistent_rows(events: Iterable[Event], there: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+def _inconsistent_rows(events: Iterable[ReceivedEvent], there: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
     versions = dict.fromkeys(there, 1)
     for event in events:
         change = event.change
@@ -184,7 +186,7 @@ def _inconsistent_rows(events: Iterable[Event], there: Iterable[tuple[str, tuple
         versions[row] = version
 
 
-def _differences(transaction: Transaction, group: Sequence[Event]) -> Iterator[str]:
+def _differences(transaction: RecordedTransaction, group: Sequence[ReceivedEvent]) -> Iterator[str]:
     """The first difference inside a transaction: further ones mostly follow from it."""
     for idx, (wanted, event) in enumerate(zip_longest(transaction.changes, group)):
         where = f"transaction {transaction.xid}, change {idx}"
@@ -199,7 +201,7 @@ def _differences(transaction: Transaction, group: Sequence[Event]) -> Iterator[s
             return
 
 
-def _contrast(wanted: Change, found: Change) -> str:
+def _contrast(wanted: RowChange, found: RowChange) -> str:
     if str(wanted) != str(found):
         return f"{found}, where the writer made an {wanted}"
     for what, ours, theirs in (("", wanted.values, found.values), ("old ", wanted.old or {}, found.old or {})):

@@ -17,7 +17,7 @@ _PAUSE = 0.02
 
 
 @dataclass(frozen=True)
-class Incident:
+class DemoIncident:
     """What happens when this share of the time has passed, and what is said of it."""
 
     share: float
@@ -30,7 +30,7 @@ def create(source: Connection) -> None:
     source.execute(statement("demo", "create_visits"))
 
 
-class Visitors(threading.Thread):
+class ShopVisitors(threading.Thread):
     """Come until they are asked to stop. `failure`: what went wrong, if anything."""
 
     def __init__(self, dsn: str, stop: threading.Event) -> None:

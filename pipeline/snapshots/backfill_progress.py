@@ -12,7 +12,7 @@ from rich.progress import BarColumn
 from rich.progress import Progress as Bar
 
 from pipeline.snapshots import render
-from pipeline.snapshots.status import NO_SERVER, Shown
+from pipeline.snapshots.status import NO_SERVER, BackfillStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.bars import TextColumn
 from pipeline.terminal.drawing import Console
@@ -22,13 +22,13 @@ _RATE_SECONDS = 10.0
 """The rate is that of so many last seconds."""
 
 
-class Tell(Protocol):
+class ProgressPrinter(Protocol):
     """Takes each look at the backfill."""
 
-    def __call__(self, now: Shown, *, served: bool) -> None: ...
+    def __call__(self, now: BackfillStatus, *, served: bool) -> None: ...
 
 
-class Pace:
+class RecentRowRate:
     """Rows a second in the last seconds, from the looks at a backfill."""
 
     def __init__(self) -> None:
@@ -44,18 +44,18 @@ class Pace:
 
 
 @contextmanager
-def shown(as_json: Callable[[Shown], None] | None = None) -> Iterator[Tell]:
+def shown(as_json: Callable[[BackfillStatus], None] | None = None) -> Iterator[ProgressPrinter]:
     """Yields a function that prints the progress; `as_json` prints each look that differs from the last instead."""
     console = drawing.console()
     if as_json or not console.is_terminal:
         yield _json(as_json) if as_json else _plain(console)
         return
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}")
-    pace = Pace()
+    pace = RecentRowRate()
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, pace="")
 
-        def tell(now: Shown, *, served: bool) -> None:
+        def tell(now: BackfillStatus, *, served: bool) -> None:
             rate = pace.take(now.rows_read, time.monotonic())
             description = f"{now.table} {doing(now, served=served)}"
             bar.update(
@@ -69,14 +69,14 @@ def shown(as_json: Callable[[Shown], None] | None = None) -> Iterator[Tell]:
         yield tell
 
 
-def doing(now: Shown, *, served: bool) -> str:
+def doing(now: BackfillStatus, *, served: bool) -> str:
     """What it does, or waits for."""
     if not served and not now.ended:
         return f"{now.state}: {NO_SERVER}"
     return f"{now.state}: {now.reason}" if now.reason else now.state
 
 
-def measures(now: Shown, rate: float | None) -> Iterator[str]:
+def measures(now: BackfillStatus, rate: float | None) -> Iterator[str]:
     """How far it is, and how fast."""
     if now.ranges_all:
         yield f"ranges {render.ranges(now)}"
@@ -87,11 +87,11 @@ def measures(now: Shown, rate: float | None) -> Iterator[str]:
         yield f"{render.time_left(now)} left"
 
 
-def _plain(console: Console) -> Tell:
+def _plain(console: Console) -> ProgressPrinter:
     due, before = 0.0, ""
-    pace = Pace()
+    pace = RecentRowRate()
 
-    def tell(now: Shown, *, served: bool) -> None:
+    def tell(now: BackfillStatus, *, served: bool) -> None:
         nonlocal due, before
         rate = pace.take(now.rows_read, time.monotonic())
         if now.ended or time.monotonic() < due:
@@ -105,10 +105,10 @@ def _plain(console: Console) -> Tell:
     return tell
 
 
-def _json(as_json: Callable[[Shown], None]) -> Tell:
-    before: Shown | None = None
+def _json(as_json: Callable[[BackfillStatus], None]) -> ProgressPrinter:
+    before: BackfillStatus | None = None
 
-    def tell(now: Shown, *, served: bool) -> None:
+    def tell(now: BackfillStatus, *, served: bool) -> None:
         nonlocal before
         if before is None or _counts(now) != _counts(before):
             as_json(now)
@@ -117,5 +117,5 @@ def _json(as_json: Callable[[Shown], None]) -> Tell:
     return tell
 
 
-def _counts(now: Shown) -> tuple[object, ...]:
+def _counts(now: BackfillStatus) -> tuple[object, ...]:
     return now.state, now.reason, now.ranges_done, now.ranges_all

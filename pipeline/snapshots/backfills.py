@@ -37,7 +37,7 @@ update pipeline.backfills set ranges_all = ranges_all + %(added)s, files = coale
 
 
 @dataclass(frozen=True)
-class Backfill:
+class StoredBackfill:
     """A row of `pipeline.backfills`. `after_xid` is an xid8; None until the wait for older transactions has begun.
 
     `gap_after`, `gap_until`: LSNs; `gap_*`, `told_seqs`, `floor_seqs`, `relations`, `bounds`: see the table's comments.
@@ -106,21 +106,21 @@ class Backfill:
         return {"metadata": {"recovered": recovered}, "told_seqs": self.told_seqs, "void_upto": self.void_upto}
 
 
-def open_of(connection: Connection, source: uuid.UUID) -> list[Backfill]:
+def open_of(connection: Connection, source: uuid.UUID) -> list[StoredBackfill]:
     """Those that have not ended, the oldest first."""
     query = _ALL + "where b.source_id = %(source)s and b.state in ('waiting', 'reading', 'paused') order by b.id"
-    return queries.rows(connection, Backfill, query, {"source": source})
+    return queries.rows(connection, StoredBackfill, query, {"source": source})
 
 
-def find(connection: Connection, backfill: int) -> Backfill | None:
+def find(connection: Connection, backfill: int) -> StoredBackfill | None:
     """One of them, whatever has become of it."""
-    return queries.one(connection, Backfill, _ALL + "where b.id = %(id)s", {"id": backfill})
+    return queries.one(connection, StoredBackfill, _ALL + "where b.id = %(id)s", {"id": backfill})
 
 
-def listed(connection: Connection, source: uuid.UUID, most: int = 100) -> list[Backfill]:
+def listed(connection: Connection, source: uuid.UUID, most: int = 100) -> list[StoredBackfill]:
     """The newest of them, the newest first."""
     query = _ALL + "where b.source_id = %(source)s order by b.id desc limit %(most)s"
-    return queries.rows(connection, Backfill, query, {"source": source, "most": most})
+    return queries.rows(connection, StoredBackfill, query, {"source": source, "most": most})
 
 
 def start(
@@ -173,7 +173,7 @@ def wait(connection: Connection, backfill: int, reason: str | None) -> None:
 
 def planned(
     connection: Connection,
-    backfill: Backfill,
+    backfill: StoredBackfill,
     files: Mapping[int, int],
     by_key: bool,
     estimate: tuple[int, int],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pipeline.config.settings import Config
     from pipeline.postgres.connections import Connection
-    from pipeline.snapshots.status import Shown
+    from pipeline.snapshots.status import BackfillStatus
 
 app = typer.Typer(help="Backfills: tables whose rows are read beside the stream.", no_args_is_help=True)
 
@@ -140,7 +140,7 @@ def backfill_cancel(context: typer.Context, number: Number, as_json: Json = Fals
 
 
 def _change(
-    context: typer.Context, change: Callable[[Config, Connection, int], Shown], number: int, as_json: bool
+    context: typer.Context, change: Callable[[Config, Connection, int], BackfillStatus], number: int, as_json: bool
 ) -> int:
     from pipeline.snapshots import render
 
@@ -150,7 +150,7 @@ def _change(
     return 0
 
 
-def _wait(config: Config, pipeline: Connection, found: Shown, as_json: bool) -> int:
+def _wait(config: Config, pipeline: Connection, found: BackfillStatus, as_json: bool) -> int:
     """Show how far it is until it ends; returns 1 when it has not read its table."""
     from pipeline.snapshots import backfill_progress, render, status
 

@@ -15,7 +15,7 @@ from pipeline.log.staging import ranges
 from pipeline.log.staging.ranges import ClaimedRange, PlannedRange
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import backfills
-from pipeline.snapshots.backfills import Backfill
+from pipeline.snapshots.backfills import StoredBackfill
 
 REASON = "compares the table with the log"
 UNKNOWN = (
@@ -28,12 +28,12 @@ LOOK_SECONDS = 1.0
 """Between two looks whether a comparison is to go on."""
 
 
-def comparison(backfill: Backfill) -> PlannedRange:
+def comparison(backfill: StoredBackfill) -> PlannedRange:
     """The range whose reader compares, instead of reading rows."""
     return PlannedRange(backfill.table_oid, backfill.table_oid, None, compares=True)
 
 
-def of_keys(backfill: Backfill, keys: Sequence[Sequence[str]]) -> list[PlannedRange]:
+def of_keys(backfill: StoredBackfill, keys: Sequence[Sequence[str]]) -> list[PlannedRange]:
     """Ranges of these keys; one without keys where there are none, whose marker comes all the same."""
     parts = [keys[at : at + KEYS_PER_RANGE] for at in range(0, len(keys), KEYS_PER_RANGE)] or [[]]
     table, marks = backfill.table_oid, backfill.differences
@@ -45,19 +45,19 @@ def floor_seqs(pipeline: Connection) -> dict[str, int]:
     return {str(table): policy.dropped(pipeline, table).below - 1 for table in events_tables.with_known(pipeline, [])}
 
 
-def is_told(pipeline: Connection, backfill: Backfill) -> bool:
+def is_told(pipeline: Connection, backfill: StoredBackfill) -> bool:
     """Whether the log has said all along which rows the table had."""
     told = backfill.told_seqs
     return told is not None and all(seq <= told.get(name, 0) for name, seq in floor_seqs(pipeline).items())
 
 
-class Comparison:
+class DifferencePlanner:
     """One that a worker makes. `look`, `plan`: connections to the pipeline database, to read the log and to write."""
 
     def __init__(self, source: Connection, look: Connection, plan: Connection, stored: ReplicationSource) -> None:
         self._source, self._look, self._plan, self._stored = source, look, plan, stored
 
-    def run(self, taken: ClaimedRange, backfill: Backfill, stop: Callable[[], bool]) -> bool:
+    def run(self, taken: ClaimedRange, backfill: StoredBackfill, stop: Callable[[], bool]) -> bool:
         """False when it was to stop, or was taken away, before its end: then it is to be made from its beginning.
 
         Ranges that were planned by then are read all the same, and once more: what does not differ adds nothing.
@@ -74,7 +74,7 @@ class Comparison:
             batch = following
         return not stopping.said and self._end(taken, backfill, batch or [])
 
-    def _end(self, taken: ClaimedRange, backfill: Backfill, last: Sequence[Sequence[str]]) -> bool:
+    def _end(self, taken: ClaimedRange, backfill: StoredBackfill, last: Sequence[Sequence[str]]) -> bool:
         """Plan the last batch; False when the range was taken away."""
         ended = False
         with self._plan.transaction():
@@ -88,12 +88,12 @@ class Comparison:
         return ended
 
     def _batches(
-        self, taken: ClaimedRange, backfill: Backfill, stopping: Callable[[], bool]
+        self, taken: ClaimedRange, backfill: StoredBackfill, stopping: Callable[[], bool]
     ) -> Iterator[list[list[str]]]:
         table = taken.table_oid
         return iter(differing.keys(self._source, self._look, self._stored, table, stopping, backfill.bounds))
 
-    def _store(self, backfill: Backfill, keys: Sequence[Sequence[str]]) -> None:
+    def _store(self, backfill: StoredBackfill, keys: Sequence[Sequence[str]]) -> None:
         with self._plan.transaction():
             planned = of_keys(backfill, keys)
             added = ranges.plan(self._plan, backfill.source_id, backfill.epoch, backfill.id, planned)

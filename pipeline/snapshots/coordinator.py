@@ -22,11 +22,11 @@ from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.snapshots import backfills, comparing, partition_changes, register, to_read, truncates, unresolved
-from pipeline.snapshots.backfills import Backfill
-from pipeline.snapshots.plan import Extent
-from pipeline.snapshots.samples import Samples
+from pipeline.snapshots.backfills import StoredBackfill
+from pipeline.snapshots.plan import RelationSize
+from pipeline.snapshots.samples import SeqSampler
 from pipeline.snapshots.shapes import has_key, without_key
-from pipeline.snapshots.unresolved import KEYS_PER_RANGE, Round
+from pipeline.snapshots.unresolved import KEYS_PER_RANGE, UnresolvedKeySearch
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ where xid < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
 """What has become of transactions: committed, aborted or in progress; null when it is too long ago to know."""
 
 
-class Coordinator:
+class SnapshotCoordinator:
     """Uses both connections, from one thread. `step` does what is to be done now, and returns at once."""
 
     def __init__(
@@ -61,9 +61,9 @@ class Coordinator:
         source.execute("set search_path = ''")
         source.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'".encode())
         self._config = config
-        self._register = register.Register(config, source, pipeline, stored, from_lsn)
-        self._samples = Samples(source, pipeline, stored)
-        self._rounds: dict[int, Round] = {}
+        self._register = register.TableRegister(config, source, pipeline, stored, from_lsn)
+        self._samples = SeqSampler(source, pipeline, stored)
+        self._rounds: dict[int, UnresolvedKeySearch] = {}
         self._ended: set[int] = set()
         """Backfills whose last range is planned, an empty one."""
         self._truncates = truncates.TableTruncates(pipeline, stored)
@@ -90,7 +90,7 @@ class Coordinator:
             self._truncates.look(lambda oid: [extent.oid for extent in self._extents(oid)])
         return any(each.state == "reading" for each in backfills.open_of(self._pipeline, self._stored.id))
 
-    def _try_to_advance(self, backfill: Backfill) -> None:
+    def _try_to_advance(self, backfill: StoredBackfill) -> None:
         """Do what is next for the backfill; a lock on its table, or an error there, does not keep the others."""
         try:
             self._advance(backfill)
@@ -105,7 +105,7 @@ class Coordinator:
                 logger.exception("%s cannot be read now", backfill.table, extra={"action": "snapshot.refused"})
             backfills.wait(self._pipeline, backfill.id, reason)
 
-    def _advance(self, backfill: Backfill) -> None:
+    def _advance(self, backfill: StoredBackfill) -> None:
         if backfill.state == "reading":
             self._follow(backfill)
         elif backfill.after_xid is None:
@@ -122,17 +122,17 @@ class Coordinator:
                 reason = f"waits for transactions that had begun before it, as {oldest or 'one that has just ended'}"
                 backfills.wait(self._pipeline, backfill.id, reason)
 
-    def _begin_wait(self, backfill: Backfill) -> None:
+    def _begin_wait(self, backfill: StoredBackfill) -> None:
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
         next_xid, seqs = self._samples.take()
         lsn = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
 
-    def _extents(self, table_oid: int) -> Sequence[Extent]:
+    def _extents(self, table_oid: int) -> Sequence[RelationSize]:
         return to_read.relations(self._source, [table_oid], (), sized=True)
 
-    def _plan(self, backfill: Backfill) -> None:
+    def _plan(self, backfill: StoredBackfill) -> None:
         extents = _of(backfill, self._extents(backfill.table_oid))
         if backfill.compares and not extents:
             backfills.end(self._pipeline, backfill.id, "failed", comparing.NOTHING)
@@ -171,7 +171,7 @@ class Coordinator:
             if number in self._rounds:
                 self._rounds[number].left_out += moved.left_out
 
-    def _follow(self, backfill: Backfill) -> None:
+    def _follow(self, backfill: StoredBackfill) -> None:
         """Plan again what has changed, and look what is missing when all is read."""
         extents = _of(backfill, self._extents(backfill.table_oid))
         if backfill.compares:
@@ -187,7 +187,9 @@ class Coordinator:
         elif outdated := ranges.drop_outdated(self._pipeline, backfill.id, backfill.files):
             backfills.more_ranges(self._pipeline, backfill.id, -outdated)
 
-    def _plan_again(self, backfill: Backfill, changed: Sequence[Extent], gone: Collection[str] = ()) -> None:
+    def _plan_again(
+        self, backfill: StoredBackfill, changed: Sequence[RelationSize], gone: Collection[str] = ()
+    ) -> None:
         """Relations that were written anew have their rows in other blocks; some are new, some dropped or detached."""
         self._ended.discard(backfill.id)
         planned = to_read.ranges(self._config, self._source, changed, by_key=bool(backfill.by_key))
@@ -199,7 +201,7 @@ class Coordinator:
             backfills.more_ranges(self._pipeline, backfill.id, added - outdated, files)
         backfills.wait(self._pipeline, backfill.id, None)
 
-    def _finish(self, backfill: Backfill, extents: Sequence[Extent]) -> None:
+    def _finish(self, backfill: StoredBackfill, extents: Sequence[RelationSize]) -> None:
         if not extents:
             self._register.update()  # it ends the backfill of a table that was dropped
         new = [each for each in extents if str(each.oid) not in backfill.files]
@@ -210,7 +212,7 @@ class Coordinator:
         ):
             self._complete(backfill)
 
-    def _ends(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
+    def _ends(self, backfill: StoredBackfill, extents: Sequence[RelationSize]) -> bool:
         """Plan an empty range, once; False when it is an event already, or there is nothing to read it of.
 
         When it has come by, the log has everything that had been done to the table when nothing was left to read. The
@@ -226,7 +228,7 @@ class Coordinator:
         self._add(backfill, comparing.of_keys(backfill, []) if backfill.compares else [last])
         return True
 
-    def _settle(self, backfill: Backfill) -> None:
+    def _settle(self, backfill: StoredBackfill) -> None:
         """From here on an update may leave out values that only the epochs before have. Before the last look for such
         updates, which reads those that came too early.
         """
@@ -234,12 +236,12 @@ class Coordinator:
         values = {"source": self._stored.id, "oid": backfill.table_oid, "epoch": backfill.epoch, "lsn": lsn}
         self._pipeline.execute(_SETTLE_TABLE, values)
 
-    def _add(self, backfill: Backfill, planned: Sequence[PlannedRange]) -> None:
+    def _add(self, backfill: StoredBackfill, planned: Sequence[PlannedRange]) -> None:
         with self._pipeline.transaction():
             added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
             backfills.more_ranges(self._pipeline, backfill.id, added)
 
-    def _read_unresolved(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
+    def _read_unresolved(self, backfill: StoredBackfill, extents: Sequence[RelationSize]) -> bool:
         """Plan ranges of the keys that are to be read once more; False when there are none."""
         version = next(filter(None, (self._version(each.oid) for each in extents)), None)
         if version is None:
@@ -247,7 +249,7 @@ class Coordinator:
         if not has_key(version):
             backfills.wait(self._pipeline, backfill.id, without_key(backfill.table, backfill.id))
             return True
-        last = self._rounds.setdefault(backfill.id, Round(backfill.since_seqs or {}))
+        last = self._rounds.setdefault(backfill.id, UnresolvedKeySearch(backfill.since_seqs or {}))
         _, seqs = self._samples.take()
         written = events_tables.with_known(self._pipeline, [self._config.events_table])
         found = unresolved.keys(self._pipeline, backfill, version, last, written)
@@ -259,7 +261,7 @@ class Coordinator:
         self._add(backfill, comparing.of_keys(backfill, found) if backfill.compares else planned)
         return True
 
-    def _complete(self, backfill: Backfill) -> None:
+    def _complete(self, backfill: StoredBackfill) -> None:
         unknown = backfill.compares and not comparing.is_told(self._pipeline, backfill)
         with self._pipeline.transaction():
             if not backfills.end(self._pipeline, backfill.id, "complete", comparing.UNKNOWN if unknown else None):
@@ -288,7 +290,7 @@ class Coordinator:
             extra={"action": "snapshot.complete", "table": backfill.table},
         )
 
-    def _complete_table(self, backfill: Backfill, seq: int) -> None:
+    def _complete_table(self, backfill: StoredBackfill, seq: int) -> None:
         told = (backfill.told_seqs or backfill.floor_seqs) if backfill.compares else backfill.since_seqs
         values = {
             "source": self._stored.id,
@@ -301,7 +303,7 @@ class Coordinator:
         self._pipeline.execute(statement("snapshots", "complete_table"), values)
 
 
-def _of(backfill: Backfill, extents: Sequence[Extent]) -> Sequence[Extent]:
+def _of(backfill: StoredBackfill, extents: Sequence[RelationSize]) -> Sequence[RelationSize]:
     """Those that hold the rows of its table, or of its partitions."""
     return extents if backfill.relations is None else [each for each in extents if each.oid in backfill.relations]
 

@@ -17,27 +17,27 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-Place = list[int]
+ChangePlace = list[int]
 """Epoch, commit_lsn and commit_idx."""
 TABLES = 32
 """Of so many tables, those that were looked at last, it is kept in memory: ranges of several come in turns."""
 
 
 @dataclass
-class _Known:
+class _TableDepartures:
     """Of one table: where rows have left a key last, as far as these seqs, by events table."""
 
     key_columns: tuple[str, ...]
     seqs: Mapping[str, int] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, ChangePlace] = field(default_factory=dict)
 
 
-class Departures:
+class KeyDepartures:
     """Kept in memory of a few tables: each look reads only what has come to the log since the one before."""
 
     def __init__(self, pipeline: Connection, stored: ReplicationSource) -> None:
         self._pipeline, self._stored = pipeline, stored
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _TableDepartures] = {}
 
     def of(self, table_oid: int, version: SourceTableVersion, keys: Iterable[str]) -> dict[str, Any]:
         """Of these keys, as `record_pk` has them and as far as was looked: `pipeline.snapshot_ranges.departed`."""
@@ -50,7 +50,7 @@ class Departures:
         """Read what the log has now of this table."""
         known = self._known.pop(table_oid, None)
         if known is None or known.key_columns != version.key_columns:
-            known = _Known(version.key_columns)
+            known = _TableDepartures(version.key_columns)
         values = {"source": self._stored.id}
         seqs: dict[str, int] = queries.value(self._pipeline, statement("snapshots", "sample"), values)
         for table in events_tables.with_known(self._pipeline, []):
@@ -65,7 +65,7 @@ class Departures:
 
     def _between(
         self, table: EventsTable, table_oid: int, version: SourceTableVersion, after: int, upto: int
-    ) -> Iterator[tuple[str, Place]]:
+    ) -> Iterator[tuple[str, ChangePlace]]:
         query = sql.SQL(statement("snapshots", "departures")).format(
             events=table.identifier,
             key=sql.SQL(statement("log", "key_of_record")).format(

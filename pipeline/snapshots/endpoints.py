@@ -22,7 +22,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.snapshots import start as start_backfill
 from pipeline.snapshots import status
 from pipeline.snapshots.conditions import condition
-from pipeline.snapshots.status import Shown
+from pipeline.snapshots.status import BackfillStatus
 
 router = APIRouter(
     prefix="/v1/backfills", tags=["backfills"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
@@ -111,15 +111,17 @@ class Backfills(BaseModel):
 
 
 @router.post("", status_code=201, response_model=Backfill, summary="Begin a backfill", responses=documented(409))
-async def start(body: NewBackfill, request: Request, response: Response) -> Shown:
+async def start(body: NewBackfill, request: Request, response: Response) -> BackfillStatus:
     """The rows that the table has become events with the action `read`, unless the log has a newer one of their key.
 
     With `differences` only what differs from the log becomes events: inserts, updates and deletes.
     """
     config = _config(request)
-    chosen = start_backfill.by_terms([condition.Term(each.column, each.operator, each.value) for each in body.where])
+    chosen = start_backfill.by_terms(
+        [condition.ColumnComparison(each.column, each.operator, each.value) for each in body.where]
+    )
 
-    def work() -> Shown:
+    def work() -> BackfillStatus:
         with (
             _connected(config) as pipeline,
             connections.answering(config.source, "source", SECONDS, name="pipeline api") as source,
@@ -140,25 +142,25 @@ async def newest(
 
 
 @router.get("/{id}", response_model=Backfill, summary="Show a backfill", responses=_NUMBERED)
-async def one(request: Request, number: Number) -> Shown:
+async def one(request: Request, number: Number) -> BackfillStatus:
     """How far it is, how fast, and how long it still takes."""
     return await _asked(request, lambda config, pipeline: status.show(config, pipeline, number))
 
 
 @router.post("/{id}/pause", response_model=Backfill, summary="Pause a backfill", responses=documented(404, 409))
-async def pause(request: Request, number: Number) -> Shown:
+async def pause(request: Request, number: Number) -> BackfillStatus:
     """Nothing more of it is read for now; what is being read is finished."""
     return await _asked(request, lambda config, pipeline: status.pause(config, pipeline, number))
 
 
 @router.post("/{id}/resume", response_model=Backfill, summary="Resume a backfill", responses=documented(404, 409))
-async def resume(request: Request, number: Number) -> Shown:
+async def resume(request: Request, number: Number) -> BackfillStatus:
     """The opposite of pause."""
     return await _asked(request, lambda config, pipeline: status.resume(config, pipeline, number))
 
 
 @router.post("/{id}/cancel", response_model=Backfill, summary="Cancel a backfill", responses=documented(404, 409))
-async def cancel(request: Request, number: Number) -> Shown:
+async def cancel(request: Request, number: Number) -> BackfillStatus:
     """It ends; the events that it has added stay."""
     return await _asked(request, lambda config, pipeline: status.cancel(config, pipeline, number))
 

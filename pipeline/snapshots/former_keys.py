@@ -15,7 +15,7 @@ from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared
 from pipeline.errors import NotComparableError
 from pipeline.postgres.connections import Connection
-from pipeline.snapshots.known_tables import Known
+from pipeline.snapshots.known_tables import SnapshotTable
 
 Key = frozenset[int]
 """Numbers of its columns."""
@@ -42,7 +42,7 @@ class FormerKeys:
             if partition or len(certain) == len(key):
                 self._keys[oid].append((lsn, certain))
 
-    def had_another(self, table: CapturedTable, known: Known | None) -> bool:
+    def had_another(self, table: CapturedTable, known: SnapshotTable | None) -> bool:
         """Whether its key was another one and is as before again, since the log has the table by this key.
 
         Or it was a partition for a while, and what was done to it then is another table's in the log.

@@ -16,7 +16,7 @@ EMPTY = "it was empty when it joined; it is complete once the log gets there"
 
 
 @dataclass(frozen=True)
-class Known:
+class SnapshotTable:
     """A row of `pipeline.snapshot_tables`."""
 
     table_oid: int
@@ -50,9 +50,9 @@ class Known:
         return f"{self.table_schema}.{self.table_name}"
 
 
-def read(pipeline: Connection, stored: ReplicationSource) -> dict[int, Known]:
+def read(pipeline: Connection, stored: ReplicationSource) -> dict[int, SnapshotTable]:
     """What is stored, by oid."""
-    found = queries.rows(pipeline, Known, statement("snapshots", "known_tables"), {"source": stored.id})
+    found = queries.rows(pipeline, SnapshotTable, statement("snapshots", "known_tables"), {"source": stored.id})
     return {each.table_oid: each for each in found}
 
 
@@ -61,14 +61,14 @@ def keyless(pipeline: Connection, stored: ReplicationSource) -> list[str]:
     return sorted(each.table for each in read(pipeline, stored).values() if each.captured and not each.keyed)
 
 
-def has_joined(table: CapturedTable, before: Known, joined: CaptureStart | None) -> bool:
+def has_joined(table: CapturedTable, before: SnapshotTable, joined: CaptureStart | None) -> bool:
     """Whether it has joined again since, or got another key: then the log lacks what happened before."""
     if not before.captured or is_rekeyed(table, before):
         return True
     return joined is not None and before.joined is not None and joined.id != before.joined
 
 
-def is_rekeyed(table: CapturedTable, before: Known) -> bool:
+def is_rekeyed(table: CapturedTable, before: SnapshotTable) -> bool:
     """Whether the log does not know its rows by the key that they have now, or lacks what was done to them without one.
 
     A key that was dropped and added between two looks is seen by how the table is published: it was moved meanwhile.
@@ -83,12 +83,12 @@ def had_inserts_alone(table: CapturedTable, joined: Mapping[int, CaptureStart]) 
     return table.keyed and any(each is not None and each.root_oid is None for each in found)
 
 
-def has_another_key(table: CapturedTable, before: Known) -> bool:
+def has_another_key(table: CapturedTable, before: SnapshotTable) -> bool:
     """Whether its rows were known by another key; None is not known yet."""
     return None not in (before.key, table.key) and before.key != table.key
 
 
-def is_described(table: CapturedTable, before: Known) -> bool:
+def is_described(table: CapturedTable, before: SnapshotTable) -> bool:
     """Whether its row says what its names and its key are now."""
     now = table.schema, table.name, table.keyed, table.key, list(table.members)
     return now == (before.table_schema, before.table_name, before.keyed, before.key, before.members)

@@ -29,7 +29,7 @@ order by s."table" limit %(most)s
 
 
 @dataclass(frozen=True)
-class Incomplete:
+class IncompleteTable:
     """A captured table that the log does not have whole. `state`: as in `pipeline.snapshots`."""
 
     table: str
@@ -38,7 +38,7 @@ class Incomplete:
 
 
 @dataclass(frozen=True)
-class Whole:
+class TableCoverage:
     """A captured table. `from_seqs`: by events table, after which seq the log has its changes without a gap, where it
     has the table whole, or had it in an earlier epoch; else None, and the `reason`.
     """
@@ -48,9 +48,9 @@ class Whole:
     reason: str | None
 
 
-def whole_tables(connection: Connection, source: uuid.UUID) -> dict[int, Whole]:
+def whole_tables(connection: Connection, source: uuid.UUID) -> dict[int, TableCoverage]:
     """Every captured table, by oid."""
-    found = queries.rows(connection, Whole, statement("snapshots", "whole_tables"), {"source": source})
+    found = queries.rows(connection, TableCoverage, statement("snapshots", "whole_tables"), {"source": source})
     return {each.table_oid: each for each in found}
 
 
@@ -64,7 +64,7 @@ def failed(connection: Connection, source: uuid.UUID) -> dict[int, str]:
     return dict(connection.execute(_FAILED_TABLES, {"source": source}).fetchall())
 
 
-def incomplete(connection: Connection, source: uuid.UUID, most: int = FEW) -> list[Incomplete]:
+def incomplete(connection: Connection, source: uuid.UUID, most: int = FEW) -> list[IncompleteTable]:
     """Some of those that nobody reads now."""
     values = {"source": source, "most": most}
-    return queries.rows(connection, Incomplete, _UNREAD_TABLES, values)
+    return queries.rows(connection, IncompleteTable, _UNREAD_TABLES, values)

@@ -15,7 +15,7 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.snapshots import backfills, known_tables
-from pipeline.snapshots.backfills import Backfill
+from pipeline.snapshots.backfills import StoredBackfill
 
 _TOGETHER = timedelta(seconds=10)
 """Partitions that were seen first within this time are read by one backfill."""
@@ -34,7 +34,7 @@ update pipeline.partition_changes set backfill_id = %(backfill)s where id = any(
 
 
 @dataclass(frozen=True)
-class Change:
+class UnsettledChange:
     """A row of `pipeline.partition_changes` that is not settled. `first_seen_at`: of a table that the epoch made."""
 
     id: int
@@ -75,10 +75,10 @@ def keep(pipeline: Connection, stored: ReplicationSource, root: int, *, always: 
         return pipeline.execute(statement("snapshots", "keep_partitions"), values).rowcount
 
 
-def unsettled(pipeline: Connection, stored: ReplicationSource, root: int | None = None) -> list[Change]:
+def unsettled(pipeline: Connection, stored: ReplicationSource, root: int | None = None) -> list[UnsettledChange]:
     """Those of all tables, or of one; the oldest first."""
     values = {"source": stored.id, "root": root}
-    return queries.rows(pipeline, Change, statement("snapshots", "open_partition_changes"), values)
+    return queries.rows(pipeline, UnsettledChange, statement("snapshots", "open_partition_changes"), values)
 
 
 def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
@@ -90,7 +90,7 @@ def end_doubts(pipeline: Connection, source: uuid.UUID, epoch: int) -> None:
 
 
 def begin(
-    pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[Change]
+    pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[UnsettledChange]
 ) -> int | None:
     """Read or compare partitions that joined, as far as nothing does; None if nothing is to be done now.
 
@@ -106,14 +106,14 @@ def begin(
     return _start(pipeline, stored, table, chosen, backfills.INITIAL, relations=relations)
 
 
-def alone(pipeline: Connection, stored: ReplicationSource, root: int) -> list[Change]:
+def alone(pipeline: Connection, stored: ReplicationSource, root: int) -> list[UnsettledChange]:
     """Those by which alone the log does not have a table whole; none if it lacks more, or nothing."""
     known = known_tables.read(pipeline, stored).get(root)
     return [] if known is None or known.complete_seq is None else unsettled(pipeline, stored, root)
 
 
 def compare(
-    pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[Change]
+    pipeline: Connection, stored: ReplicationSource, table: CapturedTable, changes: Collection[UnsettledChange]
 ) -> int | None:
     """Compare what these partitions may have with the log; None where a backfill of the table is under way."""
     bounds = [each.bounds for each in changes]
@@ -121,7 +121,7 @@ def compare(
     return _start(pipeline, stored, table, changes, backfills.DIFFERENCES, bounds=within)
 
 
-def settle(pipeline: Connection, backfill: Backfill, seq: int) -> None:
+def settle(pipeline: Connection, backfill: StoredBackfill, seq: int) -> None:
     """The backfill has ended. `seq`: the newest one."""
     end_doubts(pipeline, backfill.source_id, backfill.epoch)
     values = {
@@ -137,7 +137,7 @@ def settle(pipeline: Connection, backfill: Backfill, seq: int) -> None:
     pipeline.execute(statement("snapshots", "settle_partitions"), values)
 
 
-def _first(changes: Sequence[Change]) -> list[Change]:
+def _first(changes: Sequence[UnsettledChange]) -> list[UnsettledChange]:
     """Those that one backfill reads: walstream's clients get rows of new tables, so these are not read with others."""
     old = [each for each in changes if each.first_seen_at is None]
     if old or not changes:
@@ -150,7 +150,7 @@ def _start(
     pipeline: Connection,
     stored: ReplicationSource,
     table: CapturedTable,
-    changes: Collection[Change],
+    changes: Collection[UnsettledChange],
     kind: str,
     *,
     relations: Sequence[int] | None = None,

@@ -16,7 +16,7 @@ from pipeline.comparing.partition_bounds import Line
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.snapshots.known_tables import Known
+from pipeline.snapshots.known_tables import SnapshotTable
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _PARTITION_LOOKS = "select root_oid, epoch from pipeline.partition_looks where s
 
 
 @dataclass(frozen=True)
-class Leaf:
+class LeafPartition:
     """A partition that has rows. `attached_by`, `bounds`: see the comments of `pipeline.partitions`. `made_so`: in the
     transaction that made it, and it never left since. `captured_first`: the table was published before it was attached.
     """
@@ -50,14 +50,14 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedLeaves:
     """What a look has seen. `passing`: leaves by root that no look has stored, from before the catalog was read."""
 
-    leaves: Mapping[int, Mapping[int, Leaf]]
+    leaves: Mapping[int, Mapping[int, LeafPartition]]
     passing: Collection[tuple[int, int, str]]
 
 
-class Partitions:
+class PartitionWatcher:
     """Compares the leaves of captured tables with those of the last look. `why_unread`: why a table is not read."""
 
     def __init__(
@@ -76,22 +76,22 @@ class Partitions:
         values = {"source": self._stored.id, "epoch": self._stored.epoch}
         return self._pipeline.execute(statement("snapshots", "passing_partitions"), values).fetchall()
 
-    def read(self, tables: Mapping[int, CapturedTable], passing: Collection[tuple[int, int, str]]) -> Seen:
+    def read(self, tables: Mapping[int, CapturedTable], passing: Collection[tuple[int, int, str]]) -> ObservedLeaves:
         """The leaves that are captured with a root, by root and oid."""
         roots = [oid for oid, table in tables.items() if table.relations != (oid,)]
         values = {"roots": roots}
-        found = queries.rows(self._source, Leaf, statement("snapshots", "partition_tree"), values)
-        leaves: dict[int, dict[int, Leaf]] = {root: {} for root in roots}
+        found = queries.rows(self._source, LeafPartition, statement("snapshots", "partition_tree"), values)
+        leaves: dict[int, dict[int, LeafPartition]] = {root: {} for root in roots}
         for leaf in found:
             if leaf.leaf_oid in tables[leaf.root_oid].covered:
                 leaves[leaf.root_oid][leaf.leaf_oid] = leaf
-        return Seen(leaves, passing)
+        return ObservedLeaves(leaves, passing)
 
     def compare(
         self,
-        seen: Seen,
+        seen: ObservedLeaves,
         tables: Mapping[int, CapturedTable],
-        before: Mapping[int, Known],
+        before: Mapping[int, SnapshotTable],
         joined: Mapping[int, CaptureStart],
         lsn: int,
         *,
@@ -101,7 +101,7 @@ class Partitions:
 
         `upgraded`: the version before looked at nothing.
         """
-        look = _Look(self._source, self._pipeline, self._stored, self._from_lsn, lsn, joined)
+        look = _PartitionComparison(self._source, self._pipeline, self._stored, self._from_lsn, lsn, joined)
         for root, leaves in seen.leaves.items():
             if look.epochs.get(root) != self._stored.epoch:
                 known = before.get(root)
@@ -111,10 +111,10 @@ class Partitions:
                 look.compare(root, leaves, self._why_unread(tables[root]))
         for root, oid, name in seen.passing:
             if root in seen.leaves and root in look.compared and oid not in seen.leaves[root]:
-                look.leave(Leaf(root, oid, name, ""))
+                look.leave(LeafPartition(root, oid, name, ""))
 
 
-class _Look:
+class _PartitionComparison:
     """One look, in a transaction."""
 
     def __init__(
@@ -131,12 +131,12 @@ class _Look:
         values = {"source": stored.id}
         self.epochs: dict[int, int] = dict(pipeline.execute(_PARTITION_LOOKS, values).fetchall())
         self.compared: set[int] = set()
-        self._known: dict[int, dict[int, Leaf]] = {}
-        for leaf in queries.rows(pipeline, Leaf, statement("snapshots", "known_partitions"), values):
+        self._known: dict[int, dict[int, LeafPartition]] = {}
+        for leaf in queries.rows(pipeline, LeafPartition, statement("snapshots", "known_partitions"), values):
             self._known.setdefault(leaf.root_oid, {})[leaf.leaf_oid] = leaf
         self._left = set(pipeline.execute(_LEFT_PARTITIONS, values).fetchall())
 
-    def begin(self, root: int, leaves: Mapping[int, Leaf], *, unknown: bool, new: bool) -> None:
+    def begin(self, root: int, leaves: Mapping[int, LeafPartition], *, unknown: bool, new: bool) -> None:
         """Store the leaves of a table that has not been looked at in this epoch. `unknown`: but it was captured.
 
         `new`: it was not. All of it is read then, but a leaf may have come or gone since it is published.
@@ -148,7 +148,7 @@ class _Look:
                 self._add(leaf, "attached", None, settled="empty")
             self._store(leaf)
 
-    def compare(self, root: int, leaves: Mapping[int, Leaf], unread: str | None) -> None:
+    def compare(self, root: int, leaves: Mapping[int, LeafPartition], unread: str | None) -> None:
         """Find what joined and left. `unread`: why partitions that join are not read; None: they are."""
         self.compared.add(root)
         known = self._known.get(root, {})
@@ -169,14 +169,14 @@ class _Look:
                 self._add(leaf, "attached", None if empty else unread, settled="empty" if empty else None)
             self._store(leaf)
 
-    def leave(self, leaf: Leaf) -> None:
+    def leave(self, leaf: LeafPartition) -> None:
         """It is no partition of its root any more; the log has its rows."""
         there = captured_tables.present(self._source, [leaf.leaf_oid])
         what = "detached" if there else "dropped"
         self._add(leaf, what, None)
         self._execute("drop_partition", {"root_oid": leaf.root_oid, "leaf_oid": leaf.leaf_oid})
 
-    def _joined_empty(self, leaf: Leaf) -> bool:
+    def _joined_empty(self, leaf: LeafPartition) -> bool:
         """Whether it was empty when the stream began to have its rows as those of its root."""
         joined = self._joined.get(leaf.leaf_oid)
         return (
@@ -191,7 +191,7 @@ class _Look:
         found = captured_tables.filled(self._source, dict.fromkeys(oids, ""))
         return {oid: found.get(oid, False) is not False for oid in oids}
 
-    def _with_bounds(self, leaves: Collection[Leaf]) -> list[Leaf]:
+    def _with_bounds(self, leaves: Collection[LeafPartition]) -> list[LeafPartition]:
         if not leaves:
             return []
         values = {"leaves": [leaf.leaf_oid for leaf in leaves]}
@@ -200,10 +200,10 @@ class _Look:
         )
         return [replace(leaf, bounds=found.get(leaf.leaf_oid)) for leaf in leaves]
 
-    def _store(self, leaf: Leaf) -> None:
+    def _store(self, leaf: LeafPartition) -> None:
         self._execute("store_partition", {**_values(leaf), "epoch": self._stored.epoch})
 
-    def _add(self, leaf: Leaf, what: str, reason: str | None, *, settled: str | None = None) -> None:
+    def _add(self, leaf: LeafPartition, what: str, reason: str | None, *, settled: str | None = None) -> None:
         values = {"epoch": self._stored.epoch, "what": what, "reason": reason, "settled": settled, "lsn": self._lsn}
         values["in_doubt"] = what == "attached" and not leaf.made_so
         self._execute("add_partition_change", {**_values(leaf), **values})
@@ -217,7 +217,7 @@ class _Look:
         self._pipeline.execute(statement("snapshots", name), {**values, "source": self._stored.id})
 
 
-def _values(leaf: Leaf) -> dict[str, object]:
+def _values(leaf: LeafPartition) -> dict[str, object]:
     return {**vars(leaf), "bounds": None if leaf.bounds is None else Jsonb(list(leaf.bounds))}
 
 

@@ -12,7 +12,7 @@ from pipeline.snapshots import known_tables, partition_changes
 
 
 @dataclass(frozen=True)
-class Kept:
+class PartitionSettlement:
     """The log of a table stays as it is. `changes`: of partitions, that were settled; `always`: later ones, too."""
 
     table: str
@@ -20,7 +20,7 @@ class Kept:
     always: bool
 
 
-def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None = None) -> Kept:
+def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None = None) -> PartitionSettlement:
     """Settle what is known now of this table: `schema.table`, or a table of the schema public.
 
     `always`: partitions that leave later are settled at once, and so are those that join and are not read; None: as it
@@ -35,4 +35,4 @@ def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None
         raise TableRefusedError(f"{name[:200]} is no captured table; name the table whose partitions came or went")
     settled = partition_changes.keep(pipeline, stored, known[0].table_oid, always=always)
     found = next((each.always for each in partition_changes.notes(pipeline, stored) if each.table == wanted), False)
-    return Kept(wanted, settled, found)
+    return PartitionSettlement(wanted, settled, found)

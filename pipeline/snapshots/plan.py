@@ -20,7 +20,7 @@ ROWS_PER_BLOCK = 60
 
 
 @dataclass(frozen=True)
-class Extent:
+class RelationSize:
     """A relation as it is now. `file`: its pg_relation_filenode. `tuples`: pg_class.reltuples, -1 where not known.
 
     `name`: qualified and quoted.
@@ -45,7 +45,7 @@ class Extent:
         return self.tuples / self.pages if self.tuples >= 0 and self.pages > 0 else ROWS_PER_BLOCK
 
 
-def by_blocks(relation: Extent) -> Iterator[PlannedRange]:
+def by_blocks(relation: RelationSize) -> Iterator[PlannedRange]:
     """Ranges of blocks, in their order. Blocks that are added later hold only what the stream has."""
     step = max(1, min(round(ROWS / max(relation._density, 0.01)), BYTES // BLOCK))
     for first in range(0, relation.blocks, step):
@@ -53,7 +53,7 @@ def by_blocks(relation: Extent) -> Iterator[PlannedRange]:
         yield PlannedRange(relation.oid, relation.table_oid, relation.file, first, until)
 
 
-def whole(relation: Extent) -> Iterator[PlannedRange]:
+def whole(relation: RelationSize) -> Iterator[PlannedRange]:
     """One range: where rows have no key, changes that are made meanwhile could not be told from what was read."""
     if relation.blocks:
         yield PlannedRange(relation.oid, relation.table_oid, relation.file, 0, None)

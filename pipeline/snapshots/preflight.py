@@ -16,7 +16,7 @@ from pipeline.findings import Cure, Finding, Findings, first_names
 from pipeline.postgres import databases, migrations, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import known_tables, reading_rights, to_read
-from pipeline.snapshots.to_read import Relation
+from pipeline.snapshots.to_read import RelationToRead
 from pipeline.terminal import drawing
 
 NAME, RIGHTS = "snapshot", "snapshot rights"
@@ -90,7 +90,7 @@ def _known(pipeline: Connection | None, stored: ReplicationSource | None) -> set
     return {oid for oid, each in known_tables.read(pipeline, stored).items() if each.captured}
 
 
-def _said(joining: Sequence[PublishableTable], found: Sequence[Relation]) -> str:
+def _said(joining: Sequence[PublishableTable], found: Sequence[RelationToRead]) -> str:
     unread = {each.table_oid for each in found if each.lacking}
     if len(unread) == len(joining):
         return f"none of {drawing.count(len(joining), 'table')} can be read: see {RIGHTS}"
@@ -120,7 +120,7 @@ def _said(joining: Sequence[PublishableTable], found: Sequence[Relation]) -> str
     return said
 
 
-def _refused(found: Sequence[Relation], failed: Mapping[int, str]) -> Findings:
+def _refused(found: Sequence[RelationToRead], failed: Mapping[int, str]) -> Findings:
     """A warning for each table that cannot be read: the others are. `failed`: tables whose reading has failed."""
     for each in found:
         if each.lacking:

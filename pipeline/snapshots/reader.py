@@ -28,9 +28,16 @@ from pipeline.postgres.queries import statement
 from pipeline.postgres.session_settings import SNAPSHOT
 from pipeline.snapshots.comparing import NOTHING
 from pipeline.snapshots.conditions import check
-from pipeline.snapshots.departures import Departures
-from pipeline.snapshots.samples import Samples
-from pipeline.snapshots.shapes import Facts, PlannedTableChangedError, Shape, Shapes, TableUnreadableError, without_key
+from pipeline.snapshots.departures import KeyDepartures
+from pipeline.snapshots.samples import SeqSampler
+from pipeline.snapshots.shapes import (
+    LockedRelation,
+    PlannedTableChangedError,
+    RelationInspector,
+    RelationShape,
+    TableUnreadableError,
+    without_key,
+)
 from pipeline.wal.markers import RANGE_MARKER
 from pipeline.wal.messages import UNCHANGED, Row
 
@@ -74,9 +81,9 @@ class RangeReader:
         """`pipeline`: for looks at the log and at what is stored of the source."""
         self._source, self._pipeline = source, pipeline
         self._stored = stored
-        self._samples = Samples(source, pipeline, stored)
-        self._shapes = Shapes(source, pipeline, stored)
-        self._departures = Departures(pipeline, stored)
+        self._samples = SeqSampler(source, pipeline, stored)
+        self._shapes = RelationInspector(source, pipeline, stored)
+        self._departures = KeyDepartures(pipeline, stored)
 
     def read(
         self, taken: ClaimedRange, staging: RangeWriter, since: Mapping[str, int], condition: str | None = None
@@ -111,7 +118,7 @@ class RangeReader:
 
     def _read_rows(
         self, taken: ClaimedRange, name: str, staging: RangeWriter, condition: str | None
-    ) -> tuple[Facts, Shape]:
+    ) -> tuple[LockedRelation, RelationShape]:
         """Rows of one relation, as they are."""
         self._lock(taken, [name])
         facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
@@ -133,7 +140,9 @@ class RangeReader:
         self._copy(query, shape, staging)
         return facts, shape
 
-    def _read_keys(self, taken: ClaimedRange, staging: RangeWriter) -> tuple[Facts, Shape, dict[str, Any]]:
+    def _read_keys(
+        self, taken: ClaimedRange, staging: RangeWriter
+    ) -> tuple[LockedRelation, RelationShape, dict[str, Any]]:
         """Rows of a whole table with these keys, in whatever partition, and of each key without a row a delete."""
         leaves = self._look_before(taken)
         self._lock(taken, [name for _, name in leaves])
@@ -173,7 +182,7 @@ class RangeReader:
         self,
         keys: Sequence[Sequence[str]],
         comparison: KeyComparison,
-        shape: Shape,
+        shape: RelationShape,
         staging: RangeWriter,
         found: Collection[str],
     ) -> set[str]:
@@ -258,7 +267,9 @@ class RangeReader:
         role: int = queries.value(self._source, statement("snapshots", "statement_timeout"))
         return most if not role or role > most else None
 
-    def _copy(self, rows_of: sql.Composable, shape: Shape, staging: RangeWriter, found: set[str] | None = None) -> None:
+    def _copy(
+        self, rows_of: sql.Composable, shape: RelationShape, staging: RangeWriter, found: set[str] | None = None
+    ) -> None:
         """Stage the rows of this query. `found`: is given their keys."""
         query = sql.SQL("copy ({}) to stdout").format(rows_of)
         encode, staged, size = shape.relation.encode_texts, list[bytes](), 0

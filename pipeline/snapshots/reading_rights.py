@@ -11,7 +11,7 @@ from pipeline.postgres import migrations, reading_session
 from pipeline.postgres.connections import Connection
 from pipeline.printable import sql
 from pipeline.snapshots import overview, to_read
-from pipeline.snapshots.to_read import Relation
+from pipeline.snapshots.to_read import RelationToRead
 
 
 def failed(pipeline: Connection | None, stored: ReplicationSource | None) -> dict[int, str]:
@@ -26,7 +26,7 @@ def publications(config: Config, stored: ReplicationSource | None) -> list[str]:
     return list(publication_ledger.known(stored)) if stored else [config.publication]
 
 
-def remedy(relation: Relation, tables: Mapping[int, str]) -> str:
+def remedy(relation: RelationToRead, tables: Mapping[int, str]) -> str:
     """What an administrator runs so that the relation can be read, and then a user, if its table is one of `tables`."""
     grants = "; ".join(map(sql, relation.grants))
     table = tables.get(relation.table_oid)

@@ -20,8 +20,8 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.snapshots import backfills, known_tables, partition_changes
 from pipeline.snapshots.former_keys import FormerKeys
-from pipeline.snapshots.known_tables import EMPTY, Known
-from pipeline.snapshots.partitions import Partitions
+from pipeline.snapshots.known_tables import EMPTY, SnapshotTable
+from pipeline.snapshots.partitions import PartitionWatcher
 from pipeline.snapshots.truncates import PartitionTruncates
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _ROOM = "snapshots"
 _LOOKED = (0, 0)
 """Stored once there was a look."""
 
-Edge = tuple[int, int]
+InheritanceEdge = tuple[int, int]
 """The oids of a table and of one that it inherits from."""
 _INHERITING_TABLES = """\
 select i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8
@@ -66,7 +66,7 @@ def read(
     return started
 
 
-class Register:
+class TableRegister:
     """Keeps the rows in step with what is captured, and starts a backfill for each table that joins."""
 
     def __init__(
@@ -79,9 +79,9 @@ class Register:
         self._from_lsn = from_lsn
         self._former = FormerKeys(source, pipeline, stored)
         self._seen = SeenTables(source, pipeline, stored.id, stored.epoch)
-        self._partitions = Partitions(source, pipeline, stored, from_lsn, self._why_unread)
+        self._partitions = PartitionWatcher(source, pipeline, stored, from_lsn, self._why_unread)
         self._partition_truncates = PartitionTruncates(pipeline, stored)
-        self._inheritance = Inheritance(source, pipeline, stored)
+        self._inheritance = InheritanceWatcher(source, pipeline, stored)
         self._rereads = False
         """Whether this is the first look at an epoch whose tables are compared with the log."""
         self._at = 0
@@ -125,7 +125,11 @@ class Register:
                 partition_changes.begin(self._pipeline, self._stored, tables[root], of_root)
 
     def _compare(
-        self, table: CapturedTable, before: Known | None, all_joined: Mapping[int, CaptureStart], since: datetime | None
+        self,
+        table: CapturedTable,
+        before: SnapshotTable | None,
+        all_joined: Mapping[int, CaptureStart],
+        since: datetime | None,
     ) -> None:
         joined = all_joined.get(table.oid)
         another = self._former.had_another(table, before)
@@ -159,7 +163,7 @@ class Register:
         else:
             self._store(table, joined, EARLIER)
 
-    def _begin_epoch(self, table: CapturedTable, before: Known, joined: CaptureStart | None) -> None:
+    def _begin_epoch(self, table: CapturedTable, before: SnapshotTable, joined: CaptureStart | None) -> None:
         """Nothing is known of what happened between the epochs."""
         rekeyed = known_tables.has_another_key(table, before)
         same = self._is_same(table, before) and not rekeyed
@@ -190,7 +194,7 @@ class Register:
         gap = sources.gap(self._pipeline, self._stored.id, self._stored.epoch)
         read(self._pipeline, self._stored, table, kind, gap)
 
-    def _is_same(self, table: CapturedTable, before: Known) -> bool:
+    def _is_same(self, table: CapturedTable, before: SnapshotTable) -> bool:
         """Whether this oid was the same table in the epoch before: in another cluster it may be any other's."""
         clusters = sources.clusters(self._pipeline, self._stored.id)
         return (table.schema, table.name) == (before.table_schema, before.table_name) or (
@@ -255,7 +259,7 @@ class Register:
                 backfills.start_over(self._pipeline, backfill.id)
                 self._execute("read_by", {"oid": table.oid, "backfill": backfill.id})
 
-    def _left(self, table: Known) -> None:
+    def _left(self, table: SnapshotTable) -> None:
         if table.captured:
             self._execute("table_left", {"oid": table.table_oid, "reason": NOT_CAPTURED})
             for backfill in backfills.open_of(self._pipeline, self._stored.id):
@@ -301,17 +305,17 @@ def _stored_values(table: CapturedTable) -> dict[str, object]:
     return {**vars(table), "members": list(table.members)}
 
 
-class Inheritance:
+class InheritanceWatcher:
     """Stores what has changed since the last look."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
 
-    def read(self) -> set[Edge]:
+    def read(self) -> set[InheritanceEdge]:
         """What the catalog says now. Partitions are not among it."""
         return set(self._source.execute(_INHERITING_TABLES).fetchall())
 
-    def compare(self, now: set[Edge], lsn: int) -> None:
+    def compare(self, now: set[InheritanceEdge], lsn: int) -> None:
         """Store what `read` found changed. `lsn`: the end of the WAL after that."""
         values = {"source": self._stored.id}
         known = set(self._pipeline.execute(statement(_ROOM, "known_inheritance"), values).fetchall())
@@ -324,11 +328,11 @@ class Inheritance:
         self._store(ended, lsn, inherits=False)
         self._execute("forget_inheritance", left - ended)  # a table was dropped
 
-    def _store(self, edges: Collection[Edge], lsn: int, *, inherits: bool, is_first: bool = False) -> None:
+    def _store(self, edges: Collection[InheritanceEdge], lsn: int, *, inherits: bool, is_first: bool = False) -> None:
         values = {"epoch": self._stored.epoch, "lsn": lsn, "inherits": inherits, "first": is_first}
         self._execute("store_inheritance", edges, **values)
 
-    def _execute(self, name: str, edges: Collection[Edge], **values: object) -> None:
+    def _execute(self, name: str, edges: Collection[InheritanceEdge], **values: object) -> None:
         if edges:
             oids = {"children": [child for child, _ in edges], "parents": [parent for _, parent in edges]}
             self._pipeline.execute(statement(_ROOM, name), {**values, **oids, "source": self._stored.id})

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from pipeline.snapshots.partition_changes import PartitionNote
-from pipeline.snapshots.partitions_kept import Kept
+from pipeline.snapshots.partitions_kept import PartitionSettlement
 from pipeline.snapshots.snapshot_status import SnapshotStatus
-from pipeline.snapshots.status import NO_SERVER, Shown
+from pipeline.snapshots.status import NO_SERVER, BackfillStatus
 from pipeline.terminal import drawing
 from pipeline.terminal.drawing import Text
 
@@ -22,7 +22,7 @@ _KINDS = {
 }
 
 
-def line(found: Shown) -> str:
+def line(found: BackfillStatus) -> str:
     """What has become of one, in one sentence."""
     said = f"backfill {found.id} of {found.table} is {found.state}"
     if found.reason:
@@ -36,7 +36,7 @@ def line(found: Shown) -> str:
     return said
 
 
-def started(found: Shown, *, served: bool) -> str:
+def started(found: BackfillStatus, *, served: bool) -> str:
     """That it has begun, and whether anybody reads it."""
     said = f"backfill {found.id} of {found.table} has begun"
     if found.kind == "differences":
@@ -46,13 +46,13 @@ def started(found: Shown, *, served: bool) -> str:
     return f"{said}; `pipeline backfill show {found.id}` says how far it is" if served else f"{said}; {NO_SERVER}"
 
 
-def left(found: Shown) -> str:
+def left(found: BackfillStatus) -> str:
     """That nobody waits for it any more."""
     how = f"`pipeline backfill show {found.id}` says how far it is, `pipeline backfill cancel {found.id}` ends it"
     return f"backfill {found.id} of {found.table} goes on without you; {how}"
 
 
-def summary(found: Sequence[Shown]) -> Table:
+def summary(found: Sequence[BackfillStatus]) -> Table:
     """For `status` and `list`: one line for each."""
     columns = ("backfill", "table", "kind", "state", "ranges", "rows", "rows/s", "time left", "reason")
     return drawing.table(columns, map(_line, found))
@@ -89,13 +89,13 @@ def _note(each: PartitionNote) -> tuple[str, str]:
     return each.table, "; ".join(said)
 
 
-def kept(found: Kept) -> str:
+def kept(found: PartitionSettlement) -> str:
     """What `settle --keep` has done."""
     said = f"the log of {found.table} stays as it is: {drawing.count(found.changes, 'change')} of partitions settled"
     return f"{said}; later ones are settled at once" if found.always else said
 
 
-def _line(each: Shown) -> list[object]:
+def _line(each: BackfillStatus) -> list[object]:
     return [
         each.id,
         each.table,
@@ -109,7 +109,7 @@ def _line(each: Shown) -> list[object]:
     ]
 
 
-def ranges(each: Shown) -> str:
+def ranges(each: BackfillStatus) -> str:
     """How many of its ranges are events."""
     return f"{each.ranges_done:,} of {each.ranges_all:,}" if each.ranges_all else "-"
 
@@ -119,18 +119,18 @@ def rate(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"
 
 
-def time_left(each: Shown) -> str:
+def time_left(each: BackfillStatus) -> str:
     """About how long it still takes."""
     return "-" if each.seconds_left is None else f"about {drawing.ago(max(each.seconds_left, 1))}"
 
 
-def show_backfills(found: Sequence[Shown], now: SnapshotStatus | None) -> None:
+def show_backfills(found: Sequence[BackfillStatus], now: SnapshotStatus | None) -> None:
     """Print them, the newest first, and what nobody reads."""
     none = "there are no backfills; begin one: `pipeline backfill start TABLE`"
     drawing.show(summary(found) if found else none, *(incomplete(now) if now else ()))
 
 
-def show_backfill(found: Shown) -> None:
+def show_backfill(found: BackfillStatus) -> None:
     """Print one with all that is known of it."""
     drawing.show(
         summary([found]),
@@ -138,7 +138,7 @@ def show_backfill(found: Shown) -> None:
     )
 
 
-def _facts(found: Shown) -> Iterator[tuple[str, object]]:
+def _facts(found: BackfillStatus) -> Iterator[tuple[str, object]]:
     yield "rows read", drawing.whole(found.rows_read)
     yield "of about", None if found.rows_estimated is None else f"{found.rows_estimated:,} rows of the whole table"
     yield "condition", found.condition or "none: all rows"

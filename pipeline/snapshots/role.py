@@ -19,7 +19,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.process.child import POLL, Child, Launch
 from pipeline.process.children import end_all
 from pipeline.process.signals import Stop
-from pipeline.snapshots.coordinator import Coordinator
+from pipeline.snapshots.coordinator import SnapshotCoordinator
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
         try:
             with connections.connect(config.source, "source", name="pipeline snapshot") as source:
                 _lead(
-                    Coordinator(config, source, connection, stored, from_lsn),
+                    SnapshotCoordinator(config, source, connection, stored, from_lsn),
                     children,
                     connection,
                     stored,
@@ -79,7 +79,7 @@ def _wait_for_stream(
 
 
 def _lead(
-    coordinator: Coordinator,
+    coordinator: SnapshotCoordinator,
     children: list[Child],
     connection: Connection,
     stored: ReplicationSource,

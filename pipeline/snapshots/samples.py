@@ -16,7 +16,7 @@ Seqs = Mapping[str, int]
 """By events table."""
 
 
-class Samples:
+class SeqSampler:
     """Looks at both databases from time to time: first at the log, then at which transactions run.
 
     A transaction that gets its xid after that look comes after the seqs. One that was running then, and still is, may

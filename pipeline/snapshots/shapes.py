@@ -37,7 +37,7 @@ class PlannedTableChangedError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Facts:
+class LockedRelation:
     """A relation in the snapshot in which it is read."""
 
     snapshot: str
@@ -49,8 +49,8 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """How rows of a relation are read and written, as long as `shape` of its Facts stays what it is.
+class RelationShape:
+    """How rows of a relation are read and written, as long as `shape` of its LockedRelation stays the same.
 
     `published`: only rows for which this holds are; None: all.
     """
@@ -90,12 +90,12 @@ def _unreadable(user: str, name: str, columns: Sequence[str]) -> TableUnreadable
     return TableUnreadableError(f'user "{user}" may not read {what}; run: {grant}, then start it again')
 
 
-class Shapes:
+class RelationInspector:
     """Looks over the connection to the source that reads; what it has found holds until the catalog says otherwise."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: ReplicationSource) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
-        self._known: dict[int, Shape] = {}
+        self._known: dict[int, RelationShape] = {}
 
     @property
     def _publications(self) -> list[str]:
@@ -112,13 +112,13 @@ class Shapes:
         """Oid and name of each relation that holds rows of the table: itself, or its partitions."""
         return self._source.execute(statement("snapshots", "leaves"), {"oid": table_oid}).fetchall()
 
-    def facts(self, oid: int, table_oid: int, name: str, file: int | None = None) -> Facts:
+    def facts(self, oid: int, table_oid: int, name: str, file: int | None = None) -> LockedRelation:
         """Of a relation that is locked.
 
         Raises PlannedTableChangedError when it is not what was planned, TableUnreadableError.
         """
         values = {"oid": oid, "name": name, "publications": self._publications}
-        facts = queries.one(self._source, Facts, statement("snapshots", "range_facts"), values)
+        facts = queries.one(self._source, LockedRelation, statement("snapshots", "range_facts"), values)
         if facts is None or not facts.same_name:
             raise PlannedTableChangedError("the table was renamed or dropped")
         if facts.table_oid != table_oid:
@@ -138,14 +138,14 @@ class Shapes:
             (f"{each.refused}; then start it again" for each in found if each.oid == oid and each.refused), None
         )
 
-    def shape(self, oid: int, facts: Facts) -> Shape:
+    def shape(self, oid: int, facts: LockedRelation) -> RelationShape:
         """How its rows are read. Raises PlannedTableChangedError or TableUnreadableError."""
         known = self._known.get(oid)
         if known is None or known.shape != facts.shape:
             known = self._known[oid] = self._describe(oid, facts)
         return known
 
-    def _describe(self, oid: int, facts: Facts) -> Shape:
+    def _describe(self, oid: int, facts: LockedRelation) -> RelationShape:
         found = self._published(oid)
         if found is None:  # by a publication that was made since
             self._stored = sources.find(self._pipeline, self._stored.id) or self._stored
@@ -168,7 +168,7 @@ class Shapes:
         if described is None:
             raise PlannedTableChangedError("the table was dropped")
         published = None if found.condition is None else queries.trusted(found.condition)
-        return Shape(facts.shape, described, published, StagedRelation(0, described.version))
+        return RelationShape(facts.shape, described, published, StagedRelation(0, described.version))
 
     def _published(self, oid: int) -> PublishedRelation | None:
         return next(iter(published_relations.read(self._source, oid, self._publications)), None)

@@ -10,9 +10,9 @@ from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import overview, partition_changes
 from pipeline.snapshots import status as backfills
-from pipeline.snapshots.overview import Incomplete
+from pipeline.snapshots.overview import IncompleteTable
 from pipeline.snapshots.partition_changes import PartitionNote
-from pipeline.snapshots.status import Shown
+from pipeline.snapshots.status import BackfillStatus
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class SnapshotStatus:
     may have.
     """
 
-    backfills: list[Shown] = field(default_factory=list)
+    backfills: list[BackfillStatus] = field(default_factory=list)
     tables: dict[str, int] = field(default_factory=dict)
-    unread: list[Incomplete] = field(default_factory=list)
+    unread: list[IncompleteTable] = field(default_factory=list)
     partitions: list[PartitionNote] = field(default_factory=list)
 
     @property

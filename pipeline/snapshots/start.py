@@ -22,16 +22,16 @@ from pipeline.postgres.queries import statement
 from pipeline.snapshots import backfills, partition_changes, register, to_read
 from pipeline.snapshots import status as shown_backfills
 from pipeline.snapshots.conditions import check, condition
-from pipeline.snapshots.conditions.condition import Condition, Term
-from pipeline.snapshots.status import Shown
+from pipeline.snapshots.conditions.condition import ColumnComparison, RowCondition
+from pipeline.snapshots.status import BackfillStatus
 
 _BOUNDS = {"statement_timeout": "5s", "lock_timeout": "500ms"}
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
-Choose = Callable[[Sequence[str]], Condition]
+ConditionParser = Callable[[Sequence[str]], RowCondition]
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedRelation:
     """What a name stands for at the source. `kind`, `persistence`: as in pg_class. `root`: of a partition."""
 
     oid: int
@@ -42,12 +42,12 @@ class Named:
     columns: list[str]
 
 
-def by_text(where: str | None) -> Choose | None:
+def by_text(where: str | None) -> ConditionParser | None:
     """The rows for which this expression holds; None: all."""
     return None if where is None else lambda columns: condition.parse(where, columns)
 
 
-def by_terms(terms: Sequence[Term]) -> Choose | None:
+def by_terms(terms: Sequence[ColumnComparison]) -> ConditionParser | None:
     """The rows for which all of these hold; all where there are none."""
     return (lambda columns: condition.of_terms(terms, columns)) if terms else None
 
@@ -57,10 +57,10 @@ def start(
     source: Connection,
     pipeline: Connection,
     name: str,
-    choose: Choose | None = None,
+    choose: ConditionParser | None = None,
     *,
     differences: bool = False,
-) -> Shown:
+) -> BackfillStatus:
     """Begin one of this table: `schema.table`, or a table of the schema public. The source's session is used up.
 
     `differences`: it compares the whole table with the log, and only what differs becomes events. Where the log lacks
@@ -96,7 +96,7 @@ def _begin(
     pipeline: Connection,
     stored: ReplicationSource,
     table: CapturedTable,
-    chosen: Condition | None,
+    chosen: RowCondition | None,
     *,
     differences: bool,
 ) -> int | None:
@@ -115,7 +115,9 @@ def captured_table(source: Connection, name: str, captured: Mapping[int, Capture
     return captured.get(found.oid) or _refuse(found)
 
 
-def _require_comparable(table: CapturedTable, relations: Iterable[to_read.Relation], choose: Choose | None) -> None:
+def _require_comparable(
+    table: CapturedTable, relations: Iterable[to_read.RelationToRead], choose: ConditionParser | None
+) -> None:
     if choose is not None:
         raise ConditionRefusedError(
             "a whole table is compared; leave the condition out, or read the rows without differences"
@@ -139,9 +141,13 @@ def _require_comparable_key(
         raise TableRefusedError(f"{table.schema}.{table.name} cannot be compared: {error}") from error
 
 
-def _named(source: Connection, name: str, captured: Iterable[CapturedTable]) -> Named:
+def _named(source: Connection, name: str, captured: Iterable[CapturedTable]) -> NamedRelation:
     values = {"name": name}
-    found = queries.one(source, Named, statement("snapshots", "named_relations"), values) if "\0" not in name else None
+    found = (
+        queries.one(source, NamedRelation, statement("snapshots", "named_relations"), values)
+        if "\0" not in name
+        else None
+    )
     if found is not None:
         return found
     known = sorted((each.schema, each.name) for each in captured)
@@ -154,7 +160,7 @@ def _named(source: Connection, name: str, captured: Iterable[CapturedTable]) -> 
     raise TableRefusedError(f"the source has no table {name[:200]}; {remedy}")
 
 
-def _refuse(found: Named) -> NoReturn:
+def _refuse(found: NamedRelation) -> NoReturn:
     """Why a relation is not captured as a table of its own."""
     if found.root is not None:
         raise TableRefusedError(f"{found.name} is a partition; name its root, {found.root}")
@@ -175,7 +181,7 @@ def _under_way(pipeline: Connection, stored: ReplicationSource, table: CapturedT
     return BackfillError(f"a backfill of {table.schema}.{table.name} has just ended; start it again")
 
 
-def _chosen(config: Config, table: CapturedTable, chosen: Condition) -> Condition:
+def _chosen(config: Config, table: CapturedTable, chosen: RowCondition) -> RowCondition:
     """The condition, once the source takes it; it is planned, which compares the types, and not run."""
     name = sql.Identifier(table.schema, table.name)
     query = sql.SQL("explain select from only {} as t where {}").format(name, chosen.sql())

@@ -13,7 +13,7 @@ from pipeline.errors import BackfillError, UnknownBackfillError
 from pipeline.postgres import queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.snapshots import backfills
-from pipeline.snapshots.backfills import Backfill
+from pipeline.snapshots.backfills import StoredBackfill
 
 ENDED = ("complete", "failed", "cancelled")
 ROLE = "snapshot"
@@ -21,7 +21,7 @@ NO_SERVER = "no server runs that would read it: start `pipeline serve`"
 
 
 @dataclass(frozen=True)
-class Shown:
+class BackfillStatus:
     """A backfill. `rows`: events added; the log had the same, or something newer, of the rest of `rows_read`.
 
     `rows_per_second` since it began, and `seconds_left` at that rate: only while it is reading, and where known.
@@ -54,14 +54,14 @@ class Shown:
         return self.state in ENDED
 
 
-def shown(backfill: Backfill, now: datetime) -> Shown:
+def shown(backfill: StoredBackfill, now: datetime) -> BackfillStatus:
     """`now`: of the pipeline database, whose clock the other times are of."""
-    same = {name: getattr(backfill, name) for name in Shown.__annotations__ if hasattr(backfill, name)}
+    same = {name: getattr(backfill, name) for name in BackfillStatus.__annotations__ if hasattr(backfill, name)}
     rate, left = _pace(backfill, now)
-    return Shown(**{**same, "rows": backfill.rows_added}, rows_per_second=rate, seconds_left=left)
+    return BackfillStatus(**{**same, "rows": backfill.rows_added}, rows_per_second=rate, seconds_left=left)
 
 
-def _pace(backfill: Backfill, now: datetime) -> tuple[float | None, float | None]:
+def _pace(backfill: StoredBackfill, now: datetime) -> tuple[float | None, float | None]:
     """Rows a second, and seconds left."""
     if backfill.state != "reading" or backfill.started_at is None or not backfill.ranges_done:
         return None, None
@@ -70,33 +70,33 @@ def _pace(backfill: Backfill, now: datetime) -> tuple[float | None, float | None
     return round(backfill.rows_read / seconds, 1), round(left, 1)
 
 
-def listed(config: Config, pipeline: Connection, most: int = 100) -> list[Shown]:
+def listed(config: Config, pipeline: Connection, most: int = 100) -> list[BackfillStatus]:
     """The newest, the newest first; none where no source is known."""
     stored = sources.find(pipeline, config.source_id)
     return _shown(pipeline, backfills.listed(pipeline, stored.id, most)) if stored else []
 
 
-def under_way(pipeline: Connection, stored: ReplicationSource) -> list[Shown]:
+def under_way(pipeline: Connection, stored: ReplicationSource) -> list[BackfillStatus]:
     """Those that have not ended, the oldest first."""
     return _shown(pipeline, backfills.open_of(pipeline, stored.id))
 
 
-def show(config: Config, pipeline: Connection, number: int) -> Shown:
+def show(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
     """One of them. Raises UnknownBackfillError."""
     return _shown(pipeline, [_find(config, pipeline, number)])[0]
 
 
-def pause(config: Config, pipeline: Connection, number: int) -> Shown:
+def pause(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
     """Read none of its ranges for now; those that are being read are finished."""
     return _change(config, pipeline, number, "paused", lambda: backfills.pause(pipeline, number, paused=True))
 
 
-def resume(config: Config, pipeline: Connection, number: int) -> Shown:
+def resume(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
     """Go on."""
     return _change(config, pipeline, number, "resumed", lambda: backfills.pause(pipeline, number, paused=False))
 
 
-def cancel(config: Config, pipeline: Connection, number: int) -> Shown:
+def cancel(config: Config, pipeline: Connection, number: int) -> BackfillStatus:
     """End it; what it has added to the log stays."""
     return _change(config, pipeline, number, "cancelled", lambda: backfills.end(pipeline, number, "cancelled"))
 
@@ -107,7 +107,7 @@ def is_served(pipeline: Connection) -> bool:
     return (role is not None and role.held) or role_locks.server_starts(pipeline, ROLE)
 
 
-def _change(config: Config, pipeline: Connection, number: int, done: str, change: Callable[[], bool]) -> Shown:
+def _change(config: Config, pipeline: Connection, number: int, done: str, change: Callable[[], bool]) -> BackfillStatus:
     with pipeline.transaction():
         _find(config, pipeline, number)
         changed = change()
@@ -118,7 +118,7 @@ def _change(config: Config, pipeline: Connection, number: int, done: str, change
     return found
 
 
-def _find(config: Config, pipeline: Connection, number: int) -> Backfill:
+def _find(config: Config, pipeline: Connection, number: int) -> StoredBackfill:
     stored = sources.find(pipeline, config.source_id)
     found = backfills.find(pipeline, number)
     if found is None or stored is None or found.source_id != stored.id:
@@ -128,7 +128,7 @@ def _find(config: Config, pipeline: Connection, number: int) -> Backfill:
     return found
 
 
-def _shown(pipeline: Connection, found: Collection[Backfill]) -> list[Shown]:
+def _shown(pipeline: Connection, found: Collection[StoredBackfill]) -> list[BackfillStatus]:
     if not found:
         return []
     now: datetime = queries.value(pipeline, "select pg_catalog.clock_timestamp()")

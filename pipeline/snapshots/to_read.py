@@ -12,7 +12,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.printable import identifier, sql
 from pipeline.snapshots import plan
-from pipeline.snapshots.plan import Extent
+from pipeline.snapshots.plan import RelationSize
 
 _READABLE_PLACES = """\
 select c.oid::pg_catalog.int8 from pg_catalog.pg_class c
@@ -22,7 +22,7 @@ where c.oid = any (%s::pg_catalog.oid[]) and pg_catalog.has_column_privilege(c.o
 
 
 @dataclass(frozen=True)
-class Relation(Extent):
+class RelationToRead(RelationSize):
     """A relation that holds rows of a table, and what `user`, who asks, may do there. `user` is quoted for SQL.
 
     `identified`: it has a key by which its rows are read in ranges. `by_place`: the user may read the places of rows,
@@ -64,13 +64,15 @@ class Relation(Extent):
         return f"{self.lacking}; run: {'; '.join(map(sql, self.grants))}" if self.lacking else None
 
 
-def relations(source: Connection, tables: Iterable[int], publications: Sequence[str], *, sized: bool) -> list[Relation]:
+def relations(
+    source: Connection, tables: Iterable[int], publications: Sequence[str], *, sized: bool
+) -> list[RelationToRead]:
     """Of these tables, by oid; of partitioned ones their leaves. `sized`: with sizes, which waits for locks on them.
 
     `publications`: those that publish the tables, or will.
     """
     values = {"oids": list(tables), "sized": sized}
-    found = queries.rows(source, Relation, statement("snapshots", "relations_to_read"), values)
+    found = queries.rows(source, RelationToRead, statement("snapshots", "relations_to_read"), values)
     lacking = {each.oid for each in found if not each.readable}
     columns = unreadable_columns(source, lacking, publications, source.info.user) if lacking else {}
     return [
@@ -98,7 +100,7 @@ def listed(columns: Sequence[str]) -> str:
     return f" ({', '.join(map(identifier, columns))})" if columns else ""
 
 
-def ranges(config: Config, source: Connection, extents: Iterable[Extent], *, by_key: bool) -> list[PlannedRange]:
+def ranges(config: Config, source: Connection, extents: Iterable[RelationSize], *, by_key: bool) -> list[PlannedRange]:
     """The ranges in which relations are read: of blocks, if rows are told apart by key and the reading role may see
     where they are, else all of a relation at once.
     """

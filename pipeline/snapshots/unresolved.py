@@ -15,14 +15,14 @@ from pipeline.capture.schema_history.versions import SourceTableVersion
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.snapshots.backfills import Backfill
+from pipeline.snapshots.backfills import StoredBackfill
 
 KEYS_PER_RANGE = 1_000
 _JSON = (114, 3802)
 
 
 @dataclass
-class Round:
+class UnresolvedKeySearch:
     """How far unresolved keys were looked for, of one backfill.
 
     `begun`: seqs by events table at which the backfill began. Up to `since` all keys are settled, but for `left_out`:
@@ -40,9 +40,9 @@ class Round:
 
 def keys(
     connection: Connection,
-    backfill: Backfill,
+    backfill: StoredBackfill,
     version: SourceTableVersion,
-    last: Round,
+    last: UnresolvedKeySearch,
     written: Sequence[EventsTable],
 ) -> list[list[str]]:
     """The keys of such rows, as texts in the order of the version's key."""

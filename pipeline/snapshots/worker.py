@@ -28,7 +28,7 @@ from pipeline.postgres.queries import statement
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings
 from pipeline.snapshots import backfills, comparing, plan
-from pipeline.snapshots.backfills import Backfill
+from pipeline.snapshots.backfills import StoredBackfill
 from pipeline.snapshots.reader import RangeReader, RangeReadTimeoutError, TableReadBlockedError
 from pipeline.snapshots.shapes import PlannedTableChangedError, TableUnreadableError
 
@@ -93,7 +93,7 @@ def _run(config: Config, stop: Stop) -> None:
             if stored is None:
                 return
             found = RangeReader(source, pipeline, stored)
-            Worker(config, source, pipeline, staging, stored.id, found).run(stop)
+            SnapshotWorker(config, source, pipeline, staging, stored.id, found).run(stop)
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise
@@ -101,7 +101,7 @@ def _run(config: Config, stop: Stop) -> None:
 
 
 @dataclass
-class Worker:
+class SnapshotWorker:
     """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database.
 
     `density`: of relations, by oid, how many rows a block had when one was last read. `held`: of backfills that had to
@@ -189,12 +189,12 @@ class Worker:
             raise
         return 0
 
-    def _put_off(self, taken: ClaimedRange, backfill: Backfill, reason: str, seconds: float) -> None:
+    def _put_off(self, taken: ClaimedRange, backfill: StoredBackfill, reason: str, seconds: float) -> None:
         ranges.give_back(self.take, taken)
         backfills.wait(self.take, backfill.id, reason)
         self.held[backfill.id] = time.monotonic() + seconds
 
-    def _stage(self, taken: ClaimedRange, backfill: Backfill) -> int:
+    def _stage(self, taken: ClaimedRange, backfill: StoredBackfill) -> int:
         with RangeWriter(self.staging, self.source_id, taken) as staging:
             self.reader.read(taken, staging, backfill.since_seqs or {}, backfill.condition)
             under_way = backfill.compares and ranges.compares(self.take, backfill.id)
@@ -204,11 +204,11 @@ class Worker:
                 self.density[taken.relation_oid] = staging.rows / (taken.until_block - (taken.from_block or 0))
             return staging.rows
 
-    def _compare(self, taken: ClaimedRange, backfill: Backfill, stop: Stop) -> int:
+    def _compare(self, taken: ClaimedRange, backfill: StoredBackfill, stop: Stop) -> int:
         """Plan ranges of the keys that may differ."""
         stored = sources.find(self.take, self.source_id)
         assert stored is not None  # noqa: S101  a worker is of a source
-        made = comparing.Comparison(self.source, self.take, self.staging, stored)
+        made = comparing.DifferencePlanner(self.source, self.take, self.staging, stored)
         try:
             if not made.run(taken, backfill, lambda: bool(stop)):
                 ranges.give_back(self.take, taken)
@@ -218,7 +218,7 @@ class Worker:
             raise PlannedTableChangedError(connections.one_line(error)) from error
         return 0
 
-    def _split(self, taken: ClaimedRange, backfill: Backfill, slow: RangeReadTimeoutError) -> None:
+    def _split(self, taken: ClaimedRange, backfill: StoredBackfill, slow: RangeReadTimeoutError) -> None:
         """Read it in two halves, or give up where it cannot be any shorter."""
         if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
             self._fail(backfill, f"{slow}, also for the shortest range: {slow.remedy}")
@@ -227,7 +227,7 @@ class Worker:
             ranges.split(self.take, taken, (taken.from_block + taken.until_block) // 2)
             backfills.more_ranges(self.take, backfill.id, 1)
 
-    def _fail(self, backfill: Backfill, reason: str) -> None:
+    def _fail(self, backfill: StoredBackfill, reason: str) -> None:
         if backfills.end(self.take, backfill.id, "failed", reason):
             logger.error("%s cannot be read: %s", backfill.table, reason, extra={"action": "snapshot.unreadable"})
 

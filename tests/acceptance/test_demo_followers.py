@@ -12,7 +12,7 @@ import pytest
 
 import pipeline
 from pipeline.demo import followed
-from pipeline.demo.followed import Sum
+from pipeline.demo.followed import TableTotals
 from pipeline.postgres.embedded import Server
 from tests.fixtures.postgres import Cluster
 
@@ -70,8 +70,8 @@ def test_a_row_that_differs_is_another_sum(cluster: Cluster) -> None:
         connection.execute("create schema shop")
         for table in tables:
             connection.execute(f"create table shop.{table} (id int, name text)".encode())
-        assert followed.sums(dsn) == dict.fromkeys(tables, Sum(0, ""))
-        seen = set[Sum]()
+        assert followed.sums(dsn) == dict.fromkeys(tables, TableTotals(0, ""))
+        seen = set[TableTotals]()
         for statement in (
             "insert into shop.stock values (1, 'a'), (2, null)",
             "update shop.stock set name = '' where id = 2",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.capture.source import sources
 from pipeline.postgres import connections, session_settings
-from pipeline.snapshots.register import Register
+from pipeline.snapshots.register import TableRegister
 from tests.spark.conftest import Pipeline
 from tests.spark.test_state import fold, latest, rows_in
 
@@ -55,7 +55,7 @@ def look(pipeline: Pipeline) -> None:
     with connections.connect(pipeline.source_dsn, "source", settings=session_settings.SERVER) as source:
         stored = sources.find(pipeline.log, pipeline.look("select id from pipeline.sources")[0]["id"])
         assert stored is not None
-        Register(pipeline.config, source, pipeline.log, stored, 0).update()
+        TableRegister(pipeline.config, source, pipeline.log, stored, 0).update()
 
 
 def ids(pipeline: Pipeline, table: str) -> set[int]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
-from pipeline.comparing.differences import Difference, Value
+from pipeline.comparing.differences import DifferingRow, ValueDifference
 from pipeline.operate.verify.verifications import Compared, Content, Verification
 from pipeline.terminal import bars, drawing
 from pipeline.terminal.drawing import Text
@@ -81,7 +81,7 @@ def _differing(table: Compared, *, values: bool) -> Table:
     return shown
 
 
-def _rows(difference: Difference, *, values: bool) -> Iterator[list[object]]:
+def _rows(difference: DifferingRow, *, values: bool) -> Iterator[list[object]]:
     event = None if difference.seq is None else f"seq {difference.seq}"
     head: list[object] = [", ".join(text or "" for text in difference.key), Text(difference.kind, "bold red"), event]
     if not difference.values:
@@ -90,7 +90,7 @@ def _rows(difference: Difference, *, values: bool) -> Iterator[list[object]]:
         yield [*(["", "", ""] if number else head), value.column, *(_both(value) if values else ())]
 
 
-def _both(value: Value) -> tuple[object, object]:
+def _both(value: ValueDifference) -> tuple[object, object]:
     return _text(value.source), drawing.dim("absent") if value.absent else _text(value.log)
 
 

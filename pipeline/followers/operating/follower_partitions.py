@@ -25,7 +25,7 @@ from pipeline.postgres import queries, reading_session, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.snapshots import known_tables
-from pipeline.snapshots.partitions import Leaf
+from pipeline.snapshots.partitions import LeafPartition
 
 _PROGRAM = "pipeline followers"
 _MARK_SECONDS = 1.0
@@ -81,7 +81,9 @@ class FollowerPartitions:
             for each in found.table_states
             if each.table_oid in known and known[each.table_oid].captured
         }
-        there = queries.rows(self._source, Leaf, statement("snapshots", "partition_tree"), {"roots": list(names)})
+        there = queries.rows(
+            self._source, LeafPartition, statement("snapshots", "partition_tree"), {"roots": list(names)}
+        )
         covered = self._covered()
         now = {
             (leaf.root_oid, leaf.leaf_oid): leaf.attached_by
@@ -91,7 +93,7 @@ class FollowerPartitions:
         values = {"source": self._stored.id}
         seen = {
             (leaf.root_oid, leaf.leaf_oid): leaf.attached_by
-            for leaf in queries.rows(self._pipeline, Leaf, statement("snapshots", "known_partitions"), values)
+            for leaf in queries.rows(self._pipeline, LeafPartition, statement("snapshots", "known_partitions"), values)
             if leaf.root_oid in names
         }
         differing = {root for root, _ in dict(now.items() ^ seen.items())}

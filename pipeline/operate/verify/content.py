@@ -14,7 +14,7 @@ from pipeline.capture.source import captured_now, not_begun, publication_ledger,
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared, differences
-from pipeline.comparing.comparison import Comparison
+from pipeline.comparing.comparison import ContentComparison
 from pipeline.comparing.log_state import Key, TableTruncatedError
 from pipeline.config.settings import Config
 from pipeline.errors import NotComparableError, PipelineError
@@ -27,7 +27,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.session_settings import SNAPSHOT
 from pipeline.snapshots import known_tables, overview, start, to_read
 from pipeline.snapshots.former_keys import FormerKeys
-from pipeline.snapshots.overview import Whole
+from pipeline.snapshots.overview import TableCoverage
 
 SHOWN = 100
 """How many differing rows of a table are named; all are counted."""
@@ -105,7 +105,7 @@ class _Run:
     ) -> None:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._share, self._on_look, self._stopping = share, on_look, stopping
-        self._whole: Mapping[int, Whole] = overview.whole_tables(pipeline, stored.id)
+        self._whole: Mapping[int, TableCoverage] = overview.whole_tables(pipeline, stored.id)
 
     def compare(self, table: CapturedTable) -> Compared:
         """One table, or why it is refused."""
@@ -137,7 +137,7 @@ class _Run:
             shape = compared.read(self._source, self._pipeline, self._stored, table.oid)
         found, parts = Compared(name, "equal"), 0
         named: set[Key] = set()
-        comparison = Comparison(self._source, self._pipeline, self._stored, shape, self._stopping)
+        comparison = ContentComparison(self._source, self._pipeline, self._stored, shape, self._stopping)
         for looked, state in comparison.run(self._share):
             parts += looked.parts
             found.rows += looked.rows
@@ -156,7 +156,7 @@ class _Run:
         found.state = "differs" if found.differing else "equal"
         return found
 
-    def _require_unaltered(self, table: CapturedTable, name: str, shape: compared.Compared) -> None:
+    def _require_unaltered(self, table: CapturedTable, name: str, shape: compared.ComparableTable) -> None:
         """Raises NotComparableError where DDL explains differences, also such as the stream has not noticed yet."""
         if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
             raise NotComparableError("it was altered while it was compared; run it again")

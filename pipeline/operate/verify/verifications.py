@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.source.sources import ReplicationSource
-from pipeline.comparing.differences import Difference
+from pipeline.comparing.differences import DifferingRow
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -37,7 +37,7 @@ class Compared:
     unknown: int = 0
     verified_through: lsn.Shown | None = None
     seconds: float = 0.0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[DifferingRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

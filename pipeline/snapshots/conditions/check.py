@@ -9,7 +9,7 @@ from psycopg import sql
 from pipeline.errors import ConditionRefusedError
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.snapshots.conditions.condition import Condition, parse
+from pipeline.snapshots.conditions.condition import RowCondition, parse
 from pipeline.snapshots.conditions.lexer import shown
 
 _COLUMNS_OF_TABLE = """\
@@ -49,7 +49,7 @@ def trusted(source: Connection, condition: str, table: int) -> sql.Composable:
     return parsed.sql()
 
 
-def require_harmless(source: Connection, condition: Condition, table: int) -> None:
+def require_harmless(source: Connection, condition: RowCondition, table: int) -> None:
     """That reading rows of the table, by its oid, with this condition runs nothing but functions of Postgres itself
     that change nothing, wait for nothing and look at nothing but the row.
 
@@ -63,7 +63,7 @@ def require_harmless(source: Connection, condition: Condition, table: int) -> No
     _require_columns(source, condition, table)
 
 
-def _require_functions(source: Connection, condition: Condition) -> None:
+def _require_functions(source: Connection, condition: RowCondition) -> None:
     query = queries.statement("snapshots.conditions", "harmful_functions")
     for function in queries.rows(source, _Function, query, {"functions": sorted(condition.functions)}):
         raise ConditionRefusedError(
@@ -72,7 +72,7 @@ def _require_functions(source: Connection, condition: Condition) -> None:
         )
 
 
-def _require_types(source: Connection, condition: Condition) -> None:
+def _require_types(source: Connection, condition: RowCondition) -> None:
     query = queries.statement("snapshots.conditions", "harmful_types")
     for kind in queries.rows(source, _Type, query, {"types": sorted(condition.types)}):
         raise ConditionRefusedError(
@@ -81,7 +81,7 @@ def _require_types(source: Connection, condition: Condition) -> None:
         )
 
 
-def _require_columns(source: Connection, condition: Condition, table: int) -> None:
+def _require_columns(source: Connection, condition: RowCondition, table: int) -> None:
     query = queries.statement("snapshots.conditions", "harmful_columns")
     values = {"columns": sorted(condition.columns), "table": table}
     for found in queries.rows(source, _Column, query, values):

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from pipeline.errors import ConditionRefusedError
 from pipeline.snapshots.conditions.lexer import LONGEST, shown
-from pipeline.snapshots.conditions.nodes import Node, Piece, Rank, build, column, string
+from pipeline.snapshots.conditions.nodes import ConditionNode, NodePiece, OperatorRank, build, column, string
 from pipeline.snapshots.conditions.parser import parsed
 from pipeline.snapshots.conditions.rules import listed
 
@@ -26,7 +26,7 @@ _MOST_DIGITS = 4000
 
 
 @dataclass(frozen=True)
-class Term:
+class ColumnComparison:
     """One comparison of a condition that is no text. `operator`: =, <>, !=, <, <=, >, >=, like, ilike with one value;
     in, not in with a list of at least one; is null, is not null with None. A value has the type of its column.
     """
@@ -37,7 +37,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Condition:
+class RowCondition:
     """What was understood. `text` is for people and to be stored: parsed again it gives the same condition.
 
     `columns`, `functions` (of pg_catalog) and `types` (of pg_catalog, arrays by their elements) are the names in it.
@@ -57,7 +57,7 @@ class Condition:
         return sql.SQL(f"({self._sql})")
 
 
-def parse(text: str, columns: Collection[str]) -> Condition:
+def parse(text: str, columns: Collection[str]) -> RowCondition:
     """The condition in a text of SQL. `columns`: the names of all columns of the table.
 
     Raises ConditionRefusedError with the part that is not allowed. It does not know types: what Postgres refuses for
@@ -67,16 +67,16 @@ def parse(text: str, columns: Collection[str]) -> Condition:
     return _checked(parsed(text), columns, "--where")
 
 
-def of_terms(terms: Sequence[Term], columns: Collection[str]) -> Condition:
+def of_terms(terms: Sequence[ColumnComparison], columns: Collection[str]) -> RowCondition:
     """The condition that all of the terms are true. Raises ConditionRefusedError, as `parse` does."""
     if not terms:
         raise ConditionRefusedError("condition: it has no terms: give at least one column, operator and value")
     if len(terms) > LONGEST // len("a = ''"):
         raise ConditionRefusedError(f"condition: {len(terms)} terms are too many: it may have {LONGEST:,} characters")
-    pieces: list[Piece] = []
+    pieces: list[NodePiece] = []
     for term in terms:
-        pieces += [" and ", (_node(term), Rank.NOT)]
-    node = _node(terms[0]) if len(terms) == 1 else build(Rank.AND, *pieces[1:])
+        pieces += [" and ", (_node(term), OperatorRank.NOT)]
+    node = _node(terms[0]) if len(terms) == 1 else build(OperatorRank.AND, *pieces[1:])
     return _checked(node, columns, "condition")
 
 
@@ -89,36 +89,46 @@ def _require_short(text: str, what: str) -> None:
         )
 
 
-def _checked(node: Node, columns: Collection[str], what: str) -> Condition:
+def _checked(node: ConditionNode, columns: Collection[str], what: str) -> RowCondition:
     if unknown := sorted(node.columns - set(columns)):
         known = ", ".join([shown(name) for name in list(columns)[:8]]) + (", …" if len(columns) > 8 else "")
         raise ConditionRefusedError(f"{what}: the table has no column {shown(unknown[0])}: use one of {known}")
     _require_short(node.text, what)  # it is parsed again, and may be longer than what was given
-    return Condition(node.text, node.columns, node.functions, node.types, node.sql)
+    return RowCondition(node.text, node.columns, node.functions, node.types, node.sql)
 
 
-def _node(term: Term) -> Node:
+def _node(term: ColumnComparison) -> ConditionNode:
     operator = " ".join(term.operator.lower().split())
     if operator in _NULLS:
         if term.value is not None:
             raise ConditionRefusedError(f"condition: {operator} of {shown(term.column)} takes no value: leave it out")
-        return build(Rank.IS, (column(term.column), Rank.IS), f" {operator}")
+        return build(OperatorRank.IS, (column(term.column), OperatorRank.IS), f" {operator}")
     if operator in _LISTS:
         if isinstance(term.value, str) or not isinstance(term.value, Sequence) or not term.value:
             raise ConditionRefusedError(
                 f"condition: {operator} of {shown(term.column)} takes a list of at least one value"
             )
-        values = build(Rank.ELEMENT, *listed([_literal(term, value) for value in term.value]))
-        return build(Rank.RANGED, (column(term.column), Rank.OTHER), f" {operator} (", (values, Rank.OR), ")")
+        values = build(OperatorRank.ELEMENT, *listed([_literal(term, value) for value in term.value]))
+        return build(
+            OperatorRank.RANGED,
+            (column(term.column), OperatorRank.OTHER),
+            f" {operator} (",
+            (values, OperatorRank.OR),
+            ")",
+        )
     if operator not in _COMPARISONS and operator not in _PATTERNS:
         known = ", ".join([*_COMPARISONS, *_PATTERNS, *_LISTS, *_NULLS])
         raise ConditionRefusedError(f"condition: the operator {shown(operator)} is not allowed: use one of {known}")
-    rank, operand = (Rank.RANGED, Rank.OTHER) if operator in _PATTERNS else (Rank.COMPARED, Rank.RANGED)
+    rank, operand = (
+        (OperatorRank.RANGED, OperatorRank.OTHER)
+        if operator in _PATTERNS
+        else (OperatorRank.COMPARED, OperatorRank.RANGED)
+    )
     written = _COMPARISONS.get(operator, operator)
     return build(rank, (column(term.column), operand), f" {written} ", (_literal(term, term.value), operand))
 
 
-def _literal(term: Term, value: object) -> Node:
+def _literal(term: ColumnComparison, value: object) -> ConditionNode:
     if value is None:
         raise ConditionRefusedError(
             f"condition: {shown(term.operator)} of {shown(term.column)} takes no null: use is null or is not null"

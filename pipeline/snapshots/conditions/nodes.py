@@ -18,7 +18,7 @@ from pipeline.snapshots.conditions import words
 from pipeline.snapshots.conditions.lexer import DEEPEST, fold, refused, too_deep
 
 
-class Rank(IntEnum):
+class OperatorRank(IntEnum):
     """How tightly an operation binds; those of one rank in the text need parentheses where the grammar has none."""
 
     OR = 1
@@ -40,10 +40,10 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ConditionNode:
     """A part of a condition, with the names used in it."""
 
-    rank: Rank
+    rank: OperatorRank
     text: str
     sql: str
     depth: int
@@ -53,7 +53,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class SqlName:
     """Of a column, function or type. `quoted`: as it was given, which is no keyword then."""
 
     name: str
@@ -71,7 +71,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class CastType:
     """A type by its name in the catalog, and what stands behind it."""
 
     name: str
@@ -82,7 +82,7 @@ class Typed:
     def text(self) -> str:
         """As it is understood again."""
         meant = words.TYPES.get(self.name)
-        plain = Name(self.name).text if meant is None else self.name
+        plain = SqlName(self.name).text if meant is None else self.name
         if meant is not None and meant != (self.name, "") and not (meant[0] == self.name and self.length):
             plain = _in_quotes(self.name)
         return plain + self.length + self.bounds
@@ -92,10 +92,12 @@ class Typed:
         return f"pg_catalog.{_identifier(self.name)}{self.length}{self.bounds}"
 
 
-Piece = str | tuple[str, str] | tuple[Node, Rank]
+NodePiece = str | tuple[str, str] | tuple[ConditionNode, OperatorRank]
 
 
-def build(rank: Rank, *pieces: Piece, levels: int = 1, columns: str = "", functions: str = "", types: str = "") -> Node:
+def build(
+    rank: OperatorRank, *pieces: NodePiece, levels: int = 1, columns: str = "", functions: str = "", types: str = ""
+) -> ConditionNode:
     """A node of pieces: what both writings have, what each has, or a part with the lowest rank it may have bare.
 
     `levels`: how much deeper than its deepest part it is; a list of arguments adds nothing to the call.
@@ -105,20 +107,20 @@ def build(rank: Rank, *pieces: Piece, levels: int = 1, columns: str = "", functi
         if isinstance(piece, str):
             piece = (piece, piece)
         first, second = piece
-        if isinstance(first, Node) and isinstance(second, Rank):
+        if isinstance(first, ConditionNode) and isinstance(second, OperatorRank):
             parts.append(first)
             text.append(first.text if first.rank >= second else f"({first.text})")
-            sql.append(f"({first.sql})" if first.rank == Rank.SIMPLE < second else first.sql)
+            sql.append(f"({first.sql})" if first.rank == OperatorRank.SIMPLE < second else first.sql)
         else:
             text.append(str(first))
             sql.append(str(second))
     depth = levels + max((part.depth for part in parts), default=-levels)
     if depth > DEEPEST:
         raise too_deep()
-    return Node(
+    return ConditionNode(
         rank,
         "".join(text),
-        "".join(sql) if rank >= Rank.SIMPLE else f"({''.join(sql)})",
+        "".join(sql) if rank >= OperatorRank.SIMPLE else f"({''.join(sql)})",
         depth,
         frozenset({columns} - {""}).union(*(part.columns for part in parts)),
         frozenset({functions} - {""}).union(*(part.functions for part in parts)),
@@ -126,43 +128,45 @@ def build(rank: Rank, *pieces: Piece, levels: int = 1, columns: str = "", functi
     )
 
 
-def string(value: str) -> Node:
+def string(value: str) -> ConditionNode:
     """A string: of unknown type, until Postgres gives it that of what it stands beside."""
     plain = "'" + value.replace("'", "''") + "'"
     if "\\" in value or "%" in value:
         escaped = value.replace("\\", "\\\\").replace("'", "''").replace("%", "\\045")
-        return build(Rank.SIMPLE, (plain, f"E'{escaped}'"))
-    return build(Rank.SIMPLE, plain)
+        return build(OperatorRank.SIMPLE, (plain, f"E'{escaped}'"))
+    return build(OperatorRank.SIMPLE, plain)
 
 
-def column(name: str) -> Node:
-    return build(Rank.ELEMENT, (Name(name).text, _identifier(name)), columns=name)
+def column(name: str) -> ConditionNode:
+    return build(OperatorRank.ELEMENT, (SqlName(name).text, _identifier(name)), columns=name)
 
 
-def call(name: Name, arguments: list[Piece]) -> Node:
+def call(name: SqlName, arguments: list[NodePiece]) -> ConditionNode:
     """Of a function, or of what is written like one."""
     word = "" if name.quoted or name.qualified else name.name
     if word in words.SPECIAL:
-        return build(Rank.SIMPLE, word, "(", *arguments, ")")
+        return build(OperatorRank.SIMPLE, word, "(", *arguments, ")")
     if word in words.NO_FUNCTIONS and word not in words.PLAIN_FUNCTIONS:
         raise refused(f"{word}(…) is not allowed: cast with ::, and call functions by names that are not keywords")
     found = words.PLAIN_FUNCTIONS.get(word, name.name)
-    written = found if word in words.ONLY_FUNCTIONS | {"substring", "overlay"} else Name(found).text
-    return build(Rank.SIMPLE, (written, f"pg_catalog.{_identifier(found)}"), "(", *arguments, ")", functions=found)
+    written = found if word in words.ONLY_FUNCTIONS | {"substring", "overlay"} else SqlName(found).text
+    return build(
+        OperatorRank.SIMPLE, (written, f"pg_catalog.{_identifier(found)}"), "(", *arguments, ")", functions=found
+    )
 
 
-def name_of(raw: str, schema: str | None = None) -> Name:
+def name_of(raw: str, schema: str | None = None) -> SqlName:
     """From the text, behind its schema."""
     if schema is not None and name_of(schema).name != "pg_catalog":
         raise refused(
             f"{schema}.{raw} is not allowed: only functions and types of Postgres itself are, and columns alone"
         )
     if raw.startswith('"'):
-        return Name(raw[1:-1].replace('""', '"'), quoted=True, qualified=schema is not None)
-    return Name(fold(raw), qualified=schema is not None)
+        return SqlName(raw[1:-1].replace('""', '"'), quoted=True, qualified=schema is not None)
+    return SqlName(fold(raw), qualified=schema is not None)
 
 
-def type_of(name: Name, length: str, zone: str, bounds: str) -> Typed:
+def type_of(name: SqlName, length: str, zone: str, bounds: str) -> CastType:
     """What the grammar means by a type."""
     meant, usual = (name.name, "") if name.quoted or name.qualified else words.TYPES.get(name.name, (name.name, ""))
     if zone and meant not in ("time", "timestamp"):
@@ -170,7 +174,7 @@ def type_of(name: Name, length: str, zone: str, bounds: str) -> Typed:
     if name.name == "float" and length and not name.quoted:
         raise refused(f"float{length} is not allowed: write real or double precision")
     zoned = f"{meant}tz" if zone.startswith("with ") else meant
-    return Typed(zoned, length or usual, bounds=bounds)
+    return CastType(zoned, length or usual, bounds=bounds)
 
 
 def _in_quotes(name: str) -> str:

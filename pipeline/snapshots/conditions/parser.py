@@ -9,18 +9,18 @@ from typing import cast
 from lark import Lark, UnexpectedInput, UnexpectedToken
 
 from pipeline.snapshots.conditions.lexer import ConditionLexer, refused, shown
-from pipeline.snapshots.conditions.nodes import Node
-from pipeline.snapshots.conditions.rules import Operations, Types, Values
+from pipeline.snapshots.conditions.nodes import ConditionNode
+from pipeline.snapshots.conditions.rules import OperatorRules, TypeRules, ValueRules
 
 
-class _Rules(Operations, Values, Types):
+class _Rules(OperatorRules, ValueRules, TypeRules):
     """All of the grammar."""
 
 
-def parsed(text: str) -> Node:
+def parsed(text: str) -> ConditionNode:
     """Raises ConditionRefusedError with the part that is not allowed."""
     try:
-        return cast(Node, _parser().parse(text))
+        return cast(ConditionNode, _parser().parse(text))
     except UnexpectedInput as error:
         raise refused(_explanation(text, error)) from None
 

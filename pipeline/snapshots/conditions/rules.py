@@ -10,11 +10,11 @@ from lark import Token, Transformer
 
 from pipeline.snapshots.conditions.lexer import refused
 from pipeline.snapshots.conditions.nodes import (
-    Name,
-    Node,
-    Piece,
-    Rank,
-    Typed,
+    CastType,
+    ConditionNode,
+    NodePiece,
+    OperatorRank,
+    SqlName,
     build,
     call,
     column,
@@ -24,18 +24,20 @@ from pipeline.snapshots.conditions.nodes import (
 )
 
 
-def listed(parts: list[Node]) -> list[Piece]:
+def listed(parts: list[ConditionNode]) -> list[NodePiece]:
     """Between commas."""
-    pieces: list[Piece] = []
+    pieces: list[NodePiece] = []
     for part in parts:
-        pieces += [", ", (part, Rank.OR)]
+        pieces += [", ", (part, OperatorRank.OR)]
     return pieces[1:]
 
 
-def _operation(rank: Rank, left: Rank, right: Rank) -> Callable[[object, list[Node]], Node]:
+def _operation(
+    rank: OperatorRank, left: OperatorRank, right: OperatorRank
+) -> Callable[[object, list[ConditionNode]], ConditionNode]:
     """The rule of an operator between two parts."""
 
-    def rule(_self: object, children: list[Node]) -> Node:
+    def rule(_self: object, children: list[ConditionNode]) -> ConditionNode:
         first, operator, second = children
         written = str(operator).replace("!=", "<>")
         if written == "%":  # by its function: a % in the sql could become a placeholder
@@ -46,30 +48,30 @@ def _operation(rank: Rank, left: Rank, right: Rank) -> Callable[[object, list[No
     return rule
 
 
-def _around(rank: Rank, *words: str | Rank) -> Callable[[object, list[Node]], Node]:
+def _around(rank: OperatorRank, *words: str | OperatorRank) -> Callable[[object, list[ConditionNode]], ConditionNode]:
     """A rule of words, with a part wherever a rank stands."""
 
-    def rule(_self: object, children: list[Node]) -> Node:
+    def rule(_self: object, children: list[ConditionNode]) -> ConditionNode:
         rest = iter(children)
         return build(rank, *(word if isinstance(word, str) else (next(rest), word) for word in words))
 
     return rule
 
 
-def _chain(rank: Rank, word: str) -> Callable[[object, list[Node]], Node]:
-    def rule(_self: object, children: list[Node]) -> Node:
-        pieces: list[Piece] = []
+def _chain(rank: OperatorRank, word: str) -> Callable[[object, list[ConditionNode]], ConditionNode]:
+    def rule(_self: object, children: list[ConditionNode]) -> ConditionNode:
+        pieces: list[NodePiece] = []
         for child in children:
-            pieces += [f" {word} ", (child, Rank(rank + 1))]
+            pieces += [f" {word} ", (child, OperatorRank(rank + 1))]
         return build(rank, *pieces[1:])
 
     return rule
 
 
-def _quantified(rank: Rank, left: Rank) -> Callable[[object, list[Node]], Node]:
-    def rule(_self: object, children: list[Node]) -> Node:
+def _quantified(rank: OperatorRank, left: OperatorRank) -> Callable[[object, list[ConditionNode]], ConditionNode]:
+    def rule(_self: object, children: list[ConditionNode]) -> ConditionNode:
         first, operator, quantifier, second = children
-        return build(rank, (first, left), f" {_words(operator)} {_words(quantifier)} (", (second, Rank.OR), ")")
+        return build(rank, (first, left), f" {_words(operator)} {_words(quantifier)} (", (second, OperatorRank.OR), ")")
 
     return rule
 
@@ -78,40 +80,40 @@ def _words(part: object) -> str:
     return str(part).lower().replace("!=", "<>")
 
 
-_compared, _ranged = partial(_around, Rank.IS), partial(_around, Rank.RANGED)
-_LEFT, _RIGHT, _OPERAND = Rank.IS, Rank.COMPARED, Rank.OTHER
+_compared, _ranged = partial(_around, OperatorRank.IS), partial(_around, OperatorRank.RANGED)
+_LEFT, _RIGHT, _OPERAND = OperatorRank.IS, OperatorRank.COMPARED, OperatorRank.OTHER
 
 
-class Operations(Transformer[Token, Node]):
+class OperatorRules(Transformer[Token, ConditionNode]):
     """Parts that are joined by operators."""
 
-    disjunction, conjunction = _chain(Rank.OR, "or"), _chain(Rank.AND, "and")
-    negation = _around(Rank.NOT, "not ", Rank.NOT)
+    disjunction, conjunction = _chain(OperatorRank.OR, "or"), _chain(OperatorRank.AND, "and")
+    negation = _around(OperatorRank.NOT, "not ", OperatorRank.NOT)
     is_null, is_not_null = _compared(_LEFT, " is null"), _compared(_LEFT, " is not null")
-    is_distinct = _around(Rank.DISTINCT, _LEFT, " is distinct from ", _RIGHT)
-    is_not_distinct = _around(Rank.DISTINCT, _LEFT, " is not distinct from ", _RIGHT)
+    is_distinct = _around(OperatorRank.DISTINCT, _LEFT, " is distinct from ", _RIGHT)
+    is_not_distinct = _around(OperatorRank.DISTINCT, _LEFT, " is not distinct from ", _RIGHT)
     between = _ranged(_OPERAND, " between ", _OPERAND, " and ", _OPERAND)
     not_between = _ranged(_OPERAND, " not between ", _OPERAND, " and ", _OPERAND)
     between_symmetric = _ranged(_OPERAND, " between symmetric ", _OPERAND, " and ", _OPERAND)
     not_between_symmetric = _ranged(_OPERAND, " not between symmetric ", _OPERAND, " and ", _OPERAND)
-    at_time_zone = _around(Rank.ZONED, Rank.ZONED, " at time zone ", Rank.SIGNED)
-    comparison = _operation(Rank.COMPARED, Rank.RANGED, Rank.RANGED)
-    operation = _operation(Rank.OTHER, Rank.OTHER, Rank.SUM)
-    addition = _operation(Rank.SUM, Rank.SUM, Rank.PRODUCT)
-    multiplication = _operation(Rank.PRODUCT, Rank.PRODUCT, Rank.POWER)
-    raised = _operation(Rank.POWER, Rank.POWER, Rank.ZONED)
-    like_plain = _operation(Rank.RANGED, Rank.OTHER, Rank.OTHER)
-    is_in = _ranged(_OPERAND, " in (", Rank.OR, ")")
-    is_not_in = _ranged(_OPERAND, " not in (", Rank.OR, ")")
-    quantified = _quantified(Rank.COMPARED, Rank.RANGED)
-    quantified_other = _quantified(Rank.OTHER, Rank.OTHER)
-    like_quantified = _quantified(Rank.RANGED, Rank.OTHER)
+    at_time_zone = _around(OperatorRank.ZONED, OperatorRank.ZONED, " at time zone ", OperatorRank.SIGNED)
+    comparison = _operation(OperatorRank.COMPARED, OperatorRank.RANGED, OperatorRank.RANGED)
+    operation = _operation(OperatorRank.OTHER, OperatorRank.OTHER, OperatorRank.SUM)
+    addition = _operation(OperatorRank.SUM, OperatorRank.SUM, OperatorRank.PRODUCT)
+    multiplication = _operation(OperatorRank.PRODUCT, OperatorRank.PRODUCT, OperatorRank.POWER)
+    raised = _operation(OperatorRank.POWER, OperatorRank.POWER, OperatorRank.ZONED)
+    like_plain = _operation(OperatorRank.RANGED, OperatorRank.OTHER, OperatorRank.OTHER)
+    is_in = _ranged(_OPERAND, " in (", OperatorRank.OR, ")")
+    is_not_in = _ranged(_OPERAND, " not in (", OperatorRank.OR, ")")
+    quantified = _quantified(OperatorRank.COMPARED, OperatorRank.RANGED)
+    quantified_other = _quantified(OperatorRank.OTHER, OperatorRank.OTHER)
+    like_quantified = _quantified(OperatorRank.RANGED, OperatorRank.OTHER)
 
-    def is_state(self, children: list[Node]) -> Node:
-        return build(Rank.IS, (children[0], _LEFT), f" is {children[1]}")
+    def is_state(self, children: list[ConditionNode]) -> ConditionNode:
+        return build(OperatorRank.IS, (children[0], _LEFT), f" is {children[1]}")
 
-    def is_not_state(self, children: list[Node]) -> Node:
-        return build(Rank.IS, (children[0], _LEFT), f" is not {children[1]}")
+    def is_not_state(self, children: list[ConditionNode]) -> ConditionNode:
+        return build(OperatorRank.IS, (children[0], _LEFT), f" is not {children[1]}")
 
     def state(self, children: list[Token]) -> str:
         return children[0].lower()
@@ -119,96 +121,107 @@ class Operations(Transformer[Token, Node]):
     def like(self, children: list[Token]) -> str:
         return " ".join(_words(child) for child in children)
 
-    def like_escape(self, children: list[Node]) -> Node:
+    def like_escape(self, children: list[ConditionNode]) -> ConditionNode:
         first, word, second, escape = children
-        pieces: list[Piece] = [(first, _OPERAND), f" {word} ", (second, _OPERAND), " escape ", (escape, _OPERAND)]
-        return build(Rank.RANGED, *pieces)
+        pieces: list[NodePiece] = [(first, _OPERAND), f" {word} ", (second, _OPERAND), " escape ", (escape, _OPERAND)]
+        return build(OperatorRank.RANGED, *pieces)
 
-    def sign(self, children: list[Node]) -> Node:
+    def sign(self, children: list[ConditionNode]) -> ConditionNode:
         sign, signed = children
-        space = " " if signed.rank == Rank.SIGNED else ""  # two of them side by side begin a comment
-        return build(Rank.SIGNED, f"{sign}{space}", (signed, Rank.SIGNED))
+        space = " " if signed.rank == OperatorRank.SIGNED else ""  # two of them side by side begin a comment
+        return build(OperatorRank.SIGNED, f"{sign}{space}", (signed, OperatorRank.SIGNED))
 
 
-class Values(Transformer[Token, Node]):
+class ValueRules(Transformer[Token, ConditionNode]):
     """Columns, literals, calls and what else stands between operators."""
 
-    def number(self, children: list[Token]) -> Node:
-        return build(Rank.SIMPLE, children[0].lower())
+    def number(self, children: list[Token]) -> ConditionNode:
+        return build(OperatorRank.SIMPLE, children[0].lower())
 
-    def string(self, children: list[Token]) -> Node:
+    def string(self, children: list[Token]) -> ConditionNode:
         return string(str(children[0]))
 
-    def constant(self, children: list[Token]) -> Node:
-        return build(Rank.SIMPLE, children[0].lower())
+    def constant(self, children: list[Token]) -> ConditionNode:
+        return build(OperatorRank.SIMPLE, children[0].lower())
 
     moment = constant
 
-    def column(self, children: list[Token]) -> Node:
+    def column(self, children: list[Token]) -> ConditionNode:
         return column(name_of(children[0]).name)
 
-    def parenthesis(self, children: list[Node]) -> Node:
+    def parenthesis(self, children: list[ConditionNode]) -> ConditionNode:
         return children[0]
 
-    def element(self, children: list[Node]) -> Node:
-        return build(Rank.ELEMENT, (children[0], Rank.ELEMENT), "[", (children[1], Rank.OR), "]")
+    def element(self, children: list[ConditionNode]) -> ConditionNode:
+        return build(
+            OperatorRank.ELEMENT, (children[0], OperatorRank.ELEMENT), "[", (children[1], OperatorRank.OR), "]"
+        )
 
-    def array(self, children: list[Any]) -> Node:
-        return build(Rank.SIMPLE, "array[", (children[0], Rank.OR) if children[0] else "", "]")
+    def array(self, children: list[Any]) -> ConditionNode:
+        return build(OperatorRank.SIMPLE, "array[", (children[0], OperatorRank.OR) if children[0] else "", "]")
 
-    def items(self, children: list[Node]) -> Node:
-        return build(Rank.ELEMENT, *listed(children), levels=0)
+    def items(self, children: list[ConditionNode]) -> ConditionNode:
+        return build(OperatorRank.ELEMENT, *listed(children), levels=0)
 
-    def when(self, children: list[Node]) -> Node:
-        return build(Rank.ELEMENT, " when ", (children[0], Rank.OR), " then ", (children[1], Rank.OR), levels=0)
+    def when(self, children: list[ConditionNode]) -> ConditionNode:
+        return build(
+            OperatorRank.ELEMENT,
+            " when ",
+            (children[0], OperatorRank.OR),
+            " then ",
+            (children[1], OperatorRank.OR),
+            levels=0,
+        )
 
-    def case(self, children: list[Any]) -> Node:
+    def case(self, children: list[Any]) -> ConditionNode:
         *whens, otherwise = children
-        pieces: list[Piece] = [(when, Rank.ELEMENT) for when in whens if when]
-        ending: list[Piece] = [" else ", (otherwise, Rank.OR)] if otherwise else []
-        return build(Rank.SIMPLE, "case", *pieces, *ending, " end")
+        pieces: list[NodePiece] = [(when, OperatorRank.ELEMENT) for when in whens if when]
+        ending: list[NodePiece] = [" else ", (otherwise, OperatorRank.OR)] if otherwise else []
+        return build(OperatorRank.SIMPLE, "case", *pieces, *ending, " end")
 
-    def case_of(self, children: list[Any]) -> Node:
+    def case_of(self, children: list[Any]) -> ConditionNode:
         first, *whens, otherwise = children
-        pieces: list[Piece] = [(when, Rank.ELEMENT) for when in whens if when]
-        ending: list[Piece] = [" else ", (otherwise, Rank.OR)] if otherwise else []
-        return build(Rank.SIMPLE, "case ", (first, Rank.OR), *pieces, *ending, " end")
+        pieces: list[NodePiece] = [(when, OperatorRank.ELEMENT) for when in whens if when]
+        ending: list[NodePiece] = [" else ", (otherwise, OperatorRank.OR)] if otherwise else []
+        return build(OperatorRank.SIMPLE, "case ", (first, OperatorRank.OR), *pieces, *ending, " end")
 
-    def call(self, children: list[Any]) -> Node:
+    def call(self, children: list[Any]) -> ConditionNode:
         name, arguments = children
-        return call(name, [(arguments, Rank.OR)] if isinstance(arguments, Node) else [])
+        return call(name, [(arguments, OperatorRank.OR)] if isinstance(arguments, ConditionNode) else [])
 
-    def arguments(self, children: list[Node]) -> Node:
-        return build(Rank.ELEMENT, *listed(children), levels=0)
+    def arguments(self, children: list[ConditionNode]) -> ConditionNode:
+        return build(OperatorRank.ELEMENT, *listed(children), levels=0)
 
-    def named(self, children: list[Any]) -> Node:
+    def named(self, children: list[Any]) -> ConditionNode:
         name = name_of(str(children[0]))
         quoted = name.name.replace('"', '""')
-        return build(Rank.ELEMENT, (f"{name.text} => ", f'"{quoted}" => '), (children[1], Rank.OR), levels=0)
+        return build(
+            OperatorRank.ELEMENT, (f"{name.text} => ", f'"{quoted}" => '), (children[1], OperatorRank.OR), levels=0
+        )
 
-    def field(self, children: list[Token]) -> Node:
+    def field(self, children: list[Token]) -> ConditionNode:
         return string(str(children[0]) if children[0].type == "STRING" else name_of(children[0]).name)
 
-    def extract(self, children: list[Any]) -> Node:
+    def extract(self, children: list[Any]) -> ConditionNode:
         name, field, source = children
         if (name.name, name.quoted, name.qualified) != ("extract", False, False):
             raise refused(f"{name.text}(… from …) is not allowed: put commas between arguments")
-        pieces: list[Piece] = ["extract(", (field, Rank.OR), " from ", (source, Rank.OR), ")"]
-        return build(Rank.SIMPLE, *pieces, functions="extract")
+        pieces: list[NodePiece] = ["extract(", (field, OperatorRank.OR), " from ", (source, OperatorRank.OR), ")"]
+        return build(OperatorRank.SIMPLE, *pieces, functions="extract")
 
 
-class Types(Transformer[Token, Node]):
+class TypeRules(Transformer[Token, ConditionNode]):
     """Casts, and names that have a schema."""
 
-    def cast_to(self, children: list[Any]) -> Node:
+    def cast_to(self, children: list[Any]) -> ConditionNode:
         node, kind = children
-        return build(Rank.CAST, (node, Rank.CAST), (f"::{kind.text}", f"::{kind.sql}"), types=kind.name)
+        return build(OperatorRank.CAST, (node, OperatorRank.CAST), (f"::{kind.text}", f"::{kind.sql}"), types=kind.name)
 
-    def typed(self, children: list[Any]) -> Node:
+    def typed(self, children: list[Any]) -> ConditionNode:
         name, zone, value = children
         return self.cast_to([string(str(value)), type_of(name_of(str(name)), "", str(zone or ""), "")])
 
-    def type(self, children: list[Any]) -> Typed:
+    def type(self, children: list[Any]) -> CastType:
         name, length, zone, bounds = children
         return type_of(name, str(length or ""), str(zone or ""), str(bounds))
 
@@ -221,8 +234,8 @@ class Types(Transformer[Token, Node]):
     def bounds(self, children: list[Token]) -> str:
         return "[]" * len(children)
 
-    def plain_name(self, children: list[Token]) -> Name:
+    def plain_name(self, children: list[Token]) -> SqlName:
         return name_of(children[0])
 
-    def qualified(self, children: list[Token]) -> Name:
+    def qualified(self, children: list[Token]) -> SqlName:
         return name_of(children[1], children[0])

@@ -15,7 +15,7 @@ from pipeline.snapshots import backfills as stored_backfills
 from pipeline.snapshots import snapshot_status
 from pipeline.snapshots import start as start_backfill
 from pipeline.snapshots import status as backfills
-from pipeline.snapshots.conditions.condition import Term
+from pipeline.snapshots.conditions.condition import ColumnComparison
 from pipeline.snapshots.start import by_terms, by_text
 from tests.fixtures.captured import Captured, captured
 from tests.fixtures.postgres import unique
@@ -27,7 +27,7 @@ def known(source_dsn: str, database_dsn: str) -> Iterator[Captured]:
         yield found
 
 
-def start(known: Captured, name: str, choose: start_backfill.Choose | None = None) -> backfills.Shown:
+def start(known: Captured, name: str, choose: start_backfill.ConditionParser | None = None) -> backfills.BackfillStatus:
     return start_backfill.start(known.config, known.source, known.log, name, choose)
 
 
@@ -55,7 +55,7 @@ def test_from_its_beginning_to_its_end(known: Captured) -> None:
     with pytest.raises(BackfillError, match="is cancelled; it cannot be cancelled"):
         backfills.cancel(known.config, known.log, whole.id)
 
-    part = start(known, "Odd name", by_terms([Term("id", ">", 5)]))
+    part = start(known, "Odd name", by_terms([ColumnComparison("id", ">", 5)]))
     assert (part.table, part.condition) == ("public.Odd name", "id > '5'")
     found = status(known)
     assert [each.id for each in found.backfills] == [part.id]

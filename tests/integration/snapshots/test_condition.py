@@ -13,7 +13,7 @@ from pipeline.errors import ConditionRefusedError
 from pipeline.postgres.queries import statement
 from pipeline.snapshots.conditions import words as condition_words
 from pipeline.snapshots.conditions.check import require_harmless
-from pipeline.snapshots.conditions.condition import Condition, Term, of_terms, parse
+from pipeline.snapshots.conditions.condition import ColumnComparison, RowCondition, of_terms, parse
 from tests.fixtures.postgres import Cluster
 
 SETUP = r"""
@@ -120,7 +120,7 @@ def table_and_columns(source: psycopg.Connection, table: str = "items") -> tuple
     return rows[0][0], [name for _, name in rows]
 
 
-def checked(source: psycopg.Connection, text: str, table: str = "items") -> Condition:
+def checked(source: psycopg.Connection, text: str, table: str = "items") -> RowCondition:
     """As a command does it."""
     oid, columns = table_and_columns(source, table)
     condition = parse(text, columns)
@@ -128,7 +128,7 @@ def checked(source: psycopg.Connection, text: str, table: str = "items") -> Cond
     return condition
 
 
-def ids(source: psycopg.Connection, *conditions: Condition) -> list[list[int]]:
+def ids(source: psycopg.Connection, *conditions: RowCondition) -> list[list[int]]:
     """For each condition, with parameters and without, which must not matter."""
     plain = each_with(source, [condition.sql() for condition in conditions])
     with_one = [sql.SQL("{} and %s").format(condition.sql()) for condition in conditions]
@@ -170,7 +170,9 @@ def test_a_session_that_reads_backslashes_otherwise_gets_the_same_rows(source: p
     source.execute("set standard_conforming_strings = off")
     try:
         for value in ("back\\slash", "100%", "it's", "\\' or true or t = \\'"):
-            condition = of_terms([Term("t", "=", value), Term("per%cent", ">", 0)], table_and_columns(source)[1])
+            condition = of_terms(
+                [ColumnComparison("t", "=", value), ColumnComparison("per%cent", ">", 0)], table_and_columns(source)[1]
+            )
             rows = source.execute(sql.SQL("select distinct t from public.items where {}").format(condition.sql()))
             assert rows.fetchall() == ([(value,)] if "or" not in value else [])
     finally:
@@ -180,14 +182,14 @@ def test_a_session_that_reads_backslashes_otherwise_gets_the_same_rows(source: p
 def test_terms_take_the_types_of_their_columns(source: psycopg.Connection) -> None:
     oid, columns = table_and_columns(source)
     for term, expected in (
-        (Term("id", "=", 5), [5]),
-        (Term("n", "<", 0.5), [1]),
-        (Term("d", "<=", "2024-01-03"), [1, 2]),
-        (Term("b", "=", True), list(range(3, 61, 3))),
-        (Term("m", "in", ["sad"]), list(range(2, 61, 2))),
-        (Term("t", "like", "100%"), [3, 13, 23, 33, 43, 53]),
-        (Term("t", "is null"), [7, 17, 27, 37, 47, 57]),
-        (Term("big", "not in", list(range(10**9, 60 * 10**9, 10**9))), [60]),
+        (ColumnComparison("id", "=", 5), [5]),
+        (ColumnComparison("n", "<", 0.5), [1]),
+        (ColumnComparison("d", "<=", "2024-01-03"), [1, 2]),
+        (ColumnComparison("b", "=", True), list(range(3, 61, 3))),
+        (ColumnComparison("m", "in", ["sad"]), list(range(2, 61, 2))),
+        (ColumnComparison("t", "like", "100%"), [3, 13, 23, 33, 43, 53]),
+        (ColumnComparison("t", "is null"), [7, 17, 27, 37, 47, 57]),
+        (ColumnComparison("big", "not in", list(range(10**9, 60 * 10**9, 10**9))), [60]),
     ):
         condition = of_terms([term], columns)
         require_harmless(source, condition, oid)

@@ -15,8 +15,8 @@ from pipeline.log.staging.ranges import PlannedRange
 from pipeline.postgres import connections, reading_session, session_settings
 from pipeline.snapshots import backfills, reader, start
 from pipeline.snapshots.reader import RangeReader, RangeReadTimeoutError
-from pipeline.snapshots.status import Shown
-from pipeline.snapshots.worker import Worker
+from pipeline.snapshots.status import BackfillStatus
+from pipeline.snapshots.worker import SnapshotWorker
 from tests.fixtures.captured import Captured, captured
 
 
@@ -27,7 +27,7 @@ def known(source_dsn: str, database_dsn: str) -> Iterator[Captured]:
 
 
 @pytest.fixture
-def worker(known: Captured, source_dsn: str, database_dsn: str) -> Iterator[Worker]:
+def worker(known: Captured, source_dsn: str, database_dsn: str) -> Iterator[SnapshotWorker]:
     stored = sources.find(known.log, None)
     assert stored is not None
     with ExitStack() as stack:
@@ -35,10 +35,10 @@ def worker(known: Captured, source_dsn: str, database_dsn: str) -> Iterator[Work
             reading_session.connect(known.config, name="w", settings=session_settings.SNAPSHOT)
         )
         take, staging = (stack.enter_context(connections.connect(database_dsn, "pipeline database")) for _ in "ab")
-        yield Worker(known.config, source, take, staging, stored.id, RangeReader(source, take, stored))
+        yield SnapshotWorker(known.config, source, take, staging, stored.id, RangeReader(source, take, stored))
 
 
-def begun(known: Captured, worker: Worker, where: str) -> Shown:
+def begun(known: Captured, worker: SnapshotWorker, where: str) -> BackfillStatus:
     """A backfill with two ranges to read."""
     found = start.start(known.config, known.source, known.log, "orders", start.by_text(where))
     backfills.begin_wait(known.log, found.id, 1, 1, {})
@@ -50,19 +50,19 @@ def begun(known: Captured, worker: Worker, where: str) -> Shown:
     return found
 
 
-def read(worker: Worker) -> int:
+def read(worker: SnapshotWorker) -> int:
     taken = ranges.take(worker.take, worker.source_id, 9)
     assert taken is not None
     return worker._read(taken, lambda: False)  # type: ignore[arg-type]
 
 
-def outcome(known: Captured, found: Shown) -> tuple[str, str | None]:
+def outcome(known: Captured, found: BackfillStatus) -> tuple[str, str | None]:
     now = backfills.find(known.log, found.id)
     assert now is not None
     return now.state, now.reason
 
 
-def test_a_condition_is_checked_in_each_transaction(known: Captured, worker: Worker) -> None:
+def test_a_condition_is_checked_in_each_transaction(known: Captured, worker: SnapshotWorker) -> None:
     with psycopg.connect(known.config.source, autocommit=True) as owner:
         owner.execute("create type color as enum ('x'); alter table orders alter state type color using state::color")
         found = begun(known, worker, "state = 'x'")
@@ -81,7 +81,9 @@ def test_a_condition_is_checked_in_each_transaction(known: Captured, worker: Wor
         ("create type t as (x int); alter table orders drop state, add state t", "state is not allowed, as its type"),
     ],
 )
-def test_columns_that_have_changed_since_fail_it(known: Captured, worker: Worker, change: str, said: str) -> None:
+def test_columns_that_have_changed_since_fail_it(
+    known: Captured, worker: SnapshotWorker, change: str, said: str
+) -> None:
     found = begun(known, worker, "state = 'x'")
     with psycopg.connect(known.config.source, autocommit=True) as other:
         other.execute(change.encode())
@@ -90,7 +92,7 @@ def test_columns_that_have_changed_since_fail_it(known: Captured, worker: Worker
     assert (state, said in (reason or "")) == ("failed", True), reason
 
 
-def test_what_was_stored_by_another_hand_is_not_trusted(known: Captured, worker: Worker) -> None:
+def test_what_was_stored_by_another_hand_is_not_trusted(known: Captured, worker: SnapshotWorker) -> None:
     found = begun(known, worker, "id > 5")
     known.log.execute("update pipeline.backfills set condition = 'pg_sleep(1) is null'")
     assert read(worker) == 0
@@ -98,7 +100,9 @@ def test_what_was_stored_by_another_hand_is_not_trusted(known: Captured, worker:
     assert (state, "pg_sleep() is not allowed" in (reason or "")) == ("failed", True), reason
 
 
-def test_a_condition_has_a_time_of_its_own(known: Captured, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_condition_has_a_time_of_its_own(
+    known: Captured, worker: SnapshotWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reader, "CONDITION_SECONDS", 0.8)
     found = begun(known, worker, "length(repeat(state, 50000000 + id)) > 5")
     stored, name = sources.find(known.log, None), known.source.info.dbname

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.comparing import compared
-from pipeline.comparing.comparison import Comparison
+from pipeline.comparing.comparison import ContentComparison
 from pipeline.config.settings import Config
 from pipeline.postgres import connections, session_settings
 from pipeline.snapshots import start
@@ -38,7 +38,7 @@ class Mover(BackgroundThread):
 
 
 @contextmanager
-def comparison(reading: Snapshotting, table: str) -> Iterator[Comparison]:
+def comparison(reading: Snapshotting, table: str) -> Iterator[ContentComparison]:
     with (
         connections.connect(reading.config.source, "source", settings=session_settings.SNAPSHOT) as source,
         connections.connect(reading.config.database, "pipeline database") as log,
@@ -48,7 +48,7 @@ def comparison(reading: Snapshotting, table: str) -> Iterator[Comparison]:
         found = stored(log)
         row = reading.source.execute("select %s::regclass::oid::bigint", [table]).fetchone()
         assert row is not None
-        yield Comparison(source, log, found, compared.read(source, log, found, row[0]))
+        yield ContentComparison(source, log, found, compared.read(source, log, found, row[0]))
 
 
 def require_equal(reading: Snapshotting, table: str, rows: int) -> None:

@@ -24,7 +24,7 @@ def known(source_dsn: str, database_dsn: str) -> Iterator[Captured]:
 
 
 def update(known: Captured, source: ReplicationSource) -> None:
-    register.Register(known.config, known.source, known.log, source, 0).update()
+    register.TableRegister(known.config, known.source, known.log, source, 0).update()
 
 
 def begin(known: Captured, cluster: str = "1") -> ReplicationSource:

@@ -531,7 +531,7 @@ def test_a_comparison_is_made_again_after_another_partition_was_altered(
     look(reading)
     add, altered = source_rows.SourceRows.sum, list[int]()
 
-    def alter_once(rows: source_rows.SourceRows, bounds: source_rows.Bounds) -> tuple[str, log_state.Sum]:
+    def alter_once(rows: source_rows.SourceRows, bounds: source_rows.Bounds) -> tuple[str, log_state.PartChecksum]:
         if not altered:
             at_source(reading, f"alter table p1 {change}")
         altered.append(1)

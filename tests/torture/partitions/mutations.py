@@ -78,7 +78,7 @@ MUTATIONS = (
     _mutation(
         "a truncate of a partition is not looked for",
         f"{LOOKS}::test_a_truncate_of_a_partition_makes_the_table_incomplete",
-        Edit("register:Register.update", "        self._partition_truncates.look()\n", ""),
+        Edit("register:TableRegister.update", "        self._partition_truncates.look()\n", ""),
     ),
     _mutation(
         "a truncate of one partition is one of the table",

@@ -7,45 +7,45 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.demo.verdict import Change, Event, Record, Transaction, Values, verdict
+from pipeline.demo.verdict import ReceivedEvent, RecordedTransaction, RowChange, Values, WriterRecord, verdict
 
-Log = list[Event]
-
-
-def insert(order: str, total: str | None = "1.50") -> Change:
-    return Change("shop.orders", "insert", (order,), {"id": order, "total": total, "version": "1"})
+Log = list[ReceivedEvent]
 
 
-def update(order: str, version: int, old: Values | None = None) -> Change:
-    return Change("shop.orders", "update", (order,), {"id": order, "total": "2.00", "version": str(version)}, old)
+def insert(order: str, total: str | None = "1.50") -> RowChange:
+    return RowChange("shop.orders", "insert", (order,), {"id": order, "total": total, "version": "1"})
 
 
-def delete(order: str) -> Change:
-    return Change("shop.orders", "delete", (order,), {"id": order})
+def update(order: str, version: int, old: Values | None = None) -> RowChange:
+    return RowChange("shop.orders", "update", (order,), {"id": order, "total": "2.00", "version": str(version)}, old)
+
+
+def delete(order: str) -> RowChange:
+    return RowChange("shop.orders", "delete", (order,), {"id": order})
 
 
 COMMITTED = [
-    Transaction(10, began=0.0, ended=1.0, changes=(insert("1"), insert("2"), update("1", 2))),
-    Transaction(11, began=2.0, ended=4.0, changes=(insert("3"),)),
-    Transaction(12, began=3.0, ended=5.0, changes=(insert("4", None), insert("5"))),
-    Transaction(13, began=6.0, ended=7.0, changes=(update("1", 3, {"total": "2.00"}), delete("2"))),
+    RecordedTransaction(10, began=0.0, ended=1.0, changes=(insert("1"), insert("2"), update("1", 2))),
+    RecordedTransaction(11, began=2.0, ended=4.0, changes=(insert("3"),)),
+    RecordedTransaction(12, began=3.0, ended=5.0, changes=(insert("4", None), insert("5"))),
+    RecordedTransaction(13, began=6.0, ended=7.0, changes=(update("1", 3, {"total": "2.00"}), delete("2"))),
 ]
 ROLLED_BACK = 99
 
 
-def written(order: Sequence[Transaction] = COMMITTED) -> Log:
+def written(order: Sequence[RecordedTransaction] = COMMITTED) -> Log:
     """The events of these transactions as a log in this order numbers them."""
     places = [
         (place, idx, tx.xid, change) for place, tx in enumerate(order, 1) for idx, change in enumerate(tx.changes)
     ]
     return [
-        Event(seq, commit_lsn=1000 * place, commit_idx=idx, xid=xid, change=change)
+        ReceivedEvent(seq, commit_lsn=1000 * place, commit_idx=idx, xid=xid, change=change)
         for seq, (place, idx, xid, change) in enumerate(places, 1)
     ]
 
 
 def judge(log: Log) -> list[str]:
-    return verdict(Record(COMMITTED, {ROLLED_BACK}), log)
+    return verdict(WriterRecord(COMMITTED, {ROLLED_BACK}), log)
 
 
 def renumbered(log: Log) -> Log:
@@ -104,15 +104,15 @@ DAMAGE: dict[str, tuple[Callable[[Log], Log], str]] = {
     "NULL altered": (lambda log: altered(log, 4, total=""), "total is '', and the writer has None"),
     "column added": (lambda log: altered(log, 1, note=None), "note is None, and the writer has absent"),
     "rolled back transaction": (
-        lambda log: [*log, Event(9, 9000, 0, ROLLED_BACK, insert("9"))],
+        lambda log: [*log, ReceivedEvent(9, 9000, 0, ROLLED_BACK, insert("9"))],
         "insert of shop.orders 9 by transaction 99, which was rolled back",
     ),
     "event of nobody": (
-        lambda log: [*log, Event(9, 9000, 0, 77, insert("9"))],
+        lambda log: [*log, ReceivedEvent(9, 9000, 0, 77, insert("9"))],
         "insert of shop.orders 9 by transaction 77, which no writer knows",
     ),
     "event too many in a transaction": (
-        lambda log: [*log, Event(9, 4000, 2, 13, insert("9"))],
+        lambda log: [*log, ReceivedEvent(9, 4000, 2, 13, insert("9"))],
         "insert of shop.orders 9 (seq 9) is one too many",
     ),
 }  # fmt: skip
@@ -152,8 +152,8 @@ def test_commit_lsns_rise() -> None:
 
 def test_commit_lsn_is_where_the_wal_has_the_commit() -> None:
     in_wal = {10: 1000, 11: 2000, 12: 3000, 13: 4000}
-    assert verdict(Record(COMMITTED, commit_lsns=in_wal), written()) == []
-    (difference, *_) = verdict(Record(COMMITTED, commit_lsns={**in_wal, 12: 1500}), written())
+    assert verdict(WriterRecord(COMMITTED, commit_lsns=in_wal), written()) == []
+    (difference, *_) = verdict(WriterRecord(COMMITTED, commit_lsns={**in_wal, 12: 1500}), written())
     assert "transaction 12: its commit_lsn is 0/BB8, and the WAL has its commit at 0/5DC" in difference
 
 
@@ -161,13 +161,13 @@ OLD = ("shop.orders", ("7",))
 OLD_VALUES: Values = {"id": "7", "total": "9.00", "version": "1"}
 
 
-def read(values: Values = OLD_VALUES, idx: int = 1) -> Event:
-    return Event(1, 500, idx, 500, Change("shop.orders", "read", ("7",), values))
+def read(values: Values = OLD_VALUES, idx: int = 1) -> ReceivedEvent:
+    return ReceivedEvent(1, 500, idx, 500, RowChange("shop.orders", "read", ("7",), values))
 
 
-def judge_read(*events: Event) -> list[str]:
+def judge_read(*events: ReceivedEvent) -> list[str]:
     log = [replace(event, seq=event.seq + len(events)) for event in written()]
-    return verdict(Record(COMMITTED, {ROLLED_BACK}, before={OLD: OLD_VALUES}), [*events, *log])
+    return verdict(WriterRecord(COMMITTED, {ROLLED_BACK}, before={OLD: OLD_VALUES}), [*events, *log])
 
 
 def test_a_row_from_before_is_read_as_it_was() -> None:
@@ -184,5 +184,7 @@ def test_places_of_rows_that_are_read_begin_with_one() -> None:
 
 
 def test_a_row_that_is_read_must_be_there() -> None:
-    (difference,) = verdict(Record(COMMITTED, {ROLLED_BACK}), [read(), *(replace(e, seq=e.seq + 1) for e in written())])
+    (difference,) = verdict(
+        WriterRecord(COMMITTED, {ROLLED_BACK}), [read(), *(replace(e, seq=e.seq + 1) for e in written())]
+    )
     assert "a row that is not there" in difference

@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 
 from pipeline.snapshots import backfill_progress, render
-from pipeline.snapshots.backfill_progress import Pace
-from pipeline.snapshots.overview import Incomplete
+from pipeline.snapshots.backfill_progress import RecentRowRate
+from pipeline.snapshots.overview import IncompleteTable
 from pipeline.snapshots.snapshot_status import SnapshotStatus
-from pipeline.snapshots.status import Shown
+from pipeline.snapshots.status import BackfillStatus
 from pipeline.terminal import drawing
 
 WHEN = datetime(2026, 3, 4, tzinfo=UTC)
-READING = Shown(
+READING = BackfillStatus(
     *(7, "public.orders", "asked", "id > 5", "reading", None, 3, 12, 12_000, 11_000, 50_000, 4_000.0, 95.4),
     *("public.sequin_events", 10, 20, WHEN, WHEN, None),
 )
@@ -53,14 +53,14 @@ def test_sentences() -> None:
 def test_status_is_short_where_all_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(render.sections(None)) == []
     assert list(render.sections(SnapshotStatus([], {"complete": 9}, []))) == []
-    unread = [Incomplete("public.notes", "failed", "this user may not read it")]
+    unread = [IncompleteTable("public.notes", "failed", "this user may not read it")]
     drawing.show(*render.sections(SnapshotStatus([READING], {"complete": 9, "failed": 1, "not read": 2}, unread)))
     shown = capsys.readouterr().out
     assert "public.orders" in shown and "public.notes" in shown and "and 2 more" in shown
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
-    pace = Pace()
+    pace = RecentRowRate()
     assert pace.take(0, 100.0) is None
     assert pace.take(1000, 101.0) == 1000
     for second in range(2, 40):
@@ -73,7 +73,7 @@ def test_progress_in_a_pipe_and_as_json(capsys: pytest.CaptureFixture[str]) -> N
         tell(replace(READING, state="waiting", reason="waits for x", ranges_all=0), served=True)
         tell(READING, served=True)  # too soon for another line
     assert capsys.readouterr().out == "public.orders waiting: waits for x, 4,000 rows/s, about 1 min 35 s left\n"
-    seen: list[Shown] = []
+    seen: list[BackfillStatus] = []
     with backfill_progress.shown(seen.append) as tell:
         for each in (READING, replace(READING, seconds_left=1.0), ENDED):
             tell(each, served=True)

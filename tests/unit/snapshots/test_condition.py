@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from pipeline.errors import ConditionRefusedError, ConfigError
-from pipeline.snapshots.conditions.condition import Condition, Term, of_terms, parse
+from pipeline.snapshots.conditions.condition import ColumnComparison, RowCondition, of_terms, parse
 
 COLUMNS = ["id", "a", "b", "c", "t", "d", "j", "Odd name", 'q"uote', "per%cent", "position", "at", "select"]
 
@@ -248,7 +248,7 @@ def test_a_string_stays_what_it_is(value: str) -> None:
     quoted = "'" + value.replace("'", "''") + "'"
     condition = parse(f"a = {quoted}", COLUMNS)
     assert condition.text == f"a = {quoted}"
-    assert condition == of_terms([Term("a", "=", value)], COLUMNS)
+    assert condition == of_terms([ColumnComparison("a", "=", value)], COLUMNS)
     assert "%" not in condition.sql().as_string(None)
 
 
@@ -329,18 +329,18 @@ def test_a_percent_sign_cannot_become_a_placeholder() -> None:
 @pytest.mark.parametrize(
     ("term", "text"),
     [
-        (Term("id", "=", 5), "id = '5'"),
-        (Term("id", "!=", -1.5), "id <> '-1.5'"),
-        (Term("a", "<>", True), "a <> 'true'"),
-        (Term("a", ">=", "it's"), "a >= 'it''s'"),
-        (Term("Odd name", "in", [1, "x", False]), "\"Odd name\" in ('1', 'x', 'false')"),
-        (Term("a", "NOT  IN", ["x"]), "a not in ('x')"),
-        (Term("a", "ilike", "x%"), "a ilike 'x%'"),
-        (Term("a", "is null"), "a is null"),
-        (Term("a", "IS NOT NULL"), "a is not null"),
+        (ColumnComparison("id", "=", 5), "id = '5'"),
+        (ColumnComparison("id", "!=", -1.5), "id <> '-1.5'"),
+        (ColumnComparison("a", "<>", True), "a <> 'true'"),
+        (ColumnComparison("a", ">=", "it's"), "a >= 'it''s'"),
+        (ColumnComparison("Odd name", "in", [1, "x", False]), "\"Odd name\" in ('1', 'x', 'false')"),
+        (ColumnComparison("a", "NOT  IN", ["x"]), "a not in ('x')"),
+        (ColumnComparison("a", "ilike", "x%"), "a ilike 'x%'"),
+        (ColumnComparison("a", "is null"), "a is null"),
+        (ColumnComparison("a", "IS NOT NULL"), "a is not null"),
     ],
 )
-def test_terms(term: Term, text: str) -> None:
+def test_terms(term: ColumnComparison, text: str) -> None:
     condition = of_terms([term], COLUMNS)
     assert condition.text == text
     assert condition.columns == {term.column}
@@ -348,9 +348,11 @@ def test_terms(term: Term, text: str) -> None:
 
 
 def test_all_terms_have_to_be_true() -> None:
-    condition = of_terms([Term("id", ">", 1), Term("a", "is null"), Term("b", "like", "x")], COLUMNS)
+    condition = of_terms(
+        [ColumnComparison("id", ">", 1), ColumnComparison("a", "is null"), ColumnComparison("b", "like", "x")], COLUMNS
+    )
     assert condition.text == "id > '1' and a is null and b like 'x'"
-    many: list[Term] = [Term("id", "<>", number) for number in range(500)]
+    many: list[ColumnComparison] = [ColumnComparison("id", "<>", number) for number in range(500)]
     assert parse(of_terms(many, COLUMNS).text, COLUMNS) == of_terms(many, COLUMNS)
 
 
@@ -358,25 +360,25 @@ def test_all_terms_have_to_be_true() -> None:
     ("terms", "line"),
     [
         ([], "it has no terms"),
-        ([Term("other", "=", 1)], "the table has no column other"),
-        ([Term("a; drop table x", "=", 1)], "the table has no column"),
-        ([Term("a", "~", "x")], "the operator ~ is not allowed: use one of ="),
-        ([Term("a", "= 1 or a =", "x")], "the operator = 1 or a = is not allowed"),
-        ([Term("a", "=", None)], "takes no null"),
-        ([Term("a", "in", ["x", None])], "takes no null"),  # type: ignore[list-item]
-        ([Term("a", "in", [])], "a list of at least one"),
-        ([Term("a", "in", "x")], "a list of at least one"),
-        ([Term("a", "in", [["x"]])], "takes one value"),  # type: ignore[list-item]
-        ([Term("a", "=", ["x"])], "takes one value"),
-        ([Term("a", "=", {"x": 1})], "takes one value"),  # type: ignore[arg-type]
-        ([Term("a", "is null", 1)], "takes no value"),
-        ([Term("a", "=", "x\0")], "a NUL or half a character"),
-        ([Term("a", "=", "x" * 10_000)], "allowed are 10,000"),
-        ([Term("a", "=", 10**9000)], "is too long"),
-        ([Term("a", "=", 1)] * 100_000, "are too many"),
+        ([ColumnComparison("other", "=", 1)], "the table has no column other"),
+        ([ColumnComparison("a; drop table x", "=", 1)], "the table has no column"),
+        ([ColumnComparison("a", "~", "x")], "the operator ~ is not allowed: use one of ="),
+        ([ColumnComparison("a", "= 1 or a =", "x")], "the operator = 1 or a = is not allowed"),
+        ([ColumnComparison("a", "=", None)], "takes no null"),
+        ([ColumnComparison("a", "in", ["x", None])], "takes no null"),  # type: ignore[list-item]
+        ([ColumnComparison("a", "in", [])], "a list of at least one"),
+        ([ColumnComparison("a", "in", "x")], "a list of at least one"),
+        ([ColumnComparison("a", "in", [["x"]])], "takes one value"),  # type: ignore[list-item]
+        ([ColumnComparison("a", "=", ["x"])], "takes one value"),
+        ([ColumnComparison("a", "=", {"x": 1})], "takes one value"),  # type: ignore[arg-type]
+        ([ColumnComparison("a", "is null", 1)], "takes no value"),
+        ([ColumnComparison("a", "=", "x\0")], "a NUL or half a character"),
+        ([ColumnComparison("a", "=", "x" * 10_000)], "allowed are 10,000"),
+        ([ColumnComparison("a", "=", 10**9000)], "is too long"),
+        ([ColumnComparison("a", "=", 1)] * 100_000, "are too many"),
     ],
 )
-def test_terms_that_are_refused(terms: list[Term], line: str) -> None:
+def test_terms_that_are_refused(terms: list[ColumnComparison], line: str) -> None:
     with pytest.raises(ConditionRefusedError, match=r"^condition: ") as refused:
         of_terms(terms, COLUMNS)
     assert line in str(refused.value)
@@ -384,5 +386,5 @@ def test_terms_that_are_refused(terms: list[Term], line: str) -> None:
 
 def test_a_condition_is_a_value() -> None:
     assert hash(parse("a = 1", COLUMNS)) == hash(parse("(a)=1", COLUMNS))
-    assert isinstance(parse("a = 1", COLUMNS), Condition)
+    assert isinstance(parse("a = 1", COLUMNS), RowCondition)
     assert isinstance(parse("a = 1", COLUMNS).sql(), psycopg.sql.Composable)

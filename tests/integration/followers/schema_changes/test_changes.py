@@ -12,7 +12,7 @@ from pipeline.followers import registry
 from pipeline.followers.registry import TableName
 from pipeline.followers.running import following, joined_partitions
 from pipeline.server.schedule import publish_new_tables
-from pipeline.snapshots.register import Inheritance
+from pipeline.snapshots.register import InheritanceWatcher
 from tests.fixtures.copying import copying
 from tests.fixtures.following import oid
 from tests.fixtures.postgres import Cluster, unique
@@ -434,7 +434,7 @@ def test_two_appliers_alter_once(changed: Changed):
 
 def look_at_inheritance(stage: Stage) -> None:
     """As the server does every two seconds."""
-    looked = Inheritance(stage.source, stage.log, stored(stage.log))
+    looked = InheritanceWatcher(stage.source, stage.log, stored(stage.log))
     found = looked.read()
     [[lsn]] = stage.source.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchall()
     looked.compare(found, lsn)
