@@ -57,7 +57,7 @@ pytest_plugins = [
 for name in [name for name in os.environ if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_")]:
     del os.environ[name]
 
-# A thousand processes of ours start, which would each compile all modules again.
+# The tests start a thousand processes, which would each compile all modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -89,7 +89,7 @@ def somebody_serves() -> Iterator[None]:
     from pipeline.config.settings import Config
 
     with ExitStack() as stack:
-        with suppress(OSError):  # somebody does
+        with suppress(OSError):  # another process may change it
             stack.enter_context(socket.create_server(("127.0.0.1", Config.model_fields["http_port"].default)))
         yield
 

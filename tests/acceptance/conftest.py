@@ -1,4 +1,4 @@
-"""Both databases of a test that runs the server against a table `t` of its own."""
+"""Both databases of a test that runs the server against its own table `t`."""
 
 from __future__ import annotations
 

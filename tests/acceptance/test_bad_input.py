@@ -120,7 +120,7 @@ def assert_untouched(dsn: str) -> None:
 
 @contextmanager
 def role(dsn: str, attributes: str) -> Iterator[str]:
-    """The DSN of its own role, in the same database."""
+    """Return the DSN of a new role in the same database."""
     name = unique("role")
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute(sql.SQL("create role {} login " + attributes).format(sql.Identifier(name)))
@@ -369,12 +369,12 @@ def test_a_slot_is_deleted_by_who_means_it(refused_here: Run, untouched: str, sl
     delete = ("slots", "delete", slot_name)
     own = {"source_dsn": untouched, "slot": slot_name}
     assert "(PIPELINE_SLOT); add --force" in refused_here(*delete, "--yes", **own)
-    nobody = run_command(*delete, folder=tmp_path, source_dsn=untouched)
-    assert nobody.returncode == 2
-    assert nobody.stdout.startswith(f'slot "{slot_name}" of database ')
-    assert "of WAL, last read 20" in nobody.stdout
+    unread = run_command(*delete, folder=tmp_path, source_dsn=untouched)
+    assert unread.returncode == 2
+    assert unread.stdout.startswith(f'slot "{slot_name}" of database ')
+    assert "of WAL, last read 20" in unread.stdout
     assert (
-        nobody.stderr
+        unread.stderr
         == "pipeline: standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes\n"
     )
     wrong = run_at_terminal("y", *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)

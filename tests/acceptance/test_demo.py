@@ -1,4 +1,4 @@
-"""`pipeline demo` as people start it: in a folder of theirs, with settings that must play no part."""
+"""`pipeline demo` as people start it: in their own folder, with settings that it must ignore."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pipeline.demo import shop
 shop.OLD_CUSTOMERS, shop.OLD_ORDERS = 1_000, 3_000
 sys.exit(entry.main())
 """
-"""The same command for a shop with a twentieth of the rows from before: `make long` has them all."""
+"""The same command for a shop with a twentieth of the existing rows: `make long` has them all."""
 USERS = """
 select distinct rolname, rolsuper from pg_stat_activity join pg_roles on pg_roles.oid = usesysid
 where datname = 'source' and pid <> pg_backend_pid() and rolname <> 'pipeline_reader'
@@ -44,7 +44,7 @@ def data_dir(server_directory: Path) -> Path:
 def started(data_dir: Path, folder: Path, seconds: int, *, small: bool) -> Iterator[subprocess.Popen[str]]:
     (folder / "pipeline.toml").write_text("http_port = 'none'\n")
     wrong = {
-        "PIPELINE_SOURCE_DSN": "postgresql://nobody@127.0.0.1:1/nowhere",
+        "PIPELINE_SOURCE_DSN": "postgresql://missing@127.0.0.1:1/nowhere",
         "PIPELINE_LOG_LEVEL": "deafening",
         "PGHOSTADDR": "127.0.0.1",
         "PYTHONPATH": str(Path(pipeline.__file__).parents[1]),

@@ -1,4 +1,4 @@
-"""A holder that is frozen, not dead: somebody else goes on while it is, and a zombie that wakes writes nothing."""
+"""A frozen holder, not a dead one: another server continues meanwhile, and a zombie that wakes writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline database has no room left while a table is read: reading waits, says so, and goes on with more room."""
+"""The pipeline database's disk fills while a table is read: reading waits, says so, and continues later."""
 
 from __future__ import annotations
 

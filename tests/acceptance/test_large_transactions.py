@@ -110,7 +110,7 @@ def insert(source: psycopg.Connection, first: int, rows: int) -> None:
 
 
 def many_subtransactions(source: psycopg.Connection, first: int, rows: int) -> None:
-    """Each row in one of its own; every tenth is rolled back with its row."""
+    """Insert each row in its own subtransaction; every tenth is rolled back with its row."""
     source.execute(f"""
         do $$ begin for n in {first}..{first + rows - 1} loop
             begin

@@ -55,7 +55,7 @@ def connect(dsn: str, role: str) -> psycopg.Connection:
 
 
 def private(owner: psycopg.Connection) -> list[str]:
-    """Every table and view of ours but the events."""
+    """Every table and view of the pipeline but the events."""
     rows = owner.execute(
         "select format('%I.%I', relnamespace::regnamespace, relname) from pg_class where relkind in ('r', 'p', 'v')"
         " and relnamespace::regnamespace::text in ('pipeline', 'public') and relname <> 'sequin_events' order by 1"

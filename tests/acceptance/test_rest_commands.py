@@ -116,10 +116,10 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
 
 
 WRONG: list[tuple[list[str], int, str]] = [
-    (["show", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all'),
-    (["delete", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
-    (["pause", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
-    (["dead-letters", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+    (["show", "missing"], 1, 'there is no consumer "missing"; `pipeline consumers list` shows all'),
+    (["delete", "missing"], 1, 'there is no consumer "missing"; `pipeline consumers list` shows all\n'),
+    (["pause", "missing"], 1, 'there is no consumer "missing"; `pipeline consumers list` shows all\n'),
+    (["dead-letters", "missing"], 1, 'there is no consumer "missing"; `pipeline consumers list` shows all\n'),
     (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
     (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
     (["create", "x", "--kind", "cursor", "--no-collapse"], 2, "collapse is for consumers of kind records"),

@@ -24,14 +24,14 @@ from tests.fixtures.postgres import unique
 from tests.fixtures.server import Serving, Shared
 from tests.fixtures.waiting import eventually
 
-SECRET = "a value that nobody may log"
+SECRET = "a value that must not be logged"
 REFERENCE = Path(__file__).parents[2] / "docs/reference"
 PUBLISHED = "select from pg_publication_tables where tablename = %s"
 pytestmark = pytest.mark.xdist_group("rest records")
 
 
 class Queue:
-    """What a test asks of its own consumer, of all orders that are its own: ids from `first` on."""
+    """The consumer of one test, and its own orders: ids from `first` on."""
 
     def __init__(self, server: Serving, source: psycopg.Connection, name: str, **consumer: Any) -> None:
         self.server = server
@@ -112,7 +112,7 @@ def test_a_queue_from_its_first_item_to_its_last(queue: Queue) -> None:
     delay, wait = 1.5, 60
     refused = time.monotonic()
     assert queue.settle("nack", item, delay=delay) == 1
-    [again] = queue.receive(wait=wait)  # woken by time, as nobody rings for it
+    [again] = queue.receive(wait=wait)  # woken by time, as no notification comes
     assert 0.9 * delay < time.monotonic() - refused < wait
     assert (again["record_pk"], again["deliveries"]) == ("2", 2)
     assert again["ack_id"] != item["ack_id"]

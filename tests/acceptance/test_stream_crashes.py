@@ -151,7 +151,7 @@ def test_a_stopping_server_ends_in_time_although_a_client_does_not_read(
         os.kill(api, signal.SIGTERM)
         assert _end(client) == 1012
         eventually(lambda: not alive(api))
-        assert time.monotonic() - asked < DRAIN_SECONDS, "nobody had to kill it"
+        assert time.monotonic() - asked < DRAIN_SECONDS, "it ended without a kill"
 
 
 def _end(client: Stream) -> int:

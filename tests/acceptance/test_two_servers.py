@@ -84,7 +84,7 @@ LEFT = f"""
     select count(*) from public.wal_events
     where commit_lsn > ({MOVED}) and commit_lsn <= (select commit_lsn from pipeline.replication_progress)
 """
-"""Rows that were staged whole and not moved. The last transaction may be a message of ours, of which there are none."""
+"""Transactions staged completely and not moved. The last one may be the pipeline's own message, without rows."""
 
 
 def test_sigterm_drains_what_was_staged(source_dsn: str, database_dsn: str, serve: Callable[..., Serving]):

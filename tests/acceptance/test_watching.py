@@ -20,7 +20,7 @@ from tests.fixtures.postgres import Cluster, free_port
 from tests.fixtures.server import COMMAND, environment, run_command
 from tests.fixtures.waiting import eventually
 
-NOBODY = "host=127.0.0.1 dbname=nobody"
+UNREACHABLE = "host=127.0.0.1 dbname=missing"
 Running = subprocess.Popen[str]
 WATCH = ("status", "--watch", "--interval", "0.1")
 
@@ -30,7 +30,7 @@ def watching(
     folder: Path, *arguments: str, output: int = subprocess.PIPE, dsn: str = "", by: int = signal.SIGINT
 ) -> Iterator[Running]:
     """A `status --watch` that is ended by Ctrl-C or another signal, as 130 and without a word."""
-    dsn = dsn or f"{NOBODY} port={free_port()}"
+    dsn = dsn or f"{UNREACHABLE} port={free_port()}"
     process = subprocess.Popen(
         [*COMMAND, *WATCH, *arguments],
         cwd=folder,

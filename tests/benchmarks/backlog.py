@@ -19,7 +19,7 @@ WIDE = 200_000
 TENS, ROWS = 60_000, 10
 """Transactions of the backlog for several slots, and the rows of each."""
 PIECES = 16
-"""Of that backlog: so often the source logs its running transactions, as it does by itself every 15 s."""
+"""How often the source logs its running transactions in that backlog; by itself it does so every 15 s."""
 
 TABLE = """
 create table bench_rows (

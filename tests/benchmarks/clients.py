@@ -23,7 +23,7 @@ SLOT = "clients"
 
 
 def report(cluster: Cluster, figures: Table, scale: float) -> None:
-    """200 clients of a table that nobody writes, 20 of the one that is written; once. Adds the figures."""
+    """Add figures of 200 clients of an idle table and 20 of a busy one; one run."""
     commits = round(PACE * SECONDS * min(1.0, max(0.1, scale)))
     meter = OtherPrograms(postmaster(cluster))
     with table(cluster) as source, serve(cluster, SLOT) as server:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from websockets.asyncio.client import ClientConnection, connect
 
 ACKNOWLEDGE_SECONDS = 0.1
-"""So often at most."""
+"""Seconds between two reports, at least."""
 AT_ONCE = 20
 """Clients that connect at the same time."""
 _SEQ = re.compile(r'[\[,]\{"seq":(\d+),')

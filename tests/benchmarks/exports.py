@@ -1,6 +1,6 @@
 """The lake: 3 M events to typed Parquet by Spark, ours beside Spark's JDBC source, DuckDB and a single process.
 
-Files of changes alone: nobody else folds them into current states. Whole runs are in `lake-runs`.
+Files of changes alone: no other process folds them into current states. Whole runs are in `lake-runs`.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
 
 
 def _run(at: Places, database: Connection, after: int, seconds: float) -> tuple[dict[int, float], list[float]]:
-    """Write so long; when each key was committed, and delays until it was visible in that database."""
+    """Write for `seconds`; return when each key was committed, and its delays until it was visible in that database."""
     with _watching(database, after) as watcher:
         committed = visible.write(at.cluster, after, round(PACE * seconds), PACE)
         wait_for_row(database, max(committed))

@@ -175,7 +175,7 @@ def enable(name: str, database: Connection) -> None:
 
 
 def disable(at: Places, name: str, database: Connection) -> None:
-    """Until nobody reads its slot."""
+    """Wait until no session reads its slot."""
     query = "select active from pg_replication_slots where slot_name = %s"
     _until(lambda: at.source.execute(query, (name,)).fetchone() is not None, f"no slot {name}")
     database.execute(sql.SQL("alter subscription {} disable").format(sql.Identifier(name)))

@@ -91,7 +91,7 @@ def _copies(at: Places, rows: int, figures: Table) -> None:
 
 
 def _copy_seconds(at: Places, database: Connection, last: int, began: float) -> float:
-    """From the first row being read at the source until all are visible: both look once a second what is to be done."""
+    """From the first row being read at the source until all are visible: both check once a second for work."""
     while at.source.execute(_COPIES).fetchone() != (True,):
         if time.monotonic() > began + LIMIT:
             raise BenchmarkFailed("no copy begins")

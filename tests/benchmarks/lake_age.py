@@ -170,7 +170,7 @@ def _cost(database: psycopg.Connection[Any], folder: Path, act: Any) -> Cost:
 
 
 def blocks_read(database: psycopg.Connection[Any]) -> float:
-    """Blocks that sessions have read of the tables of ours, from the cache or not."""
+    """Blocks that sessions have read of the pipeline's tables, from the cache or not."""
     time.sleep(1.5)  # until other sessions have told what they read
     database.execute("select pg_stat_force_next_flush()")
     [(blocks,)] = database.execute(_BLOCKS).fetchall()

@@ -128,7 +128,7 @@ _NOW = """
 
 @dataclass(frozen=True)
 class Look:
-    """At the end of a day: what a run, `status` and a compaction cost, and what there is."""
+    """At the end of a day: what a run, `status` and a compaction cost, and what exists."""
 
     run_blocks: float
     run_seconds: float

@@ -15,7 +15,7 @@ from tests.fixtures.processes import GONE, children
 
 
 class Family:
-    """A process and its descendants, found cheaply: a process that is nobody of ours is looked at once."""
+    """A process and its descendants, found cheaply: a foreign process is read once."""
 
     def __init__(self, pid: int) -> None:
         self.head = pid

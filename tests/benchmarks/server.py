@@ -1,4 +1,4 @@
-"""The product under measurement: the real `python -m pipeline serve`, over TCP, on a pipeline database of its own."""
+"""The product under measurement: the real `python -m pipeline serve`, over TCP, on its own pipeline database."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def serve(
 
 
 def wait_active(source: Connection, slot: str, require_alive: Callable[[], None]) -> int:
-    """The pid of the walsender, as soon as somebody reads the slot; `require_alive` raises when nobody ever will."""
+    """Return the pid of the walsender once the slot is read; `require_alive` raises if that cannot happen."""
     deadline = time.monotonic() + START_TIMEOUT
     query = "select active_pid from pg_replication_slots where slot_name = %s"
     while time.monotonic() < deadline:
@@ -148,7 +148,7 @@ def wait_active(source: Connection, slot: str, require_alive: Callable[[], None]
             return int(row[0])
         require_alive()
         time.sleep(0.005)
-    raise BenchmarkFailed(f"nobody reads slot {slot} after {START_TIMEOUT:.0f} s")
+    raise BenchmarkFailed(f"no session reads slot {slot} after {START_TIMEOUT:.0f} s")
 
 
 def tail(log: Path, lines: int = 5) -> str:

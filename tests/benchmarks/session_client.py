@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 ACKNOWLEDGE_SECONDS = 0.1
-"""So often at most."""
+"""Seconds between two reports, at least."""
 _TEXT, _FIRST, _PIECE, _LAST, _CLOSE, _PING = 0x81, 0x01, 0x00, 0x80, 0x88, 0x89
 _PONG = b"\x8a\x80\x00\x00\x00\x00"
 _ROOM = 1 << 20

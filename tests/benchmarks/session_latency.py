@@ -21,7 +21,7 @@ from tests.fixtures.postgres import Cluster
 NAME = "session-latency"
 SESSION, WEBSOCKET, DEBEZIUM = "session", "our WebSocket", "Debezium, tuned"
 GOALS = {DEBEZIUM: 0.5, WEBSOCKET: 0.2}
-"""What share of theirs a session's median is, at most."""
+"""The largest share that a session's median may be of the client's."""
 
 
 def report(cluster: Cluster, figures: Table, scale: float, runs: int, classes: Path) -> None:

@@ -18,7 +18,7 @@ INTERVAL = 0.01
 
 
 class SlowCores(threading.Thread):
-    """For as long as the `with` block, each process that `members` names is in a control group of its own.
+    """For as long as the `with` block, each process that `members` names is in its own control group.
 
     `share`: of a core, at least 0.05. A process that starts is as fast as its parent until it is seen.
     """

@@ -61,7 +61,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
 
 
 def measure(cluster: Cluster, way: str, rate: int, seconds: float) -> Cost:
-    """Single-row transactions at that rate, for so long, until all of them are visible."""
+    """Write single-row transactions at that rate for that time, until all of them are visible."""
     with table(cluster) as source, serve(cluster, SLOT, settings={"PIPELINE_SMALL_BATCHES": way}) as server:
         server.wait_active(source)
         with visible.reader(server, source) as reader:

@@ -34,7 +34,7 @@ STEPS, CONFIRMATIONS = 7, 3
 NEAR = 1.08
 """The search ends when the lowest rate that was too high is below so many times the highest that was not."""
 PROBES = 20
-"""Rows of their own that are committed each second, and timed."""
+"""Separate rows that are committed each second, and timed."""
 GROWTH, NOISE = 0.01, 0.1
 """Lag grows when, from the first third to the last, probes come later by more than this share of the time between, and
 by more than this many seconds."""

@@ -52,7 +52,7 @@ class Latencies:
 
 
 Receive = Callable[[Cluster, Connection], AbstractContextManager[Program]]
-"""With the source, on which nobody has written yet: a program that receives all events, and says "warm" on its way."""
+"""With the source, before any write: a program that receives all events, and says "warm" on its way."""
 Found = Mapping[str, list[Latencies]]
 """What each contender came to, run by run."""
 

@@ -60,8 +60,8 @@ def _outcome(follower: AtFollower) -> str:
 
 def _stops(kind: Kind) -> Iterator[str]:
     for stop in kind.follower.stops:
-        mended = f"`{stop.mended}`" if stop.mended else "`resync`" if stop.resync else "nothing"
-        yield f"| {kind.name} | {stop.reason} | {stop.remedy} | {mended} |"
+        repaired = f"`{stop.repaired}`" if stop.repaired else "`resync`" if stop.resync else "nothing"
+        yield f"| {kind.name} | {stop.reason} | {stop.remedy} | {repaired} |"
 
 
 def ddl() -> str:
@@ -81,7 +81,7 @@ def _changes(changes: Mapping[str, Change]) -> Iterator[str]:
 
 
 def _became(change: Change) -> str:
-    return change.outcome or ("copied anew" if change.copied else "the same")
+    return change.outcome or ("copied again" if change.copied else "the same")
 
 
 def _stopped(stops: Mapping[str, Stop]) -> Iterator[str]:

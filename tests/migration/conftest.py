@@ -1,4 +1,4 @@
-"""Databases in which an events table from before is to be found."""
+"""Databases with an events table of an earlier version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def empty_dsn(server: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def bare(clusters: Callable[[int], Cluster]) -> Iterator[Callable[[Cluster], str]]:
-    """The name of a database at head in which nobody has made an events table, to be cloned."""
+    """The name of a database at head without an events table, to be cloned."""
     with ExitStack() as stack:
         made: dict[int, str] = {}
 
@@ -35,7 +35,7 @@ def bare(clusters: Callable[[int], Cluster]) -> Iterator[Callable[[Cluster], str
             if server.major not in made:
                 dsn = stack.enter_context(server.database("bare"))
                 with psycopg.connect(dsn, autocommit=True) as connection:
-                    connection.execute("create table public.sequin_events ()")  # somebody else's, for a while
+                    connection.execute("create table public.sequin_events ()")  # another user's, for a while
                     migrations.upgrade(dsn, "log.events")
                     connection.execute("drop table public.sequin_events")
                     made[server.major] = connection.info.dbname
@@ -52,7 +52,7 @@ def bare_dsn(server: Cluster, bare: Callable[[Cluster], str]) -> Iterator[str]:
 
 @pytest.fixture
 def old(bare_dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """Who made the table, before any server of ours came."""
+    """The role that made the table, before any server was started."""
     with psycopg.connect(bare_dsn, autocommit=True) as connection:
         yield connection
 

@@ -46,7 +46,7 @@ from pg_constraint where contype = 'f' and conparentid = 0 order by 1, 2, 3
 
 
 class Table(NamedTuple):
-    """A table or view of ours; `key`: name and type of each column of its primary key."""
+    """A table or view of the pipeline; `key`: name and type of each column of its primary key."""
 
     name: str
     is_view: bool

@@ -121,7 +121,7 @@ NUMBERED = {
     "by an identity": [
         "alter table sequin_events alter column seq add generated always as identity",
         f"select setval('sequin_events_seq_seq', {HIGHER})"],
-    "by nobody, but there is a sequence of that name": [
+    "by no column, but there is a sequence of that name": [
         "create sequence sequin_events_seq_seq as integer minvalue 1 cycle",
         "alter sequence sequin_events_seq_seq as bigint maxvalue 9223372036854775807",
         f"select setval('sequin_events_seq_seq', {HIGHER})"],

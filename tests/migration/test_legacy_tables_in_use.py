@@ -1,4 +1,4 @@
-"""What reads and writes the log does so with an events table from before, once it is migrated."""
+"""What reads and writes the log does so with an events table of an earlier version, once it is migrated."""
 
 from __future__ import annotations
 

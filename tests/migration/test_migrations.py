@@ -168,7 +168,7 @@ def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):
 
 
 def test_another_events_table_is_like_the_default_one(database_dsn: str):
-    """The default one is made by migrations, since it may be there from before; the others by one statement."""
+    """The default one is made by migrations, since it may exist already; the others by one statement."""
     other = EventsTable("public", "other_events")
     with psycopg.connect(database_dsn, autocommit=True) as connection:
         table_setup.ensure(connection, other)

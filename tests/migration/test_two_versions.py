@@ -265,7 +265,7 @@ def test_an_older_server_does_not_pass_a_backlog_that_waits(
 def test_a_worker_waits_for_the_end_of_an_older_shuffler(
     source_dsn: str, database_dsn: str, serve: Callable[..., Serving]
 ):
-    """It would write wrong names of messages; one of the same version is waited for by the shuffler alone."""
+    """It would write wrong names of messages; only the shuffler waits for one of the same version."""
     with psycopg.connect(source_dsn, autocommit=True) as source:
         log = Log(source, database_dsn)
         server = _beside_an_older_shuffler(database_dsn, serve)

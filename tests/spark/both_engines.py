@@ -1,4 +1,4 @@
-"""Folds what is pending by both engines, into folders of its own, and compares all that readers see."""
+"""Folds what is pending by both engines, into separate folders, and compares all that readers see."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def spark() -> Iterator[SparkSession]:
 def pipelines(
     request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., AbstractContextManager[Pipeline]]:
-    """`with pipelines() as pipeline`: databases of its own; `pipelines(clusters(15))` has its source there."""
+    """`with pipelines() as pipeline`: its own databases; `pipelines(clusters(15))` has its source there."""
 
     @contextmanager
     def make(source: Cluster = cluster) -> Iterator[Pipeline]:

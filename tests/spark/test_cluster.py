@@ -266,7 +266,7 @@ def test_yarn_without_its_configuration_is_named(monkeypatch: pytest.MonkeyPatch
 def test_a_master_that_does_not_answer_is_named_at_once(cluster: Cluster) -> None:
     with export_kills.log_on(cluster) as log:
         log.grow(10)
-        with socket.socket() as bound:  # that nobody else takes the port, and nobody listens there
+        with socket.socket() as bound:  # no other process takes the port, and none listens there
             bound.bind(("127.0.0.1", 0))
             master = f"spark://127.0.0.1:{bound.getsockname()[1]}"
             exporter = Exporter(log, master=master)

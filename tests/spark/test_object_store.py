@@ -1,4 +1,4 @@
-"""A lake in a bucket of an unreliable store: exact, nothing listed or renamed, nothing left that nobody needs."""
+"""A lake in a bucket of an unreliable store: exact, nothing listed or renamed, no useless file left."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Bucketed:
             "insert into public.sequin_events (source_database_id, commit_lsn, commit_idx, xid, source_table_oid,"
             " source_table_schema, source_table_name, record_pk, record, action, committed_at)"
             f" select %s, 9000000 + %s, n, 7, 16384, 'public', 'orders', n::text, jsonb_build_object('id', n,"
-            f" 'customer', 'anew', 'state', %s::int), 'update', timestamptz '2026-11-21 12:00+00' from {ids} n",
+            f" 'customer', 'again', 'state', %s::int), 'update', timestamptz '2026-11-21 12:00+00' from {ids} n",
             [SOURCE, state, state],
         )
 
@@ -122,7 +122,7 @@ def _nothing(_: object) -> None:
 
 
 def broken_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What merged files are uploaded as; of the first nobody learns that it has come."""
+    """What merged files are uploaded as; the answer to the first is lost."""
     names: list[str] = []
 
     def upload(local: Path, at: ObjectPath) -> None:
@@ -227,7 +227,7 @@ def test_what_is_wrong_with_a_bucket_is_said_in_one_line(store: ObjectStore, mon
 
     assert finding(f"s3://{BUCKET}/new")[0] == "ok"
     assert store.objects("new/") == {}
-    level, text, remedy = finding("s3://nobody-has-this/lake")
+    level, text, remedy = finding("s3://no-such-bucket/lake")
     assert level == "warning" and text.endswith("there is no such bucket"), text
     assert remedy == "make it, or name another"
 

@@ -43,7 +43,7 @@ class Writing(BackgroundThread):
 
 
 def follow(stack: ExitStack, counting: Counting, *arguments: str) -> subprocess.Popen[bytes]:
-    """The example, in a process group of its own; what outlives its driver is ended with the stack."""
+    """The example, in its own process group; what outlives its driver is ended with the stack."""
     with (counting.checkpoint.parent / "said").open("ab") as said:
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "docs/examples/spark_counts.py"), str(counting.checkpoint), *arguments],

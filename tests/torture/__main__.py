@@ -42,10 +42,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, help="begin no further seed after so long")
+    parser.add_argument("--minutes", type=float, default=30.0, help="begin no further seed after these minutes")
     parser.add_argument("--pg", type=int, default=18, help="major version of both databases")
     parser.add_argument("--seed", type=int, help="the first one; without it the run goes on after the last recorded")
-    parser.add_argument("--seeds", type=int, help="at most so many; --seed 7 --seeds 1 replays one")
+    parser.add_argument("--seeds", type=int, help="at most this many; --seed 7 --seeds 1 replays one")
     parser.add_argument("--faults", type=_kinds, default=list(KINDS), help=f"only these, by comma: {', '.join(KINDS)}")
     parser.add_argument("--catchup", action="store_true", help="in every seed more slots are opened; recorded nowhere")
     parser.add_argument("--old", action="store_true", help="in every seed tables are read; recorded nowhere")

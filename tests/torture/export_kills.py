@@ -142,7 +142,7 @@ class Log:
 
 
 class Exporter:
-    """spark/export.py in a process group of its own."""
+    """spark/export.py in its own process group."""
 
     def __init__(
         self,

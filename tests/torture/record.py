@@ -61,7 +61,7 @@ class Run:
             self.failed.append(outcome.seed)
 
     def counts(self, outcome: Outcome) -> bool:
-        """Whether enough of its changes went the way that is to be tried."""
+        """True if enough of its changes took the path under test."""
         if self.ways in ADOPTING and not outcome.ways["adopt"]:
             return False
         return outcome.share_at_once >= ENOUGH.get(self.ways, 0.0)

@@ -20,7 +20,7 @@ from tests.torture.rig import Rig, Scene
 from tests.torture.writers.script import Script, Transaction
 
 MOST_DEATHS = 5
-"""A role that dies so often is started again too late for us: then a fresh server goes on."""
+"""A role that dies this often is restarted too late for a trial: then a fresh server continues."""
 ARRIVAL = 60.0
 """Seconds after a fault until the log must hold everything."""
 Way = Literal["staged", "at_once", "adopt"]

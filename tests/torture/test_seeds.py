@@ -1,4 +1,4 @@
-"""Random transactions under random faults: what `make torture` goes on with, here some short seeds."""
+"""Random transactions under random faults: `make torture` runs many; here are some short seeds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.torture.rig import Rig
 from tests.torture.seeds import Outcome, run
 
 SEEDS = (75, 29, 31)
-"""One with catch-up, one with rows from before, one with DDL; each fault at its place is in test_fault_points.py."""
+"""One with catch-up, one with existing rows, one with DDL; each fault at its place is in test_fault_points.py."""
 FAULTS = 4
 _INSTALLED = [major for major in MAJORS if bin_dir(major)]
 _PLACES = sorted((_INSTALLED[n % len(_INSTALLED)], seed) for n, seed in enumerate(SEEDS))
 LONG = (29, 31)
-"""What is special about them has tests of its own."""
+"""Their peculiarities have separate tests."""
 PLACES = [
     pytest.param(major, seed, marks=[pytest.mark.xdist_group(f"rig {major}"), *[pytest.mark.long] * (seed in LONG)])
     for major, seed in _PLACES
@@ -31,7 +31,7 @@ PLACES = [
 ODD = (31,)
 """Those with tables of every kind and DDL; more of them are for `make torture`."""
 OLD = (29,)
-"""Those in which tables have rows from before, which the server reads."""
+"""Seeds in which tables have existing rows, which the server reads."""
 HOSTILE_TO = (75,)
 """Those whose server connects as roles that have every hostile setting."""
 SHORT = 12

@@ -42,7 +42,7 @@ REMEDY = "move what both need to a room below them, hand it in from above, or, o
 
 
 def imports(files: Iterable[Path] = FILES) -> Graph:
-    """What each module imports of ours, without `pipeline.` in front; a statement counts as `room.sql`."""
+    """What each module imports of the project, without `pipeline.` in front; a statement counts as `room.sql`."""
     paths = {_name(path): path for path in files}
     graph = defaultdict[str, set[str]](set)
     for name, path in paths.items():
@@ -67,7 +67,7 @@ def _imported(node: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 def folders(graph: Graph) -> Graph:
-    """The same of folders. A module beside the rooms is one of its own."""
+    """The same of folders. A module beside the rooms is its own folder."""
     packages = {module for module in graph if (ROOT / "pipeline" / module.replace(".", "/") / "__init__.py").exists()}
 
     def folder(module: str) -> str:

@@ -37,7 +37,7 @@ NEW_PARTITIONS = "partitions that are newer than clients are not read together w
 FIRST_ROWS = "a client asks which rows are the first ones of a table that is newer than itself"
 NO_HOLDS = "a consumer that was reset or dropped has no session, in one transaction"
 JUMPS = "a lake asks whether the log may have lost what it has"
-JOB = "the Spark job is a program of its own that shares no code with the server"
+JOB = "the Spark job is a separate program that shares no code with the server"
 
 
 class Owner(NamedTuple):
@@ -252,7 +252,7 @@ OWNERS = {
     ),
     "pipeline.rewrites": Owner(
         "pipeline/capture/schema_history",
-        {"pipeline/followers": "a follower's table is copied anew when it was rewritten"},
+        {"pipeline/followers": "a follower's table is copied again when it was rewritten"},
     ),
     "pipeline.roles": Owner(
         "pipeline/postgres",
@@ -338,7 +338,7 @@ OWNERS = {
     "public.consumer_records": Owner(
         "pipeline/consumers",
         {
-            "pipeline/capture/source": "tables of ours in the source's database are not published",
+            "pipeline/capture/source": "the pipeline's tables in the source's database are not published",
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/operate/repair/reader_role.py": "a role that may only read is granted what it needs, by name",
             "pipeline/wires/sequin": "an item that waits or failed keeps its event",
@@ -347,7 +347,7 @@ OWNERS = {
     "public.wal_events": Owner(
         "pipeline/log/staging",
         {
-            "pipeline/capture/source": "tables of ours in the source's database are not published",
+            "pipeline/capture/source": "the pipeline's tables in the source's database are not published",
             "pipeline/log/shuffling": "an error names the staged table that it comes from",
             "pipeline/operate": REPORT,
         },

@@ -36,7 +36,7 @@ def test_lag_names_the_pid_of_a_lock_and_the_reason_of_a_stop(following: Followi
         assert (stage(found)["reader"], found["limited_by"]["part"]) == (None, "nothing")
 
     eventually(up_to_date)
-    with psycopg.connect(following.there.info.dsn, application_name="somebody") as holder:
+    with psycopg.connect(following.there.info.dsn, application_name="holder") as holder:
         holder.execute("lock table orders in exclusive mode")
         following.source.execute("insert into orders values (2, 's2')")
 
@@ -46,7 +46,7 @@ def test_lag_names_the_pid_of_a_lock_and_the_reason_of_a_stop(following: Followi
             assert found["limited_by"]["text"].startswith(
                 'follower "reports" is farthest behind: the first of 1 seq is '
             )
-            assert f"pid {holder.info.backend_pid} (somebody, idle in transaction)" in found["limited_by"]["text"]
+            assert f"pid {holder.info.backend_pid} (holder, idle in transaction)" in found["limited_by"]["text"]
             assert f"pg_terminate_backend({holder.info.backend_pid})" in found["limited_by"]["remedy"]
             assert (stage(found)["reader"], stage(found)["own_bytes"] > 0) == ("reports", True)
 

@@ -18,7 +18,7 @@ from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
 ROWS, PLANTED = 25_000, 1_000
-"""Several parts; below `PLANTED` nobody writes but the test."""
+"""Several parts; only the test writes rows below `PLANTED`."""
 MANY = 1_000_000
 KINDS = "id int primary key, note text, f float8, doc json, n numeric, flag bool"
 
@@ -88,7 +88,7 @@ def plant(there: psycopg.Connection) -> dict[str, tuple[str, list[str]]]:
         "update kinds set n = 1.5 where id = 7",
         "update kinds set note = null where id = 8",
         "update kinds set flag = false, n = null where id = 9",
-        "update kinds set own = 'nobody minds' where id = 10",
+        "update kinds set own = 'ignored' where id = 10",
         "delete from kinds where id = 999",
     ):
         there.execute(statement.encode())
@@ -106,7 +106,7 @@ def plant(there: psycopg.Connection) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def mend(there: psycopg.Connection) -> None:
+def repair(there: psycopg.Connection) -> None:
     for statement in (
         "delete from kinds where id in (-7000000, 0, 3, 4, 6, 7, 8, 9)",
         """insert into kinds select i, 'note ' || i, i, '{"a": 1, "b": 2}', 1.50, true
@@ -137,7 +137,7 @@ def test_planted_differences_are_found_and_nothing_else_while_others_write(writt
     assert shown.returncode == 1
     assert "2 differences, through " in shown.stdout
     assert "missing" in shown.stdout
-    mend(written.there)
+    repair(written.there)
     found = written.command("verify", "reports", "public.kinds")
     assert (found["ok"], [each["table"] for each in found["tables"]]) == (True, ["public.kinds"])
     assert found["rows"] >= ROWS - 2

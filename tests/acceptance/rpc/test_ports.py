@@ -1,4 +1,4 @@
-"""A port that somebody else has, and one that is off."""
+"""A port that another process has, and one that is off."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_default_port_is_waited_for_and_all_else_served(
     try:
         listener = socket.create_server(("127.0.0.1", DEFAULT))
     except OSError:
-        pytest.skip(f"somebody else has port {DEFAULT}, which this test would take")
+        pytest.skip(f"another process has port {DEFAULT}, which this test would take")
     with listener:
         server = serve(grpc_port=None)
         eventually(lambda: f"port {DEFAULT} is taken; stop what uses it, or choose another" in server.log())

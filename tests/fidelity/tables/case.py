@@ -25,18 +25,18 @@ class Event:
 class Stop:
     """Where a follower stops, as it says so; the schema is public there, the follower NAME, and each seq N.
 
-    It goes on after the statements of `mended` there, or once tables were copied again (`resync`); else it stays so.
+    The follower continues after the statements of `repaired` there, or after new copies (`resync`); else it stays so.
     """
 
     reason: str
     remedy: str
-    mended: str = ""
+    repaired: str = ""
     resync: bool = False
 
     @property
     def is_last(self) -> bool:
         """Whether nothing of the kind is followed after it."""
-        return not self.mended and not self.resync
+        return not self.repaired and not self.resync
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ _COLUMNS = """
 
 
 class FollowerOfKinds:
-    """One database that follows the schemas of these kinds; `running` is to be entered."""
+    """One database that follows the schemas of these kinds; enter `running` first."""
 
     def __init__(self, stage: Stage, dsn: str, kinds: Sequence[Kind]) -> None:
         self._stage, self.kinds, self.name = stage, kinds, unique("follower")
@@ -55,7 +55,7 @@ class FollowerOfKinds:
         self.running = Running(stage, self._found.id, self.name)
 
     def settle(self, head: int) -> None:
-        """Until it has all up to this seq, or has stopped for good; on the way what stops it is mended."""
+        """Until it has all up to this seq, or has stopped for good; on the way what stops it is repaired."""
         eventually(lambda: self._settled(head), ARRIVAL)
 
     def _settled(self, head: int) -> None:
@@ -77,8 +77,8 @@ class FollowerOfKinds:
                 self._stops[kind.schema].append(self._expected[kind.schema].pop(0))
                 if stop.is_last:
                     self.running.stopped.set()
-                if stop.mended:
-                    self._run(kind, stop.mended)
+                if stop.repaired:
+                    self._run(kind, stop.repaired)
                 if stop.resync:
                     resync.resync(self._stage.log, self.name, [f"{kind.schema}.*"])
 

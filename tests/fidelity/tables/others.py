@@ -102,7 +102,7 @@ CASES = (
         ),
         (insert("t", "1", {"id": 1}), insert("t", "a", {"id": "a"}), truncate("t")),
         after="insert into t values ('b')",
-        follower=AtFollower("copied anew, and equal"),
+        follower=AtFollower("copied again, and equal"),
     ),
     Kind(
         "written by rules, triggers, foreign keys, merge, copy",

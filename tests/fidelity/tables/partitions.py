@@ -114,13 +114,13 @@ CASES = (
         ),
         after="insert into t values (1, 'a', 'x'), (2, 'b', 'x'), (4, 'd', 'z'); commit;update t set note = note || id",
         follower=AtFollower(
-            "copied anew where a partition with another key is written; it stops where only some have one",
+            "copied again if a partition with another key is written; it stops if only some have one",
             stops=(_KEYLESS,),
         ),
     ),
     Kind(
         "partitioned table without a key",
-        "inserts and truncates, of partitions that have a key of their own everything",
+        "inserts and truncates; all changes of partitions that have their own key",
         "create table t (id int not null, area text) partition by list (area)"
         + _LEAVES
         + "; alter table b add primary key (id)",
@@ -135,7 +135,7 @@ CASES = (
         ),
         after="insert into t values (1, 'a'), (2, 'b'); commit; update t set id = id + 10",
         follower=AtFollower(
-            "inserts and truncates; it stops where a partition has a key of its own",
+            "inserts and truncates; it stops if a partition has its own key",
             stops=(_KEYLESS,),
         ),
     ),
@@ -266,7 +266,7 @@ CASES = (
     ),
     Kind(
         "inherited table",
-        "parent and children are tables of their own, each by its own key",
+        "parent and children are separate tables, each by its own key",
         "create table p (id int primary key, note text); create table c (extra text) inherits (p);"
         "create table d (extra text, primary key (id)) inherits (p); create table e (x int) inherits (c, d)",
         (

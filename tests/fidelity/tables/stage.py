@@ -47,7 +47,7 @@ class Playing(Stage):
         self.kinds = kinds
 
     def play(self, cluster: Cluster, *, follow: bool) -> Played:
-        """Everything of all kinds, in one run of the server. `cluster`: of followers, if there are to be any."""
+        """Everything of all kinds, in one run of the server. `cluster`: that of the followers, if any."""
         if made := THEIRS.get(self.config.publication):
             self.run(made)
         for kind in self.kinds:

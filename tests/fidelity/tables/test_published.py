@@ -144,7 +144,7 @@ def test_publications_from_before_publish_generated_columns_from_now_on(source: 
     source.execute("insert into f values (1); update f set id = 2")
 
 
-def test_a_table_made_anew_while_we_look_is_not_taken_for_the_one_before(source: psycopg.Connection):
+def test_a_table_recreated_during_the_check_is_not_taken_for_the_old_one(source: psycopg.Connection):
     source.execute("create table t (id int primary key)")
     ensure(source)
     meanwhile = ["drop table t; create table t (id int primary key)"]

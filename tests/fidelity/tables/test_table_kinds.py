@@ -38,7 +38,7 @@ def plays(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Play
             play = played(clusters(major), cluster, kinds, follow=follow, publication=publication)
             try:
                 return stack.enter_context(play)
-            except Exception as error:  # of all kinds: nobody waits for it again
+            except Exception as error:  # of all kinds: no test waits for it again
                 return error
 
         def of(major: int, publication: str, follow: bool) -> Played:

@@ -66,7 +66,7 @@ FINITE_POINTS = st.builds("({},{})".format, FINITE, FINITE)
 
 @st.composite
 def documents(draw: st.DrawFn, characters: Texts = TEXT) -> str:
-    """JSON as nobody would write it: spaces anywhere, keys twice, escapes where none are needed."""
+    """JSON as no person would write it: spaces anywhere, keys twice, escapes where none are needed."""
     space = st.sampled_from(["", "", " ", "\n\t"])
 
     def string(text: str) -> str:
@@ -94,7 +94,7 @@ def quoted(text: str | None, null: str) -> str:
 
 @st.composite
 def arrays(draw: st.DrawFn, elements: Texts, separator: str = ",") -> str:
-    """One or two dimensions, NULLs, lower bounds of their own."""
+    """One or two dimensions, NULLs, other lower bounds."""
     element = (st.none() | elements).map(lambda text: quoted(text, "NULL"))
     width, height = draw(st.integers(0, 3)), draw(st.sampled_from([0, 0, 1, 2]))
     if not width:

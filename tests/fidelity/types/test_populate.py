@@ -55,7 +55,7 @@ EVENT = """
 
 @pytest.fixture(scope="module", params=[18, 15])
 def reader(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Iterator[psycopg.Connection]:
-    """What `migrate --reader` makes, with settings that are none of ours, and an event of a table that it may see."""
+    """What `migrate --reader` makes, with the settings of another user, and an event of a table that it may see."""
     cluster: Cluster = clusters(request.param)
     with cluster.database("events", cluster.template) as dsn:
         role = unique("reader")

@@ -35,9 +35,9 @@ def test_listed_and_shown(adding: Adding, served: Api, follower_dsn: str) -> Non
 
 
 def test_what_is_not_there(served: Api) -> None:
-    answer = served.get("/v1/followers/nobody")
+    answer = served.get("/v1/followers/missing")
     assert answer.status_code == 404
-    assert answer.json()["title"].startswith('there is no follower "nobody"; `pipeline followers list`')
+    assert answer.json()["title"].startswith('there is no follower "missing"; `pipeline followers list`')
     assert served.get("/v1/followers/a%20b").status_code == 422
     assert served.get("/v1/followers", limit=1).status_code == 422
     assert served.post("/v1/followers", name="x").status_code == 405

@@ -1,4 +1,4 @@
-"""Connections that send nothing, or half a request, need no token and keep nobody from being answered."""
+"""Connections that send nothing, or half a request, need no token and delay no other request."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_half_a_request_is_closed_after_a_while(
         if not before:
             patch.setattr(http_protocol, "HEAD_SECONDS", 0.2)
         line = half_open(api, stack, before or HALF)
-        if before:  # which is to be read in time
+        if before:  # which must be read in time
             answer = b""
             while not answer.endswith(b"ok\n"):
                 answer += line.recv(100)

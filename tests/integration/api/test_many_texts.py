@@ -65,7 +65,7 @@ def serving(sender: Sender) -> Iterator[str]:
 
 
 def client(address: str) -> ClientConnection:
-    """Without pings of its own: their thread outlives a socket that is cut off, and complains during another test."""
+    """Without its own pings: their thread outlives a socket that is cut off, and complains during another test."""
     return connect(address, max_size=None, compression=None, proxy=None, ping_interval=None)
 
 

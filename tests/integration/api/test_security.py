@@ -199,10 +199,10 @@ def test_bodies_that_are_no_object(opened: Api, content: str, said: str) -> None
 @pytest.mark.parametrize(
     ("method", "path", "status", "said"),
     [
-        ("GET", "/v1/consumers/nobody", 404, 'consumer "nobody" does not exist'),
-        ("DELETE", "/v1/consumers/nobody", 404, "there is no consumer 'nobody'; GET /v1/consumers lists all"),
-        ("POST", "/v1/consumers/nobody/reset", 404, "there is no consumer 'nobody'; GET /v1/consumers lists all"),
-        ("POST", "/v1/consumers/nobody/receive", 404, "there is no consumer 'nobody'"),
+        ("GET", "/v1/consumers/missing", 404, 'consumer "missing" does not exist'),
+        ("DELETE", "/v1/consumers/missing", 404, "there is no consumer 'missing'; GET /v1/consumers lists all"),
+        ("POST", "/v1/consumers/missing/reset", 404, "there is no consumer 'missing'; GET /v1/consumers lists all"),
+        ("POST", "/v1/consumers/missing/receive", 404, "there is no consumer 'missing'"),
         ("POST", "/v1/consumers/cursor/receive", 409, "consumer 'cursor' is of kind cursor"),
         ("GET", "/v1/consumers/cursor/dead-letters", 409, "consumer 'cursor' is of kind cursor"),
         ("GET", "/v2", 404, "unknown path"),

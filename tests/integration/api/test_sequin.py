@@ -182,7 +182,7 @@ def test_a_row_that_moves_to_another_key_is_two_messages_of_two_keys(staged: Sta
 
 
 def test_a_consumer_without_collapsing_gives_each_change_in_turn(staged: Staged, api: Api) -> None:
-    """As Sequin does, and each with an idempotency key of its own."""
+    """As Sequin does, and each with its own idempotency key."""
     create(staged.connection, "audit", collapse=False)
     staged.moved(insert("t", id=1, v=1), update("t", id=1, v=2), delete("t", id=1), insert("t", id=2, v=1))
     found = []
@@ -344,7 +344,7 @@ def test_a_name_wins_over_an_id(staged: Staged, api: Api, client: Client) -> Non
 
 @pytest.mark.parametrize("what", CALLS)
 def test_an_unknown_consumer(staged: Staged, api: Api, what: str) -> None:
-    for name in ("nobody", ID, "a%00b", "a%20b", "x" * 64, "a%0A"):
+    for name in ("missing", ID, "a%00b", "a%20b", "x" * 64, "a%0A"):
         assert refusal(ask(api, what, name, ack_ids=[ID])) == (404, NOT_FOUND), name
 
 
@@ -412,10 +412,10 @@ def test_a_page_of_another_origin_receives_nothing(staged: Staged, api: Api, cli
 
 def test_some_bearer_is_always_wanted(staged: Staged, api: Api, client: Client) -> None:
     staged.moved(insert("t", id=1))
-    with httpx.Client(base_url=api.url) as nobody:
+    with httpx.Client(base_url=api.url) as anonymous:
         for what in ("receive", "ack", "nack"):
             for headers in ({}, {"authorization": "Basic eDp4"}, {"authorization": "Bearer"}):
-                answer = nobody.post(f"{PATHS[0]}/orders/{what}", headers=headers)
+                answer = anonymous.post(f"{PATHS[0]}/orders/{what}", headers=headers)
                 assert refusal(answer) == (401, refusal(answer)[1])
                 assert answer.headers["www-authenticate"] == "Bearer"
     assert client.item() == (1, "insert", "available", 0, False)

@@ -32,7 +32,7 @@ def within(database_dsn: str) -> Callable[[Test], None]:
 async def listening(wakeups: WakeupListener) -> AsyncIterator[WakeupListener]:
     with wakeups.for_consumer("first") as subscription:
         task = asyncio.create_task(wakeups.run())
-        assert await subscription.wait(60)  # whoever was there before it listened is woken
+        assert await subscription.wait(60)  # a subscriber from before the LISTEN is woken
     try:
         yield wakeups
     finally:

@@ -255,7 +255,7 @@ def test_one_that_waits_is_stopped_while_the_database_is_away(staged: Staged, ca
 def test_a_lost_connection_is_made_again_and_loses_nothing(staged: Staged, caplog: pytest.LogCaptureFixture):
     fill(staged)
     handled: set[str | None] = set()
-    # What was received by nobody, since the connection was lost just then, comes when its visibility is over.
+    # An item that no client received, since the connection was lost just then, comes when its visibility is over.
     with Queue(staged.dsn, "c", visibility=10) as queue:
         for item in queue:
             if len(handled) == ROWS // 3:  # while more is to come than is taken ahead
@@ -280,7 +280,7 @@ def test_an_acknowledgement_that_is_too_late_is_said(staged: Staged, caplog: pyt
 @pytest.mark.parametrize(
     ("consumer", "error", "says"),
     [
-        ("nobody", UnknownConsumerError, "there is no consumer 'nobody'"),
+        ("missing", UnknownConsumerError, "there is no consumer 'missing'"),
         ("cursor", WrongConsumerKindError, "consumer 'cursor' is of kind cursor; this is for kind records"),
     ],
 )

@@ -45,7 +45,7 @@ def fill(lake: IcebergLake, runs: int, *, dataset: str = "shop.orders", table: i
 
 
 def compact(lake: IcebergLake) -> list[CompactionSummary]:
-    """In the way of its own process."""
+    """As in a separate process."""
 
     def no_spark() -> Any:
         raise AssertionError("Spark was asked for")

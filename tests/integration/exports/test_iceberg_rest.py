@@ -79,7 +79,7 @@ def test_what_ends_between_two_commits_is_made_up_for(lake: IcebergLake, server:
 
 def test_a_catalog_that_does_not_answer(lake: IcebergLake) -> None:
     lake.change("shop.a", ORDERS, {"id": 1})
-    with socket.socket() as bound:  # that nobody else takes the port, and nobody listens there
+    with socket.socket() as bound:  # no other process takes the port, and none listens there
         bound.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(ExportError, match=rf"the Iceberg catalog at {uri}: .*refused"):

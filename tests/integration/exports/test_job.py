@@ -306,7 +306,7 @@ def test_no_java(export_log: Log, config: Config, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_master_that_does_not_answer(export_log: Log, config: Config) -> None:
-    with closing(socket.socket()) as bound:  # that nobody else takes the port, and nobody listens there
+    with closing(socket.socket()) as bound:  # no other process takes the port, and none listens there
         bound.bind(("127.0.0.1", 0))
         master = f"spark://127.0.0.1:{bound.getsockname()[1]}"
         config = config.model_copy(update={"spark_master": master})

@@ -1,4 +1,4 @@
-"""How many rows a table has, bounded, whatever it is called and whoever locks it."""
+"""How many rows a table has, bounded, with any name and under any lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of readers: a kind that nobody has heard of is one more branch of the view."""
+"""The registry of readers: a new kind is one more branch of the view."""
 
 from __future__ import annotations
 

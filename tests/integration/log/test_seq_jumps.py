@@ -93,7 +93,7 @@ def test_a_copied_database_jumps(staged_log: Staged, cluster: Cluster):
 
 
 def test_a_dump_jumps_each_time_it_is_restored(staged_log: Staged, cluster: Cluster, tmp_path: Path):
-    """Once more as data alone: the tables keep their oids then."""
+    """The same as data alone: the tables keep their oids then."""
     assert cluster.server is not None
     tools, dump = cluster.server.bin_dir, tmp_path / "dump"
     subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, staged_log.dsn], check=True, capture_output=True)

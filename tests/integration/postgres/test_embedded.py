@@ -58,7 +58,7 @@ def shared(clusters: Callable[[int], Cluster]) -> Server:
 
 @contextmanager
 def python(code: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process group of its own with its output in a pipe."""
+    """Its own process group, with its output in a pipe."""
     command = [sys.executable, "-c", code, str(directory)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:

@@ -25,7 +25,7 @@ def kept(database_dsn: str) -> Iterator[KeptSessions]:
 
 
 def pids(kept: KeptSessions) -> list[int]:
-    """Those of the sessions of one look, which are as all of ours are."""
+    """The settings of the sessions of one check, which are those of every pipeline session."""
     with kept.look() as found:
         for connection in found:
             shown = connection.execute("select current_setting('jit')").fetchone()

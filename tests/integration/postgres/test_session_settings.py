@@ -1,4 +1,4 @@
-"""Sessions of ours are the same whatever the role, the database or the DSN sets."""
+"""The pipeline's sessions have the same settings, whatever the role, the database or the DSN sets."""
 
 from __future__ import annotations
 

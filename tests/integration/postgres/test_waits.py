@@ -30,7 +30,7 @@ def other(source_dsn: str) -> Iterator[Connection]:
 
 @contextmanager
 def running(dsn: str, statement: str) -> Iterator[Connection]:
-    """A session of ours that runs this statement until it ends, or the block does."""
+    """A pipeline session that runs this statement until it ends, or the block does."""
 
     def run() -> None:
         with suppress(psycopg.Error):

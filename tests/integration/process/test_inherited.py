@@ -21,7 +21,7 @@ def there(pid):
     return Path(f"/proc/{pid}").exists()
 
 found = []
-def many():  # each has ended long before it is waited for, since what it has started holds its output
+def many():  # each ends long before `wait` returns, since its children hold its output
     for _ in range(10):
         with inherited.own_child():
             found.append(subprocess.run(["sh", "-c", "sleep 0.02 & exit 5"], stdout=subprocess.PIPE).returncode)

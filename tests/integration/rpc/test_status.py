@@ -1,4 +1,4 @@
-"""What `status` knows of walstream's sessions: those of processes that live, and those that are waited for."""
+"""What `status` knows of walstream's sessions: those of living processes, and those that the server waits for."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.fixtures.waiting import PATIENCE, eventually
 STORED = "with (fillfactor = 10, autovacuum_enabled = off)"
 TABLE = f"create table t (id int primary key, note text, big text) {STORED}"
 ROWS = "insert into t select i, repeat('x', 200), 'b' from generate_series(1, 400) i"
-"""Four rows a block: ranges of 67 blocks, as nobody has analyzed the table, nor does autovacuum meanwhile."""
+"""Four rows a block: ranges of 67 blocks, since neither a user nor autovacuum analyzes the table."""
 
 
 def begun(reading: Snapshotting) -> None:

@@ -68,7 +68,7 @@ def test_a_row_that_the_log_has_newer_is_left_out(config: Config, source_dsn: st
 
 
 def test_what_the_publication_leaves_out_is_not_read(config: Config):
-    """Columns, rows, generated columns, and the rows of children, which are tables of their own."""
+    """Columns, rows, generated columns, and the rows of children, which are separate tables."""
     made = (
         TABLE.replace("big text", "big text, twice int generated always as (id * 2) stored"),
         "create table child () inherits (t)",

@@ -18,7 +18,7 @@ def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
 
 
 def make(reading: Snapshotting, *statements: str) -> None:
-    """At the source; what is to be captured is from then on."""
+    """Run it at the source, and capture from then on."""
     for statement in statements:
         reading.source.execute(statement.encode())
     reading.publish()

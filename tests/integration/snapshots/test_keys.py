@@ -285,7 +285,7 @@ ATTACH = "alter table t attach partition t_1 for values from (0) to (100)"
 
 
 def test_a_truncated_partition_does_not_make_its_later_table_complete(shared: SharedSnapshotting):
-    """The log lags: it gets the truncate when the table is one of its own."""
+    """The log lags: it gets the truncate when the table is a separate one."""
     with shared(snapshot="never") as reading:
         make(reading, PARTED, "create table t_1 partition of t for values from (0) to (100)")
         rows = "insert into t select i, 'x' from generate_series(1, 5) i"

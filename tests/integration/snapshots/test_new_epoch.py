@@ -28,7 +28,7 @@ def update(known: Captured, source: ReplicationSource) -> None:
 
 
 def begin(known: Captured, cluster: str = "1") -> ReplicationSource:
-    """A new epoch that is to be reread, as `adopt` records it."""
+    """A new epoch that must be reread, as `adopt` records it."""
     before = stored(known.log)
     now = replace(before, epoch=1, system_identifier=cluster)
     sources.begin_epoch(known.log, SourceEpoch(before.id, 0, "1", 1, 0, None, 0, ""))

@@ -430,7 +430,7 @@ def test_a_table_filled_before_it_was_attached_counts_as_no_partition(reading: S
     )
     look(reading)
     equal(reading)
-    assert changes(reading) == [("returned", "public.q", "compared")]  # the log has a row of it from before
+    assert changes(reading) == [("returned", "public.q", "compared")]  # the log has an earlier row of it
 
 
 def start(reading: Snapshotting) -> None:

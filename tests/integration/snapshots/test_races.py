@@ -202,7 +202,7 @@ def test_a_row_that_is_updated_without_a_rest_is_known_all_the_same(stage: Stage
 
 
 def until_keys(reading: ReadingTables, number: int) -> None:
-    """Until rows are to be read again by their keys."""
+    """Wait until rows must be read again by their keys."""
     for _ in range(20):
         planned = [each for each in reading.ranges() if each["state"] == "planned"]
         if planned and planned[0]["from_block"] is None:

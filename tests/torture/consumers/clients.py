@@ -153,7 +153,7 @@ def settle(
     if what == "ack":
         one.acked, one.acked_after = done, time.monotonic()
     elif what == "extend" and done:
-        # Extended after it had expired: somebody may have received it meanwhile, in a transaction that was rolled back.
+        # Extended after it had expired: another client may have received it in a transaction that was rolled back.
         one.until = ends if time.monotonic() < previous else previous
     elif not done:
         one.until = min(previous, before)
@@ -179,7 +179,7 @@ def undo(given: list[Delivery], now: float) -> None:
 
 
 def unknown(given: list[Delivery]) -> None:
-    """Nobody knows whether their transaction was committed, and since when it is over."""
+    """It is unknown whether their transaction was committed, and since when it is over."""
     for one in given:
         one.released(one.after)
         one.acked = None if one.acked or one.acked is None else False

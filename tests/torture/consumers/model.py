@@ -51,7 +51,7 @@ class Change:
 class Delivery:
     """What a client was given, and for how long it surely had it: from `after` to `until`.
 
-    `before` and `after` are the times around the call. `acked`: whether it was settled, None when nobody knows;
+    `before` and `after` are the times around the call. `acked`: whether it was settled, None if unknown;
     `acked_before` and `acked_after` are the times around that. `void`: its transaction was
     not committed, or perhaps not.
     """
@@ -71,7 +71,7 @@ class Delivery:
     void: bool = False
 
     def released(self, at: float) -> None:
-        """From then on somebody else may have it."""
+        """From then on another client may have it."""
         self.until = min(self.until, at)
 
 
@@ -155,7 +155,7 @@ def _of_two(one: Delivery, other: Delivery) -> Iterator[str]:
     if one.acked and not other.void and one.after < other.before and other.after < one.acked_before:
         yield f"a late acknowledgement of seq {one.seq} has settled the delivery of {other.seq}"
     if _inside(other, one):
-        yield f"seq {other.seq} was given while somebody had {one.seq}"
+        yield f"seq {other.seq} was given while another client had {one.seq}"
 
 
 def _inside(other: Delivery, one: Delivery) -> bool:
@@ -186,7 +186,7 @@ def _missing_events(truth: Truth, wish: Wish, by_key: Mapping[Key, Sequence[Deli
 def _of_lines(truth: Truth, wish: Wish, by_key: Mapping[Key, Sequence[Delivery]]) -> Iterator[str]:
     """Of a row one at a time, in order: each once all before it are acknowledged."""
     for line, keys in truth.lines.items():
-        # Dead letters hold nothing back, and come when somebody retries them, of their new key alone.
+        # Dead letters hold nothing back, and come when a user retries them, of their new key alone.
         mine = [key for key in keys if key[1] == line[1] or not wish.max_deliveries]
         yield from (f"{line}: {what}" for what in _one_at_a_time([one for key in mine for one in by_key.get(key, ())]))
         if wish.max_deliveries:
@@ -202,7 +202,7 @@ def _one_at_a_time(given: Sequence[Delivery]) -> Iterator[str]:
     for one in given:
         for other in given:
             if one is not other and (_inside(other, one) or one.batch == other.batch):
-                yield f"seq {other.seq} was given while somebody had {one.seq}"
+                yield f"seq {other.seq} was given while another client had {one.seq}"
 
 
 def _of_truncates(truth: Truth, by_key: Mapping[Key, Sequence[Delivery]], wish: Wish) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _of_truncates(truth: Truth, by_key: Mapping[Key, Sequence[Delivery]], wish: 
     for table, seqs in truth.truncates.items():
         rows = [one for key, given in by_key.items() if key[0] == table for one in given]
         emptied = {seq: by_key.get((table, "", seq), ()) for seq in seqs}
-        if wish.max_deliveries:  # dead letters hold nothing back, and come when somebody retries them
+        if wish.max_deliveries:  # dead letters hold nothing back, and come when a user retries them
             continue
         for one in rows:
             yield from (f"{table}: {what}" for what in _too_late(one, emptied))

@@ -95,7 +95,7 @@ class Round:
         self._clients: list[Client] = []
 
     def play(self, seconds: float) -> Outcome:
-        """All of it at once for so long; then everything is acknowledged and compared with the log."""
+        """Run all of it at once for this long; then everything is acknowledged and compared with the log."""
         self._staged.reset()
         late = self._random.choice(WISHES)
         for wish in WISHES:

@@ -12,7 +12,7 @@ IDS, GROUPS = 25, 4
 
 
 class Writer(threading.Thread):
-    """Writes until `stopped`; whoever holds `pausing` makes it wait between two transactions."""
+    """Writes until `stopped`; the holder of `pausing` makes it wait between two transactions."""
 
     def __init__(self, staged: Staged, seed: int, stopped: threading.Event, pausing: threading.Lock) -> None:
         super().__init__()

@@ -91,7 +91,7 @@ KINDS: Mapping[str, FaultKind] = {
     "stopped roles": FaultKind(slow=True),
     **meddler.KINDS,
 }
-"""`stopped`: nobody helps, so somebody else goes on only once the holder counts as frozen."""
+"""`stopped`: no helper runs, so another server continues only once the holder counts as frozen."""
 
 
 class Faults:
@@ -204,7 +204,7 @@ class Faults:
             self._scene.rig.log.proxy.arm(trap).wait(READ_WITHIN)
 
     def _make_commits_invisible(self, fault: Fault, hit: Callable[[], None]) -> None:
-        """What is committed waits for a standby that there is not: it is streamed, and no snapshot contains it."""
+        """A commit waits for a standby that does not exist: it is streamed, and no snapshot contains it."""
         with self._of_nodes[id(self._scene.rig.source)]:
             with suppress(psycopg.OperationalError), self._scene.source() as source:
                 source.execute("alter system set synchronous_standby_names = 'nobody'")
@@ -291,7 +291,7 @@ class Faults:
         """Others have taken all slots of the source."""
         with suppress(psycopg.OperationalError), self._scene.source() as source:
             with suppress(psycopg.errors.ConfigurationLimitExceeded):
-                for _ in range(100):  # an earlier session, with slots of its own, may not have ended yet
+                for _ in range(100):  # an earlier session, with its own slots, may not have ended yet
                     source.execute("select pg_create_physical_replication_slot(%s, false, true)", [unique("taken")])
             hit()
             time.sleep(fault.seconds)
@@ -371,7 +371,7 @@ class Faults:
     def _freeze(self, node: str, name: str, fault: Fault, hit: Callable[[], None]) -> None:
         proxies = self._proxies(node)
         with suppress(AssertionError):
-            eventually(lambda: any(p.names() and self._named(name) != "nobody" for p in proxies), FIND_WITHIN)
+            eventually(lambda: any(p.names() and self._named(name) != "no-process" for p in proxies), FIND_WITHIN)
             for proxy in proxies:
                 proxy.freeze(self._named(name))
             hit()

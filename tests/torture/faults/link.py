@@ -84,7 +84,7 @@ class Link:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _startup(self) -> bytes:
-        """The StartupMessage or CancelRequest; whoever asks for encryption first hears that there is none."""
+        """The StartupMessage or CancelRequest; a client that asks for encryption first hears that there is none."""
         reader, writer = self._client
         while True:
             head = await reader.readexactly(8)

@@ -1,4 +1,4 @@
-"""Somebody with all rights who means no harm: locks, maintenance, additions, and copies of the pipeline database.
+"""A superuser who means no harm: locks, maintenance, additions, and copies of the pipeline database.
 
 What would stop the server is taken back after a while, whatever hits the databases meanwhile.
 """
@@ -180,7 +180,7 @@ class Meddler:
         return False
 
     def _try(self, dsn: str, statement: str, hit: Callable[[], None]) -> None:
-        """Once. It may wait in vain for a lock, meet a crash, or be chosen as a deadlock's victim."""
+        """Once. It may wait for a lock without success, meet a crash, or be chosen as a deadlock's victim."""
         try:
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute(_PATIENCE)

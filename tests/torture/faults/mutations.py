@@ -225,7 +225,7 @@ MUTATIONS = (
         (),
     ),
     Mutation(
-        "names not begun anew at a rewrite",
+        "names not restarted at a rewrite",
         (
             Edit(
                 "continuity:next_version",
@@ -426,7 +426,7 @@ MUTATIONS = (
         test=AGREES,
     ),
     Mutation(
-        "a run begins though a letter is to be retried",
+        "a run begins though a letter waits for its retry",
         (Edit(f"{FRONTIER}/begin_run.sql", " and d.state = 'retrying'", " and d.state = ''"),),
         (),
         test=AGREES,
@@ -450,7 +450,7 @@ MUTATIONS = (
         test=f"{AT_ONCE}::test_while_the_shuffler_moves_rows_nothing_is_written_at_once",
     ),
     Mutation(
-        "seqs that somebody has taken are given again",
+        "seqs that another session has taken are given again",
         (
             Edit(
                 f"{FRONTIER}/begin_at_head.sql",

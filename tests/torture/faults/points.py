@@ -12,7 +12,7 @@ from tests.torture.stage import Stage, Way
 from tests.torture.writers.script import Script
 
 STAGING, SHUFFLE, CONTROL, STREAM = "pipeline staging", "pipeline shuffle", "pipeline replication", "pipeline "
-"""Whose connection: the stream's name goes on with the source's id."""
+"""Whose connection: the stream's name continues with the source's id."""
 LARGE = 5 * acts.BATCH
 """Rows of a transaction that takes several staging commits and segments."""
 
@@ -48,7 +48,7 @@ def _segment(script: Script) -> None:
 
 
 def _nothing(script: Script) -> None:
-    """What was prepared goes on by itself."""
+    """The prepared load continues by itself."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ _LOG, _SOURCE, _BOTH, _CUT = acts.LOG_CRASHES, acts.SOURCE_CRASHES, acts.BOTH_CR
 
 QUICK = ((BEFORE_WRITTEN, _LOG), (BEFORE_ADOPTED, _LOG))
 """Those of the other ways that `make test` plays too: what is half written there, with a whole server around it. Kills
-and fencing have tests of their own, in test_head_writer.py and test_adopted_segments.py."""
+and fencing have separate tests, in test_head_writer.py and test_adopted_segments.py."""
 LONG = (
     *((BEFORE_INSERT, _SHUFFLER), (AHEAD, _WORKER), (FIRST_STORED, _WORKER)),
     *((BEFORE_STAGED, acts.WORKER_FROZEN), (BEFORE_CLAIMED, acts.WORKER_FROZEN)),

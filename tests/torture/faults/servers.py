@@ -46,7 +46,7 @@ class ServerEnded(Exception):
 
 
 class Servers:
-    """`current` is the one that is to run. Whoever replaces it holds `replacing`."""
+    """`current` is the server that should run. The thread that replaces it holds `replacing`."""
 
     def __init__(
         self, scene: Scene, tables: str, *, catchup: bool = False, read: str = "", ways: Ways = "default", turn: int = 0
@@ -111,11 +111,11 @@ class Servers:
         return 0
 
     def helpers(self) -> list[int]:
-        """pids of those that stage parts of a backlog: children of the worker of a server, of ours or of a zombie."""
+        """pids of those that stage parts of a backlog: children of a server's worker, current or zombie."""
         return [pid for pid in psutil.pids() if title(pid).startswith(HELPER) and group_of(pid) in self._groups()]
 
     def named(self, name: str) -> list[int]:
-        """pids of processes with just this title, of a server of ours or of a zombie."""
+        """pids of processes with just this title, of the current server or of a zombie."""
         return [pid for pid in psutil.pids() if title(pid) == name and group_of(pid) in self._groups()]
 
     def _groups(self) -> set[int]:

@@ -136,9 +136,9 @@ class Zombies:
 
 
 def stream_name(scene: Scene) -> str:
-    """Of the connection that streams; a name that nobody has when there is none."""
+    """Of the connection that streams; an unused name if there is none."""
     names = [name for name in scene.rig.source.proxy.names() if STREAM.match(name)]
-    return names[0] if names else "nobody"
+    return names[0] if names else "no-process"
 
 
 def surely(act: Callable[[], T]) -> T:

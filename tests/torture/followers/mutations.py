@@ -120,7 +120,7 @@ MUTATIONS = (
         ),
     ),
     _mutation(
-        "a missing row passed over",
+        "a missing row skipped",
         f"{APPLYING}::test_a_missing_row_stops_it_before_that_transaction",
         Edit(
             "sets:_Writing._change",

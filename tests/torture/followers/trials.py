@@ -54,7 +54,7 @@ class Place:
 
 
 class Round:
-    """One seed, with databases of its own."""
+    """One seed, with its own databases."""
 
     def __init__(self, place: Place, seed: int, folder: Path, stack: ExitStack) -> None:
         self.outcome = Outcome(seed)
@@ -79,7 +79,7 @@ class Round:
         self._lock = threading.Lock()
 
     def play(self, seconds: float) -> Outcome:
-        """All of it at once for so long; then every follower becomes equal to the source."""
+        """Run all of it at once for this long; then every follower becomes equal to the source."""
         with ExitStack() as watchers:
             seen = dict[str, Watcher]()
             with Writer(self._config.source, self.outcome.seed, self._model) as writer:

@@ -58,14 +58,14 @@ class Model:
             self._known.notify_all()
 
     def after(self, number: int, seconds: float) -> dict[str, Rows]:
-        """What it held then; a follower may be quicker than whoever looks at the source."""
+        """What it held then; a follower may be quicker than the observer of the source."""
         with self._known:
             assert self._known.wait_for(lambda: number in self._tables, seconds), f"transaction {number} is not known"
             return self._tables[number]
 
 
 class Writer(BackgroundThread):
-    """Writes until it is stopped; a source that dies meanwhile is waited for."""
+    """Writes until it is stopped; waits for a source that dies meanwhile."""
 
     def __init__(self, dsn: str, seed: int, model: Model) -> None:
         super().__init__()

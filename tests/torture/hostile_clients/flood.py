@@ -86,7 +86,7 @@ async def _flood(given: dict[str, Any], counts: Counter[str]) -> None:
 
 
 def main() -> None:
-    """All clients, for so long."""
+    """Run all clients for this long."""
     counts, began = Counter[str](), time.monotonic()
     asyncio.run(_flood(json.loads(sys.argv[1]), counts))
     used = resource.getrusage(resource.RUSAGE_SELF)

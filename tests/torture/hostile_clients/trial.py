@@ -27,7 +27,7 @@ from tests.torture.hostile_clients.watching import Watched, total
 TOKEN = "the token of the hostile clients' trial"
 CLIENTS, NOTIFICATIONS = 1_000, 100
 WARM_SECONDS, BEFORE_SECONDS, AFTER_SECONDS = 15.0, 20.0, 90.0
-"""`AFTER_SECONDS`: how long memory is waited for; gRPC ends idle connections after 65 s."""
+"""`AFTER_SECONDS`: how long the trial waits for memory to shrink; gRPC ends idle connections after 65 s."""
 MOST_HEALTH_SECONDS, MOST_LATENCY, MOST_MEMORY, MOST_KEPT_MEMORY = 1.0, 2.0, 100.0, 20.0
 
 

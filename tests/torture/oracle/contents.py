@@ -41,7 +41,7 @@ class Verifier(BackgroundThread):
                 self.refused[type(error).__name__] += 1
 
     def at_rest(self, tend: Callable[[], None]) -> Counter[str]:
-        """Once more when all has arrived; returns how many rows were compared in all, by table.
+        """Compare again when all has arrived; returns how many rows were compared in all, by table.
 
         The last fault may still have its effect, so a run that is refused is tried again. `tend`: servers that ended.
         """

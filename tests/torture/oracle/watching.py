@@ -189,7 +189,7 @@ _GONE = """
 _KEY_LOST = """
     select distinct (form ->> 'oid')::bigint from private.notes
     where form ->> 'identity' in ('d', 'i') and form -> 'key' = '[]'"""
-"""Tables that had no key once. Where VACUUM found them without an index, Postgres sends no key of changes from before:
+"""Tables that had no key once. If VACUUM found them without an index, Postgres sends no key of earlier changes:
 it sets pg_class.relhasindex in place, which the catalog of then shows as well."""
 
 

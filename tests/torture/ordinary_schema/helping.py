@@ -1,4 +1,4 @@
-"""What somebody does who reads what stopped a follower: runs the statement that it names, there."""
+"""The administrator who reads why a follower stopped, and runs the statement that it names there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Helper:
         self._done = dict[str, str]()
 
     def help(self, found: Shown, log: Connection) -> None:
-        """Run each statement that is named now; what names none is left to go on by itself."""
+        """Run each statement that is named now; a stop that names none is left alone."""
         said = [(found.state, found.reason, found.remedy)] if found.state != "following" else []
         said += [(each.state, f"{each.table}: {each.reason}", each.remedy) for each in found.not_followed]
         for state, reason, remedy in said:
@@ -53,7 +53,7 @@ class Helper:
             there.execute(self._completed(statement).encode())
 
     def _completed(self, statement: str) -> str:
-        """One that says `…`, as somebody completes it who looks at the source."""
+        """One that says `…`, as a user completes it who reads the source."""
         if (made := re.match(r"create type (\S+) …", statement)) is not None:
             found = self._source.connection.execute(_TYPE.encode(), [made[1]]).fetchone()
             return found[0] if found else statement

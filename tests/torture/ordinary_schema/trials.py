@@ -63,7 +63,7 @@ _REACHED = """
 
 
 class Round:
-    """One seed, with databases of its own."""
+    """One seed, with its own databases."""
 
     def __init__(self, ours: Cluster, theirs: Cluster, seed: int, folder: Path, stack: ExitStack) -> None:
         self.outcome = Outcome(seed)
@@ -81,7 +81,7 @@ class Round:
         self._server = stack.enter_context(serving(folder, source, log, slot))()
 
     def play(self, seconds: float) -> Outcome:
-        """For so long, or until the follower is not equal at a pause."""
+        """Run for this long, or until the follower is not equal at a pause."""
         self._write()
         eventually(self._add, 60, (PipelineError, psycopg.Error))
         until = time.monotonic() + seconds

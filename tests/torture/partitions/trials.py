@@ -46,7 +46,7 @@ _END = "select pg_logical_emit_message(true, 'test', ''), (pg_current_wal_insert
 
 
 class Round:
-    """One seed, with databases of its own."""
+    """One seed, with its own databases."""
 
     def __init__(self, cluster: Cluster, seed: int, folder: Path, stack: ExitStack) -> None:
         self.outcome = Outcome(seed)
@@ -59,7 +59,7 @@ class Round:
         self._server = self._start()
 
     def play(self, seconds: float) -> Outcome:
-        """All of it at once for so long; then the log must say the truth."""
+        """Run all of it at once for this long; then the log must say the truth."""
         with Writer(self._config.source, self.outcome.seed, stays=self.outcome.seed % 2 == 0) as writer:
             until = time.monotonic() + seconds
             while time.monotonic() < until:

@@ -39,7 +39,7 @@ HOSTILE: Mapping[str, str] = {
     "default_toast_compression": "pglz",
     "session_replication_role": "replica",
 }
-"""What nobody can set on an older version is left out there."""
+"""Settings that an older version lacks are left out there."""
 SIDES = ("source", "log")
 
 Settings = Mapping[str, tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""Tables of every kind, for the connections that also change them: what there is when a seed begins. SQL and names."""
+"""Tables of every kind, for the connections that also change them, as they are when a seed begins. SQL and names."""
 
 from __future__ import annotations
 

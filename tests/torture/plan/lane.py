@@ -1,4 +1,4 @@
-"""What one connection does in a plan: random transactions, one after the other, on rows of its own. Pure."""
+"""What one connection does in a plan: random transactions, one after the other, on its own rows. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Rows:
     whole: set[int] = field(default_factory=set)
     own: dict[str, set[int]] = field(default_factory=dict)
     gone: dict[str, set[int]] = field(default_factory=dict)
-    """Of tables of its own: those that are there, and those that were."""
+    """Its own tables: those that exist, and those that existed."""
 
     def take(self, other: _Rows) -> None:
         self.items |= other.items
@@ -69,7 +69,7 @@ class LanePlanner:
         self._prepares = self._chance.random() < self.PREPARED_SHARE
         self._say = Statements(self._chance, self._transaction, self.number)
         self._before = deepcopy(self._rows)
-        if self._prepares:  # its locks outlive it here: it touches only rows that nobody else will, its own new ones
+        if self._prepares:  # its locks outlive it here: it touches only its own new rows, which no other lane touches
             self._rows = _Rows(own=self._rows.own, gone=self._rows.gone)
         journal = self._chance.choice(("public", "public", "private"))
         return self._step("begin", f"insert into {journal}.journal values ({self._transaction})")

@@ -12,7 +12,7 @@ from tests.torture.plan.statements import ITEM, LANES, LINE, TOASTED, WHOLE, bac
 
 OLD = ("id", "note", "pad", "big")
 OLD_ROWS, MADE_ROWS, FEW = 240, 160, 30
-"""Rows of a table from before; of one that is made meanwhile; of each connection in the shared tables."""
+"""Rows of an existing table; of one that is made meanwhile; of each connection in the shared tables."""
 MADE = 2
 """Tables that each connection makes."""
 _WIDTHS = (3, 60, 220)
@@ -79,11 +79,11 @@ COLUMNS = {
     "public.whole": WHOLE,
     **{name_of(lane): OLD for lane in range(1, LANES + 1)},
 }
-"""Of tables with rows from before."""
+"""Of tables with existing rows."""
 
 
 class OldLanePlanner(LanePlanner):
-    """A connection that has rows from before, in tables of its own too, and that makes tables with rows in them."""
+    """A connection that has existing rows, in its own tables too, and that makes tables with rows in them."""
 
     def __init__(self, lane: int, chance: random.Random, numbers: Callable[[], int]) -> None:
         super().__init__(lane, chance, numbers)
@@ -127,7 +127,7 @@ class OldLanePlanner(LanePlanner):
         return Step(self._numbers(), self.number, "maintain", text)
 
     def _make(self) -> Iterator[Step]:
-        """Nobody sees the table before it has its rows."""
+        """No session sees the table before it has its rows."""
         self._made += 1
         name = f"public.made_{self.number}_{self._made}"
         keyed = self._chance.random() < 0.6

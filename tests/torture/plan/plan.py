@@ -31,14 +31,14 @@ Kind = Literal[
 ENDS: tuple[Kind, ...] = ("commit", "rollback", "prepare", "commit prepared", "rollback prepared")
 _NAMED: Mapping[Kind, str] = {"begin": ";", "deed": ":", "outside": ":", "maintain": ":"}
 STEADY: tuple[Ways, ...] = ("at_once", "mixed")
-"""Those of which most small batches are to be written at once: transactions come steadily then, small and plain."""
+"""Seeds of which most small batches should be written directly: transactions come steadily then, small and plain."""
 SHOWN = 150
 """Characters of a statement that are printed."""
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """How columns are to be compared: oids of their types by name; those over `json` and jsonb by their text."""
+    """How to compare columns: oids of their types by name; those over `json` and jsonb by their text."""
 
     types: dict[str, int]
     json: frozenset[str]
@@ -99,7 +99,7 @@ class Step:
     """One statement of a transaction on one connection.
 
     `effect` is for what it returns, `changes` are what it makes in any case; neither: nothing that is published.
-    A `deed` is named by what is to be done to which of the odd tables, `outside` is one between two transactions.
+    A `deed` is named by an action and one of the odd tables, `outside` is one between two transactions.
     `data` is what follows a COPY. `name` is a savepoint's or a prepared transaction's.
     """
 
@@ -147,7 +147,7 @@ class Plan:
     settings: Settings = field(default_factory=dict)
     """What the roles have as whom the server connects."""
     old: bool = False
-    """Whether tables have rows from before, which the server reads."""
+    """True if tables have existing rows, which the server reads."""
     ways: Ways = "default"
     """Which way small batches take into the log; `mixed`: each server another than the one before it. `adopt`: what is
     staged becomes partitions where it can; `all`: the ways of `mixed` beside it.

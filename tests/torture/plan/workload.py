@@ -36,9 +36,9 @@ steadily, the others have that share of them."""
 CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
 """One seed in CATCHUP_ONE_IN opens more slots as soon as it lags, with CATCHUP_FAULTS faults for that."""
 MEDDLING = 4
-"""How many times somebody meddles in a seed."""
+"""How many times the meddler acts in a seed."""
 OLD_SHARE, SNAPSHOT_FAULTS = 0.5, 5
-"""This many seeds begin with rows that are read, and have this many faults of their own for that."""
+"""The share of seeds that begin with rows to read, and their number of faults for that."""
 WAY_FAULTS = 4
 """Times that another server takes over which writes small batches in another way, where ways are mixed."""
 BACKLOGS, RUSHED = 4, (30, 60)
@@ -100,7 +100,7 @@ def make(
     steady, adopts = ways in STEADY, ways in ADOPTING
     forced = steady or adopts
     transactions = transactions or (STEADY_TRANSACTIONS if steady else TRANSACTIONS)
-    if catchup is None:  # where one worker is to be at the head, never
+    if catchup is None:  # never, if one worker must stay at the head
         catchup = not steady and seed % (ODD_FORCED_ONE_IN if forced else CATCHUP_ONE_IN) == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
     lasting = not adopts or seed % ODD_FORCED_ONE_IN == 0

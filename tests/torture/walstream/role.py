@@ -37,7 +37,7 @@ def _by_lsn_alone() -> None:
     AcknowledgementLedger.acknowledge = acknowledge  # type: ignore[method-assign]
 
 
-def _nobody_is_waited_for() -> None:
+def _waits_for_no_session() -> None:
     """Who has left holds nothing."""
     hub.HOLD_SECONDS = 0.0
 
@@ -46,7 +46,7 @@ ANY_SESSION = "position by the last acknowledgement of any session"
 MUTATIONS: dict[str, Callable[[], None]] = {
     ANY_SESSION: _last_of_any,
     "acknowledgement by LSN alone": _by_lsn_alone,
-    "nobody is waited for": _nobody_is_waited_for,
+    "waits for no session": _waits_for_no_session,
 }
 
 

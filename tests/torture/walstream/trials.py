@@ -31,7 +31,7 @@ from tests.torture.walstream.role import MUTATIONS
 
 ROOT = Path(__file__).parents[3]
 HOLD_SECONDS = 4.0
-"""How long a client that has ended is waited for here."""
+"""How long the server waits here for a client that has ended."""
 ROUND_SECONDS = 12.0
 CLIENTS = 6
 COMPANIES = (KINDS, ("each", "slow", "twice"), ("each",))
@@ -47,7 +47,7 @@ _INSERT = """
 
 
 class Round:
-    """One seed, over a pipeline database of its own."""
+    """One seed, over its own pipeline database."""
 
     def __init__(self, dsn: str, seed: int, mutation: str | None = None) -> None:
         self.outcome = Outcome(seed)
@@ -61,7 +61,7 @@ class Round:
         self._role: subprocess.Popen[bytes] | None = None
 
     def play(self, seconds: float) -> Outcome:
-        """All of it at once for so long; then one client acknowledges everything, and the position is at the head."""
+        """Run all of it for this long; then one client acknowledges everything, and the position is at the head."""
         with small_log(self._dsn, 0) as log:
             log.execute(
                 "create table if not exists sequin_events_small partition of sequin_events"
@@ -175,7 +175,7 @@ class Round:
             client.join(20)
 
     def _require_head(self, log: psycopg.Connection) -> None:
-        """Once everybody is let go, whoever acknowledges everything moves the position to the end."""
+        """Once all others are let go, a client that acknowledges everything moves the position to the end."""
         head = self._log.events[-1].seq if self._log.events else 0
         query = "select position from pipeline.consumers where name = 'walstream'"
         try:

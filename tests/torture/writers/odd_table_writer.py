@@ -16,7 +16,7 @@ from tests.torture.writers import shapes
 from tests.torture.writers.shapes import Unfit
 
 SESSION = "-c lock_timeout=60ms -c statement_timeout=30s -c search_path="
-"""Nobody waits for a lock for long: the step that would free it may be the next one to begin."""
+"""No step waits for a lock for long: the step that would free it may be the next one to begin."""
 REFUSALS = re.compile(
     r"22|23|0A000|2BP01|42P0[167]|42P1[067]|427(01|10)|42703|42704|42804|42883|3F000|40001|40P01|XX000|5500|55P0[34]|54000"
 )
@@ -84,7 +84,7 @@ class OddTableWriter:
         """Before an end: whether all tables that were written to are published as they were then, and stay so.
 
         A transaction that writes to a table while it joins or leaves a publication may be published or not, as it
-        comes (postgres-facts.md 18): none of ours does.
+        comes (postgres-facts.md 18): none here does.
         """
         try:
             touched = connection.execute(_TOUCHED).fetchall()

@@ -80,7 +80,7 @@ class Table:
 
     @property
     def free(self) -> list[Column]:
-        """Columns of its own that nothing else depends on."""
+        """Its own columns, on which nothing else depends."""
         return [column for column in self.columns if not (column.indexed or column.inherited or column.generated)]
 
 

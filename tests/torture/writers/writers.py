@@ -91,7 +91,7 @@ class _Lane:
             self._connection.close()
 
     def run(self, step: Step) -> None:
-        """Carry one step out, unless it belongs to a transaction that is no more."""
+        """Carry one step out, unless its transaction has ended."""
         if step.kind == "begin":
             self._begin(step)
         elif step.kind in ("commit prepared", "rollback prepared"):
@@ -136,7 +136,7 @@ class _Lane:
             self._lost(error)
 
     def _maintain(self, step: Step) -> None:
-        """Between two transactions, unless somebody has a lock that is in the way."""
+        """Between two transactions, unless another session holds a conflicting lock."""
         try:
             connection = self._connected()
             connection.execute("set lock_timeout = '200ms'")

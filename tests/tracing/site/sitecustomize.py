@@ -1,7 +1,7 @@
 """Python imports this when it starts, in each process of a traced server, and notes which functions are entered.
 
 Only while a window is open: `window` in the folder of TRACE_PATH is a byte that all processes map, 0 if none is. A
-process that is forked, and a thread that is started, goes on with it.
+process that is forked, and a thread that is started, continues it.
 """
 
 from __future__ import annotations

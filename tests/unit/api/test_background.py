@@ -1,4 +1,4 @@
-"""Work in threads: results, room, and what becomes of it when nobody waits any more."""
+"""Work in threads: results, room, and what becomes of it if no caller waits any longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS = 30
 
 
 class Work:
-    """Returns "made" once it is let go. `unused`: what nobody waited for."""
+    """Return "made" once it is let go. `unused`: results without a waiting caller."""
 
     def __init__(self) -> None:
         self.begun, self.go, self.thrown = threading.Event(), threading.Event(), threading.Event()

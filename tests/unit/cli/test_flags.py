@@ -27,7 +27,7 @@ def test_a_setting_has_its_flag_with_its_description_and_default(name: str) -> N
 
 
 def test_the_parser_of_all_commands_is_made_once() -> None:
-    """By whoever forks commands, before it does."""
+    """The fork server makes it before it forks commands."""
     assert cli.parser() is cli.parser()
 
 

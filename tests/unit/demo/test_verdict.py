@@ -107,7 +107,7 @@ DAMAGE: dict[str, tuple[Callable[[Log], Log], str]] = {
         lambda log: [*log, ReceivedEvent(9, 9000, 0, ROLLED_BACK, insert("9"))],
         "insert of shop.orders 9 by transaction 99, which was rolled back",
     ),
-    "event of nobody": (
+    "event of no writer": (
         lambda log: [*log, ReceivedEvent(9, 9000, 0, 77, insert("9"))],
         "insert of shop.orders 9 by transaction 77, which no writer knows",
     ),

@@ -26,7 +26,7 @@ WITH_OWN_PATH = {
 """Files that open sessions with the database's own search_path."""
 ALLOWED = {
     "pipeline/postgres/connections.py",
-    "pipeline/postgres/embedded.py",  # its own server, which nobody has altered yet
+    "pipeline/postgres/embedded.py",  # its own server, which no user has altered yet
     "pipeline/postgres/pool.py",  # sets what `API` has
     "pipeline/capture/source/walsender.py",  # who calls it sets what `WALSENDER` has
     "spark/pyspark_sequin_events/catalog.py",

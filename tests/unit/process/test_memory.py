@@ -1,4 +1,4 @@
-"""Memory that requests took is given back. Measured in processes of their own, side by side."""
+"""Memory that requests took is given back. Measured in separate processes, side by side."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def test_a_thread_nobody_wants_the_answer_of_comes_to_its_end_first() -> None:
         begun.set()
         assert go_on.wait(20)
         ended.set()
-        raise ValueError("nobody asks for this")
+        raise ValueError("no caller asks for this")
 
     async def run() -> None:
         task = asyncio.ensure_future(in_thread(work))

@@ -1,4 +1,4 @@
-"""A task of ours on an executor: what its process keeps when it has ended."""
+"""A task on an executor: what its process keeps when it has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What init makes: a slot and its own session each time, in the way of nobody."""
+"""What init makes: a new slot and session each time, without disturbing others."""
 
 from __future__ import annotations
 

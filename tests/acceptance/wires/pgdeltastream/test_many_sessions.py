@@ -23,7 +23,7 @@ from tests.fixtures.waiting import eventually
 SESSIONS = 12
 MINUTES = float(os.environ.get("WIRE_MINUTES", "10"))
 IDLE = 4
-"""Seconds after which a session that nobody uses goes."""
+"""Seconds after which an unused session is removed."""
 POOL = 4
 """Connections, and threads, that the API keeps for a while after it had much to do."""
 MORE = 25.0

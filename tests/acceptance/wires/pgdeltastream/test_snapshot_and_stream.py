@@ -27,7 +27,7 @@ Shake = Callable[[str], None]
 
 
 def play(dsn: str, client: Client, seed: int, seconds: float, shake: Shake = lambda _: None) -> str:
-    """Writers all the time, two clients that begin at moments of their own; each must end with the tables' rows."""
+    """Writers all the time, two clients that begin at different moments; each must end with the tables' rows."""
     chance = random.Random(seed)
     with psycopg.connect(dsn, autocommit=True) as source:
         make(source)

@@ -30,7 +30,7 @@ def place(running: Place) -> Place:
 
 @pytest.fixture
 def moving(running: Place) -> Place:
-    """Where nobody is waited for, so that the position moves."""
+    """A server that waits for no session, so that the position moves."""
     running.let_go()
     return running
 

@@ -76,7 +76,7 @@ def test_acknowledging_a_part_of_a_transaction_skips_nothing(place: Place) -> No
         place.together(*(f"insert into {table} values ({number})" for number in range(6, 9)))
         events = of(client, table, 3, ack=False)
         client.ack(events[0].lsn)
-    with place.client() as client:  # the first session is waited for too
+    with place.client() as client:  # the server waits for the first session, too
         assert ids(of(client, table, 8)) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 

@@ -120,13 +120,13 @@ def _visits(place: Place, counts: dict[str, int], seconds: float) -> None:
 
 
 def _settled(place: Place) -> Held:
-    """Once nobody is waited for any more, which takes a minute, and it has rested."""
+    """Wait until the server waits for no session, which takes a minute, and has rested."""
 
-    def nobody() -> None:
+    def none_is_held() -> None:
         query = "select ended_at is null, count(*) from pipeline.walstream_sessions group by 1"
         assert place.log.execute(query).fetchall() == []
 
-    eventually(nobody, 150)
+    eventually(none_is_held, 150)
     time.sleep(3)
     query = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
     role = place.server.child_pid("grpc")

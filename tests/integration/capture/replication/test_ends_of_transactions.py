@@ -66,7 +66,7 @@ def test_the_end_alone_makes_it_whole(
         with Replicating(config) as replicating:
             replicating.wait_until_streaming()
             source.execute("insert into t values (0)")
-            source.execute(NOTE.encode())  # the prefix is known from now on: nobody waits for the catalog
+            source.execute(NOTE.encode())  # the prefix is known from now on: no worker waits for the catalog
             replicating.wait_for(FIRST)
             proxy.freeze(STREAM)
             write(source, "insert into t values (1)")  # what the proxy has read already when it stops

@@ -105,7 +105,7 @@ def test_what_came_before_is_in_the_log_and_the_stop_is_named(config: Config):
     assert f"`pipeline sources skip-transaction {at}`" in now.reasons[0]
     found = {finding.name: finding.level for finding in check.run(config)}
     assert found["source stops"] == "error"
-    serve.boot(config)  # waits there for somebody, and for what is skipped
+    serve.boot(config)  # waits there for an administrator, and for the skipped transaction
     again = stopped(config)
     assert again == stop and len(events(config)) == 3
 

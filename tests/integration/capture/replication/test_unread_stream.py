@@ -1,4 +1,4 @@
-"""What the source has sent and nobody reads yet, as while staging is waited for, lets the event loop rest."""
+"""The event loop rests while data of the source is unread, for instance while the worker waits for staging."""
 
 from __future__ import annotations
 

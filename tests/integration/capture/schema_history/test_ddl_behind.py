@@ -208,7 +208,7 @@ def test_a_restart_alone_changes_nothing(behind: Altering) -> None:
     behind.run("insert into uppered values (7, 'y')")
     behind.arrive()
     behind.run("insert into uppered values (8, 'y')")  # not described again, so nothing was rewritten in between
-    eventually(lambda: behind.is_settled("uppered") and behind.rewrites("quiet"))  # nothing more is to be found
+    eventually(lambda: behind.is_settled("uppered") and behind.rewrites("quiet"))  # nothing more can be found
     tables = ("plain", "uppered", "parted_1")
     forms, rewritten = [behind.forms(table) for table in tables], behind.status().rewritten
     behind.stop()

@@ -1,4 +1,4 @@
-"""What is published is what Postgres' own view says, and is found without waiting for a table that somebody locks."""
+"""The published tables are those of Postgres' own view, found without waiting for a locked table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the log becomes items: the last change of each row decides, and the shuffler waits for nobody."""
+"""How the log becomes items: the last change of each row decides, and the shuffler waits for no client."""
 
 from __future__ import annotations
 
@@ -348,7 +348,7 @@ def test_who_is_behind_is_caught_up_in_chunks(staged: Staged, monkeypatch: pytes
 
 
 def test_the_log_comes_first_while_there_is_something_to_move(staged: Staged, monkeypatch: pytest.MonkeyPatch):
-    """By a clock that goes on by a millisecond with each step, and by ten while items are made."""
+    """By a clock that advances by a millisecond with each step, and by ten while items are made."""
     create(staged.connection)
     now, made = [1000.0], []
 

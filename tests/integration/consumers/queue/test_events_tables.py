@@ -32,7 +32,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 
 
 class Routed:
-    """Changes of `audit` go to an events table of their own, unless one says otherwise."""
+    """Route changes of `audit` to a separate events table, unless `routes` says otherwise."""
 
     def __init__(self, staged: Staged) -> None:
         self.staged = staged

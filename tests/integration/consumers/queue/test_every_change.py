@@ -147,7 +147,7 @@ def test_a_group_gives_one_item_at_a_time_even_if_rows_change_groups(staged: Sta
     staged.moved(insert("t", id=1, g="a"), insert("t", id=2, g="a"), insert("t", id=3, g="b"))
     staged.moved(update("t", id=1, g="b"), delete("t", id=1), message("hi"), message("hi"))
     items = client.receive()
-    assert seqs(items) == [1, 3, 6, 7], "one of each group; what has none is a group of its own"
+    assert seqs(items) == [1, 3, 6, 7], "one of each group; an item without a group is its own group"
     client.ack(items[1])
     assert client.receive() == [], "row 1 is out, though it has left its group since"
     client.ack(items[0])

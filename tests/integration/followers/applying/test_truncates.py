@@ -1,4 +1,4 @@
-"""Truncates at a follower: of partitions that it does not have, and of tables that somebody uses."""
+"""Truncates at a follower: of partitions that it does not have, and of tables in use."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_a_truncate_waits_for_the_copy(stage: Stage, things: Copying):
     with ExitStack() as stack:
         # A row that is not committed keeps COPY waiting for what becomes of its key.
         other = stack.enter_context(psycopg.connect(things.look.info.dsn))
-        other.execute("insert into things values (3, 'of somebody else')")
+        other.execute("insert into things values (3, 'of another user')")
         stack.enter_context(things.running())
         truncating = stack.enter_context(ExitStack())
         stack.callback(other.close)
@@ -316,7 +316,7 @@ def copy_waits(there: psycopg.Connection) -> bool:
 
 
 def is_waited_for(stage: Stage, mode: str) -> bool:
-    """Whether somebody waits for such a lock on the table."""
+    """Return True if a session waits for such a lock on the table."""
     query = "select from pg_locks where relation = 'things'::regclass and mode = %s and not granted"
     return stage.source.execute(query, [mode]).rowcount > 0
 

@@ -1,4 +1,4 @@
-"""A table is copied again while the others follow the log: exactly, and nobody sees half of it."""
+"""A table is copied again while the others follow the log: exactly, and no reader sees half of it."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_reader_sees_the_old_state_and_then_the_new_one(stage: Stage, things: 
 
 
 def test_others_go_on_while_it_waits_and_retention_is_told(stage: Stage, things: Copying):
-    """A lock at the source is named, as is whoever uses the table at the follower."""
+    """A lock at the source is named, and so is a session that uses the table at the follower."""
     with things.running(), psycopg.connect(stage.config.source) as holder:
         begun(things)
         follows(things, 1)

@@ -28,7 +28,7 @@ class Change:
 class Stop:
     """A follower that stops, or a table that is not copied, with this reason and remedy.
 
-    `options`: of the follower. `there`: what it has besides. `mended`: statements there, after which it goes on.
+    `options`: of the follower. `there`: what it has besides. `repaired`: statements that let it continue.
     `called`: the table's name at the source then.
     """
 
@@ -37,7 +37,7 @@ class Stop:
     remedy: str
     options: dict[str, Any] = field(default_factory=dict)
     there: tuple[str, ...] = ()
-    mended: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
     called: str = "$t"
 
 
@@ -205,7 +205,7 @@ STOPS = {
         "table public.$t of the follower stops: the source added column age (integer) to public.$t, and --ddl is stop",
         '`alter table "public"."$t" add column "age" integer` there; it is tried again by itself',
         options={"ddl": "stop"},
-        mended=('alter table "public"."$t" add column "age" integer',),
+        repaired=('alter table "public"."$t" add column "age" integer',),
     ),
     "`--ddl stop`, a new table": Stop(
         ("create table $t_new (id int primary key, a text)", "insert into $t_new values (2, 'after')"),
@@ -227,14 +227,14 @@ STOPS = {
         " us: cannot drop column b of table public.$t because other objects depend on it (SQLSTATE 2BP01)",
         'see that `alter table "public"."$t" drop column "b"` can be run there; it is tried again by itself',
         there=("create view looks as select b from $t",),
-        mended=("drop view looks",),
+        repaired=("drop view looks",),
     ),
     "a type is missing": Stop(
         ("create type $t_mood as enum ('sad', 'ok')", "alter table $t add m $t_mood", "update $t set m = 'ok'"),
         "table public.$t of the follower stops: column m is of type public.$t_mood at the source, which the follower"
         " lacks",
         "`create type public.$t_mood …` there; it is tried again by itself",
-        mended=("create type $t_mood as enum ('sad', 'ok')",),
+        repaired=("create type $t_mood as enum ('sad', 'ok')",),
     ),
     "labels of an enum were renamed and added": Stop(
         (
@@ -246,7 +246,7 @@ STOPS = {
         "the follower stops: labels of type public.$t_mood were renamed at the source, and it is not clear to what",
         "`alter type public.$t_mood rename value 'ok' to …` there; it is tried again by itself",
         there=("create type $t_mood as enum ('sad', 'ok')",),
-        mended=("alter type $t_mood rename value 'ok' to 'fine'",),
+        repaired=("alter type $t_mood rename value 'ok' to 'fine'",),
     ),
     "a column of the follower's own takes no null": Stop(
         ("insert into $t values (2)",),
@@ -254,7 +254,7 @@ STOPS = {
         "`alter table public.$t alter column own drop not null` there, or give it a default;"
         " it is tried again by itself",
         there=("alter table $t add own text not null default 'old'", "alter table $t alter own drop default"),
-        mended=("alter table $t alter own set default 'new'",),
+        repaired=("alter table $t alter own set default 'new'",),
     ),
     "a column of the follower's own has the name": Stop(
         ("alter table $t rename a to c", "update $t set c = 'c2'"),
@@ -262,7 +262,7 @@ STOPS = {
         " own",
         "`alter table public.$t rename column c to …` there; it is tried again by itself",
         there=("alter table $t add c text default 'own'",),
-        mended=("alter table $t rename c to own",),
+        repaired=("alter table $t rename c to own",),
     ),
     "something of the follower's own has the name": Stop(
         ("alter table $t rename to $t_over", "update $t_over set a = 'x'"),
@@ -270,7 +270,7 @@ STOPS = {
         " else of that name",
         "`alter table public.$t_over rename to …` there; it is tried again by itself",
         there=("create view $t_over as select 1 as one",),
-        mended=("alter view $t_over rename to looks",),
+        repaired=("alter view $t_over rename to looks",),
         called="$t_over",
     ),
 }
@@ -284,7 +284,7 @@ WAITS = {
         'see that `alter table "public"."$t" alter column "n" drop default, alter column "n" type integer using'
         ' "n"::integer` can be run there; it is tried again by itself',
         there=("create view looks as select n from $t",),
-        mended=("drop view looks",),
+        repaired=("drop view looks",),
     ),
 }
 """The follower's other tables go on, and readers see what this one had before."""

@@ -149,8 +149,8 @@ def test_it_stops_with_what_to_do(changed: Changed, kind: str):
         changed.run(stop.statements[-1])
         assert changed.stopped() == (changed.named(stop.reason), changed.named(stop.remedy))
         assert changed.ids(changed.made.look) == before
-        if stop.mended:
-            changed.there(*stop.mended)
+        if stop.repaired:
+            changed.there(*stop.repaired)
             changed.become_equal_in_time(changed.named(stop.called))
 
 

@@ -200,7 +200,7 @@ def test_a_copy_waits_for_what_is_in_its_way(changed: Changed, kind: str):
 
         eventually(are_said, 60)
         assert changed.made.look.execute("select n from looks").fetchall() == [("n1",)]
-        changed.there(*waits.mended)
+        changed.there(*waits.repaired)
         changed.become_equal_in_time()
 
 

@@ -124,7 +124,7 @@ def test_with_ddl_stop_it_stays_and_the_statement_is_named(stage: Stage, cluster
     with divided(stage, cluster, ddl="stop") as changed, changed.made.running():
         changed.become_equal()
         leave(changed)
-        changed.run("insert into $t_a values (7, 'a', 'x')")  # as of its own table, which is no new one there
+        changed.run("insert into $t_a values (7, 'a', 'x')")  # a row of its own table, which is no new one there
         said = "public.$t_a is no partition at the source any more, and --ddl is stop"
         remedy = "`alter table public.$t detach partition public.$t_a` there"
         eventually(lambda: note(changed) == (changed.named(said), changed.named(remedy)))

@@ -114,7 +114,7 @@ def test_a_partition_that_is_detached_is_a_table_of_its_own(stage: Stage, cluste
 
 
 def test_one_that_was_attached_for_a_while_that_is_over(stage: Stage, cluster: Cluster):
-    """For which values is known by nobody then."""
+    """Its bounds are unknown then."""
     with divided(stage, cluster) as changed:
         changed.run("alter table $t attach partition $t_c for values in ('c')", "update $t set note = 'y'")
         changed.stage.arrive()

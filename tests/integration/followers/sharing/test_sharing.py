@@ -95,7 +95,7 @@ class Followers:
         return all(there.rows(QUERY) == self._stage.source.execute(QUERY).fetchall() for there in self.there)
 
     def require_sharing(self, count: int, *, by: int = 1) -> None:
-        """That soon nobody reads alone any more: where the relation history grows, each goes on by itself for once."""
+        """Soon no follower reads alone: if the relation history grows, each reads by itself for once."""
         for _ in range(20):
             self.alone()
             change(self._stage, count, by=by)
@@ -106,7 +106,7 @@ class Followers:
             if self.alone() == 0:
                 assert shared >= count * by
                 return
-        raise AssertionError("somebody reads alone every time")
+        raise AssertionError("a follower reads alone every time")
 
     def alone(self) -> int:
         """Events that appliers have read by themselves since this was asked last."""
@@ -130,7 +130,7 @@ def three(stage: Stage, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> It
             made.add(seq, *rows)
         made.drain()
         change(stage, 1)
-        stage.arrive()  # with what is new in the relation history, from which each goes on by itself
+        stage.arrive()  # with a longer relation history, from which each reads by itself
         made.drain()
         yield made
 

@@ -1,4 +1,4 @@
-"""Two databases that nobody follows or writes to: which rows differ, whatever keys, names and encodings there are."""
+"""Two databases without followers and writers: which rows differ, with any keys, names and encodings."""
 
 from __future__ import annotations
 

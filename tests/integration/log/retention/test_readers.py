@@ -17,7 +17,7 @@ from tests.fixtures.waiting import PATIENCE, eventually
 
 OLD = 1.1 * KEEP
 IMPATIENT = "-c statement_timeout=30s -c lock_timeout=500ms"
-"""Whoever has to wait for a lock fails."""
+"""Let every session fail that must wait for a lock."""
 
 
 @pytest.fixture(scope="module")

@@ -183,7 +183,7 @@ def test_scheduled_exports_hold_back_before_the_first_one(aged_log: AgingLog, da
     assert aged_log.retention_status(config).held_by[0].position == 0
     assert aged_log.drop().partitions == 2
     aged_log.add(PARTITION, OLD)
-    assert aged_log.retention_status(config).held_by[0].position == 200, "a new lake begins with what there is"
+    assert aged_log.retention_status(config).held_by[0].position == 200, "a new lake begins with the existing events"
 
 
 def test_so_they_do_for_what_routes_send_to_other_tables(aged_log: AgingLog, database_dsn: str):

@@ -1,4 +1,4 @@
-"""Parts of a catch-up that become partitions: each with seqs of its own, stored when it is its turn."""
+"""Parts of a catch-up that become partitions: each with its own seqs, stored when it is its turn."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def made(cluster: Cluster) -> Iterator[Staged]:
 def staged(made: Staged, monkeypatch: pytest.MonkeyPatch) -> Staged:
     """One transaction is in the log, and another worker is to read from BEGINS to ENDS."""
     monkeypatch.setattr(part, "LOOK_EVERY", 0.01)
-    # Of a shuffler that has no turn for a while nobody thinks that it does nothing, or that it is at work for long.
+    # A shuffler that gets no processor time for a while counts neither as idle nor as busy for long.
     for name in ("DRAIN_STALLED", "DRAIN_LONGEST"):
         monkeypatch.setattr(runs, name, 60.0)
     monkeypatch.setattr(runs, "LOCK_TIMEOUT", "set local lock_timeout = '60s'")
@@ -131,7 +131,7 @@ def ways(staged: Staged) -> dict[str, int]:
 
 
 def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(staged: Staged):
-    """Also for a snapshot of a moment at which a later part had rows, and an earlier one not all of its own."""
+    """Also for a snapshot of a moment at which a later part had rows, and an earlier one lacked some of its rows."""
     old = []
 
     async def does(parts: Parts) -> None:
@@ -163,7 +163,7 @@ def test_a_part_is_filled_beside_the_one_before_it_and_comes_behind_it(staged: S
 
 
 def test_a_part_that_waits_for_its_turn_has_its_indexes_by_then(staged: Staged):
-    """What comes after them goes on in another table, with indexes of its own."""
+    """Later rows go to another table, with its own indexes."""
 
     async def indexed(segment: PartitionSegment) -> None:
         async with asyncio.timeout(PATIENCE):
@@ -235,7 +235,7 @@ def test_no_part_can_reach_the_seqs_of_the_next_one(staged: Staged):
 
 @pytest.mark.parametrize("taken", ["seq", "partition", "nothing"])
 def test_what_is_not_next_any_more_is_moved(staged: Staged, taken: str, monkeypatch: pytest.MonkeyPatch):
-    """Somebody has handed out seqs beyond those of the part, or made a partition there, or nothing is being moved."""
+    """Another session has handed out later seqs or made a partition there, or nothing is being moved."""
     monkeypatch.setattr(runs, "DRAIN_STALLED", 0.1)
 
     async def does(parts: Parts) -> None:

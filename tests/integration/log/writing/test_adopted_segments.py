@@ -126,7 +126,7 @@ def test_attaching_builds_no_index_and_scans_no_table(staged: Staged):
 
 
 def test_partitions_come_with_the_watermark(staged: Staged, monkeypatch: pytest.MonkeyPatch):
-    """Whoever dies between, or looks, finds both or neither."""
+    """A session that dies or reads between the two finds both or neither."""
     monkeypatch.setattr(attaching, "LOCK_TIMEOUT", "60s")
     adopt(staged, batch(staged, 1_000, 10))
     shuffler = staged.shuffler()
@@ -145,7 +145,7 @@ def test_partitions_come_with_the_watermark(staged: Staged, monkeypatch: pytest.
 
 
 def test_tables_whose_seqs_were_handed_out_are_moved(staged: Staged):
-    """By somebody who has written an event behind them: readers may have got that already."""
+    """By a session that has written an event behind them: readers may have got it already."""
     adopt(staged, batch(staged, 1_000, 10))
     staged.connection.execute(
         "create table pipeline.theirs partition of sequin_events for values from (90000000) to (90000010);"
@@ -179,7 +179,7 @@ def test_a_snapshot_of_between_two_segments_has_a_prefix_of_the_log(staged: Stag
 
 
 def test_nothing_of_half_a_transaction_is_ever_seen(staged: Staged):
-    """It is longer than a table, so it is in two; one snapshot is of its middle."""
+    """Longer than a table, it is in two tables; one snapshot falls into its middle."""
     old = []
 
     async def does(writer: LogWriter) -> None:
@@ -214,7 +214,7 @@ def test_a_crash_before_the_commit_leaves_nothing_and_after_it_all(staged: Stage
             writing(staged, does)
     assert before is not None
     assert staged.connection.execute(tables).fetchone() == (before[0] + 1,)
-    monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # nobody moves what waits
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.05)  # no shuffler moves the waiting rows
     adopt(staged, batch(staged, 2_000, 4))
     staged.shuffle()
     assert events(staged) == places((1_000, 10), (2_000, 4))

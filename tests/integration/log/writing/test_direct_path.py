@@ -45,7 +45,7 @@ def wait_for_locks(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is staged because a lock was held for long: whoever holds one may be a process that has no turn."""
+    """Nothing is staged because a lock was held for long: its holder may be a process without processor time."""
     wait_for_locks(monkeypatch, "60s")
 
 
@@ -357,7 +357,7 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
 
     async def does(writer: LogWriter) -> None:
         await writer.append(batch(staged, 1_000), durable=False)
-        with monkeypatch.context() as patched:  # Postgres refuses so long a payload
+        with monkeypatch.context() as patched:  # Postgres refuses a payload of that length
             patched.setattr(DirectTransaction, "_payload", lambda *_: b"x" * 9_000)
             await writer.append(batch(staged, 1_100, 2), durable=False)
             await writer.append(batch(staged, 1_200, MOST_INSERTED + 1), durable=False)

@@ -87,7 +87,7 @@ def test_a_part_taken_over_by_another_server_makes_the_worker_start_again(databa
 def test_a_half_staged_transaction_is_removed_whatever_is_published(
     database_dsn: str, source_id: uuid.UUID, identity: str
 ):
-    """A publication for all tables, which somebody has made in the pipeline database, covers segments too."""
+    """A publication for all tables, which a user has made in the pipeline database, covers segments too."""
 
     async def run() -> None:
         async with await connect_staging(database_dsn) as killed, await connect_staging(database_dsn) as new:

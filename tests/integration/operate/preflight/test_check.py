@@ -436,7 +436,7 @@ def test_what_a_pooler_gives_away() -> None:
 
 
 def test_a_session_tells_a_pooler_by_its_process_number(findings: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pooler announces numbers of its own; here the server's answer is another than what it announced."""
+    """A pooler announces its own numbers; here the server's answer is another than what it announced."""
     monkeypatch.setattr(poolers, "_backend_pid", lambda connection: -connection.info.backend_pid)
     found = findings()
     assert found["pooler"].level == "warning"

@@ -164,7 +164,7 @@ def test_a_slot_that_cannot_be_dropped_is_dropped_later(site: Site, monkeypatch:
 
 
 def refuse(*_: object) -> None:
-    raise SlotInUseError("somebody reads it")
+    raise SlotInUseError("a session reads it")
 
 
 def test_while_the_stream_moves_its_slot_is_still_its_own(site: Site):

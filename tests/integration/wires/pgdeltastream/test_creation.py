@@ -36,7 +36,7 @@ def test_a_session_has_a_slot_a_snapshot_and_a_position(any_site: Site):
         " and datname = current_database()"
     )
     ours = [(f"pipeline session {made.session.slot}", "idle in transaction")]
-    eventually(lambda: any_site.source.execute(walsenders).fetchall() == ours)  # one from before may be just ending
+    eventually(lambda: any_site.source.execute(walsenders).fetchall() == ours)  # an earlier one may be just ending
     before = made.alive
     made.close()
     assert (before, made.alive) == (True, False)
@@ -160,7 +160,7 @@ def test_a_source_whose_commits_would_wait_for_a_client_is_refused(site: Site):
 
 @pytest.fixture
 def named_once_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who gives up asks for whom it waited until that is to be seen, however slow the source is."""
+    """A client that gives up asks for whom it waited until the holder is visible, however slow the source is."""
     holders = exporting._holders
 
     def named(dsn: str, pid: int) -> list[str]:
@@ -173,11 +173,11 @@ def named_once_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_open_transaction_is_waited_for_and_then_named(any_site: Site):
     any_site.run("create table if not exists busy (id int primary key)")
     with connected(any_site) as busy:
-        busy.execute("set application_name = 'somebody else'")
+        busy.execute("set application_name = 'another program'")
         busy.execute("insert into busy values (1)")
         began = time.monotonic()
         with pytest.raises(
-            SessionRefusedError, match=rf"waited 0.3 s for pid {busy.info.backend_pid} \(.*, somebody else, "
+            SessionRefusedError, match=rf"waited 0.3 s for pid {busy.info.backend_pid} \(.*, another program, "
         ):
             any_site.create(waits=0.3)
         assert time.monotonic() - began < 15

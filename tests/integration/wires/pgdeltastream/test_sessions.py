@@ -49,7 +49,7 @@ class Held:
         self.source_id = stored.id
 
     def session(self, *, made: bool = True) -> StoredSession:
-        """A session with its slot, both with a name that nobody has."""
+        """A session with its slot, both with an unused name."""
         slot = unique("delta")
         begun = store.begin(
             self.pipeline,
@@ -224,7 +224,7 @@ def test_a_catch_up_leaves_a_walsender_to_each_session_that_nobody_streams(held:
 
 
 def adopted(held: Held) -> tuple[list[str], Adopted]:
-    """What is to be agreed to, and what was done."""
+    """The questions to confirm, and the actions taken."""
     said: list[str] = []
     found = adopt(held.config, lambda gap: said.extend(losses.gap(gap)))
     assert found is not None

@@ -1,4 +1,4 @@
-"""walstream's wire: what sessions get, and that the position waits for whoever has not acknowledged."""
+"""walstream's wire: what sessions get, and that the position waits for sessions without an acknowledgement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def module_log(dsn: str) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def log(module_log: psycopg.Connection) -> psycopg.Connection:
-    """With the position at the head, and nobody waited for."""
+    """With the position at the head, and no session to wait for."""
     module_log.execute("delete from pipeline.walstream_sessions")
     module_log.execute("delete from pipeline.consumers where name = 'walstream'")
     module_log.execute("select pipeline.create_consumer('walstream', 'cursor')")

@@ -32,7 +32,7 @@ def scheduler(tmp_path: Path) -> Scheduler:
 
 
 def paces(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, *looks: tuple[int, int], rows: int = 1) -> list[float]:
-    """What the pace is after each look, in which the process has run and waited so long."""
+    """What the pace is after each look, in which the process has run and waited for these times."""
     clock = iter(float(second) for second in range(len(looks)))
     # The module's own name: whatever else runs in this process keeps its clock.
     monkeypatch.setattr(run_delay, "time", SimpleNamespace(monotonic=lambda: next(clock)))

@@ -59,30 +59,30 @@ def want(position: int) -> Step:
 STAGED = (begin(1_100), commit, take, stage(1_200))
 
 CASES: dict[str, tuple[tuple[Step, ...], float, int | None, int]] = {
-    # what came, when it is asked, what is to be confirmed, what is staged
+    # what came, when it is asked, what should be confirmed, what is staged
     "nothing came": ((), LATER, None, START),
     "a keepalive at our position": ((keepalive(START),), LATER, None, START),
-    "a few bytes for nobody": ((keepalive(1_500),), SOON, None, 1_500),
-    "a few bytes for nobody, long ago": ((keepalive(1_500),), LATER, 1_500, 1_500),
-    "many bytes for nobody": ((keepalive(FAR),), NOW + 2 * IDLE_PACE, FAR, FAR),
-    "many bytes for nobody, too soon": ((keepalive(FAR),), SOON, None, FAR),
+    "a few unneeded bytes": ((keepalive(1_500),), SOON, None, 1_500),
+    "a few unneeded bytes, long ago": ((keepalive(1_500),), LATER, 1_500, 1_500),
+    "many unneeded bytes": ((keepalive(FAR),), NOW + 2 * IDLE_PACE, FAR, FAR),
+    "many unneeded bytes, too soon": ((keepalive(FAR),), SOON, None, FAR),
     "the source asks, too soon": ((keepalive(1_500, asked=True),), SOON, None, 1_500),
     "the source asks": ((keepalive(1_500, asked=True),), NOW + PACE, 1_500, 1_500),
-    "somebody waits for one without rows": (
+    "a session waits for one without rows": (
         (begin(1_100), want(1_100), commit, take, stage(1_200, empty=True)),
         SOON,
         1_200,
         1_200,
     ),
-    "somebody waits for one that is not staged": ((begin(1_100), want(1_100), commit, take), SOON, None, START),
-    "somebody waits for what comes later": ((keepalive(1_500), want(1_600)), SOON, None, 1_500),
+    "a session waits for one that is not staged": ((begin(1_100), want(1_100), commit, take), SOON, None, START),
+    "a session waits for what comes later": ((keepalive(1_500), want(1_600)), SOON, None, 1_500),
     "a keepalive inside of a transaction": ((begin(1_100), keepalive(FAR)), LATER, None, START),
     "one before it, and one inside": ((keepalive(1_050), begin(1_100), keepalive(FAR)), LATER, None, START),
     "a transaction that waits to be staged": ((begin(1_100), commit, keepalive(FAR)), LATER, None, START),
     "one that is being staged": ((begin(1_100), commit, take), LATER, None, START),
     "one that is staged, not durably": (STAGED, NOW + CONFIRM_EVERY, 1_200, 1_200),
     "one that was staged just now": (STAGED, SOON, None, 1_200),
-    "one that is staged, and bytes for nobody": ((*STAGED, keepalive(FAR)), NOW + 2 * IDLE_PACE, FAR, FAR),
+    "one that is staged, and unneeded bytes": ((*STAGED, keepalive(FAR)), NOW + 2 * IDLE_PACE, FAR, FAR),
     "one that is staged, and the next open": ((*STAGED, begin(FAR), keepalive(FAR)), LATER, 1_200, 1_200),
     "the beginning of one that is staged": ((begin(1_100), take, stage(START), keepalive(FAR)), LATER, None, START),
     "one without rows": ((begin(1_100), commit, take, stage(1_200, empty=True)), LATER, 1_200, 1_200),

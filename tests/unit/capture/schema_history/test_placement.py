@@ -86,7 +86,7 @@ def test_a_generated_column_may_be_sent() -> None:
 
 @dataclass
 class Live:
-    """A table that somebody alters."""
+    """A table that a user alters."""
 
     random: random.Random
     names: Iterator[str]

@@ -41,7 +41,7 @@ class Server(ShortCores):
     def runs(
         self, seconds: float, *, took: float = 0.05, left: float | None = None, found: CaughtUp = CaughtUp.LAGGING
     ) -> float:
-        """Ask for a turn all the time; each takes so long. Returns the share of the time that turns had."""
+        """Ask for a turn all the time; each takes this long. Returns the share of the time that turns had."""
         began, before = self.now, sum(self.turns)
         while self.now < began + seconds:
             self.now += ASKED_EVERY

@@ -51,7 +51,7 @@ ROWS = [
     # The direct path: worker 0's alone, and only if the settings say so.
     ("a small batch at a known end", SMALL, WORKER, DIRECT),
     ("a small batch at an unknown end", SMALL, known(WORKER, end=None), LOOK),
-    ("small batches are to be staged", SMALL, known(WORKER, small="staged"), staged(PathReason.OFF)),
+    ("small batches must be staged", SMALL, known(WORKER, small="staged"), staged(PathReason.OFF)),
     ("a part's writer", SMALL, PART, staged(PathReason.OFF)),
     ("a part's writer that does not know the end", SMALL, known(PART, end=None), staged(PathReason.OFF)),
     # By the batch alone: nothing is looked at for it.
@@ -96,7 +96,7 @@ ROWS = [
         known(WORKER, run=BACKLOG, declined={WritePath.PARTITIONED: PathReason.VALUES}),
         DIRECT,
     ),
-    # While a run is open nobody else hands out a seq.
+    # While a run is open, no other session hands out a seq.
     ("a run goes on", SMALL, known(WORKER, run=RUN), PARTITIONED),
     ("a segment is open", SMALL, known(WORKER, run=FILLING), PARTITIONED),
     ("a segment, and a batch without rows", EMPTY_END, known(WORKER, run=FILLING), PARTITIONED),

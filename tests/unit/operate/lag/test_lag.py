@@ -212,8 +212,8 @@ def test_after_the_last_look() -> None:
     around = Around(100, 100, NOW - timedelta(seconds=5))
     assert seconds_ago(100, around) == 5
     idle = replace(around, below_at=NOW - timedelta(hours=1))
-    assert seconds_ago(100, idle) == 2, "an idle source is not late: whoever looks each second would have seen more"
-    assert seconds_ago(100, idle, sampled=False) == 3600, "nobody looks: it may have been any time since"
+    assert seconds_ago(100, idle) == 2, "an idle source is not late: a sample each second would have shown more"
+    assert seconds_ago(100, idle, sampled=False) == 3600, "no sample: it may have been any time since"
 
 
 def test_before_the_first_look_it_is_at_least_so_long_ago() -> None:

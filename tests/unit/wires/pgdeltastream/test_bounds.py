@@ -79,7 +79,7 @@ def test_a_source_that_has_written_less_than_was_acknowledged_was_restored() -> 
         (200, {"confirmed_lsn": Lsn(201)}, False),
         (200, {"database": "other"}, False),
         (200, {"two_phase": True}, False),
-        (200, {"confirmed_lsn": None, "active_pid": 7, "holder": "somebody else who makes one"}, False),
+        (200, {"confirmed_lsn": None, "active_pid": 7, "holder": "another client that makes one"}, False),
         (None, {"confirmed_lsn": None, "active_pid": 7, "holder": OWN}, True),
         (None, {"confirmed_lsn": Lsn(150)}, True),
         (None, {"confirmed_lsn": Lsn(150), "active_pid": 7, "holder": OWN}, True),

@@ -1,4 +1,4 @@
-"""What is shown of walstream's sessions: who is connected, who is waited for, and what each owes."""
+"""What is shown of walstream's sessions: which are connected, for which the server waits, and what each owes."""
 
 from __future__ import annotations
 
