@@ -224,7 +224,7 @@ def parser() -> Any:
 
 
 def _program() -> Any:
-    program = typer.main.get_command(app)
+    program: Any = typer.main.get_command(app)
     for option in program.params:
         option.hidden = option.hidden or option.name in ("install_completion", "show_completion")
     return program

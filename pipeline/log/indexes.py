@@ -31,7 +31,7 @@ class _Index:
     attached_to: int | None
 
 
-def is_there(connection: Connection, oid: int, columns: Sequence[str]) -> bool:
+def index_exists(connection: Connection, oid: int, columns: Sequence[str]) -> bool:
     """Return True if a table has a usable index that begins with these columns."""
     return any(each.is_root and each.valid for each in _indexes(connection, oid, columns))
 

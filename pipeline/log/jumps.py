@@ -75,6 +75,6 @@ def _jump(connection: Connection, named: Sequence[EventsTable], source_clock: So
         query = sql.SQL(statement("log", "jump")).format(events=table.identifier)
         row = connection.execute(query, values).fetchone()
         assert row is not None  # noqa: S101  an aggregate
-        told = {"action": "log.jumped", "events_table": str(table), "before": row[0], "after": row[1]}
-        logger.warning("the next seq of %s is %s instead of %s: %s", table, row[1], row[0] + 1, reason, extra=told)
+        fields = {"action": "log.jumped", "events_table": str(table), "before": row[0], "after": row[1]}
+        logger.warning("the next seq of %s is %s instead of %s: %s", table, row[1], row[0] + 1, reason, extra=fields)
     connection.execute(statement("log", "store_identity"))

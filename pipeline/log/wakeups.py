@@ -80,7 +80,7 @@ class WakeupListener:
 
     async def run(self) -> None:
         """Listen until cancelled, over a new connection whenever one is lost."""
-        delay, told = _FIRST_DELAY, False
+        delay, has_warned = _FIRST_DELAY, False
         while True:
             try:
                 async with await connections.connect_async(
@@ -88,16 +88,16 @@ class WakeupListener:
                 ) as connection:
                     for channel in (CONSUMERS_CHANNEL, EVENTS_CHANNEL):
                         await connection.execute(f"listen {channel}".encode())
-                    if told:
+                    if has_warned:
                         logger.info("listening again", extra={"action": "api.listening"})
-                    delay, told = _FIRST_DELAY, False
+                    delay, has_warned = _FIRST_DELAY, False
                     self._notify_all()
                     await self._listen(connection)
             except (psycopg.Error, OSError) as error:
-                if not told:
+                if not has_warned:
                     lost = connections.unavailable(self._dsn, "pipeline database", error)
                     logger.warning("cannot listen for new events: %s", lost, extra={"action": "api.not_listening"})
-                told = True
+                has_warned = True
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
 
@@ -140,8 +140,8 @@ class WakeupListener:
 def _table(payload: str) -> str | None:
     """Return the events table that a notification names; None if it names none."""
     try:
-        said = json.loads(payload)
+        content = json.loads(payload)
     except (ValueError, RecursionError):  # any role that may connect may send what it likes
         return None
-    table = said.get("table") if isinstance(said, dict) else None
+    table = content.get("table") if isinstance(content, dict) else None
     return table if isinstance(table, str) else None

@@ -59,7 +59,7 @@ class Served:
 
     def indexed(self) -> bool:
         found = table_shape.look(self.log, self.shape.table)
-        return found is not None and indexes.is_there(self.log, found.oid, indexes.ROW_HISTORY)
+        return found is not None and indexes.index_exists(self.log, found.oid, indexes.ROW_HISTORY)
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_an_index_that_was_dropped_is_made_again(bare_dsn: str, old: psycopg.Con
         old.execute(sql.SQL("drop index {}").format(sql.Identifier(shape.table.schema, f"{shape.table.name}_seq_idx")))
         boot(bare_dsn, shape.table)
         found = table_shape.look(old, shape.table)
-        assert found and indexes.is_there(old, found.oid, indexes.SEQ)
+        assert found and indexes.index_exists(old, found.oid, indexes.SEQ)
 
 
 def test_a_downgrade_leaves_an_old_table_and_an_upgrade_goes_on(empty_dsn: str, first: psycopg.Connection[Any]):

@@ -139,7 +139,7 @@ def test_the_index_for_histories_is_made_beside_writers_and_once(bare_dsn: str, 
         config = settings_for(bare_dsn, events_table=str(shape.table))
         schedule.index_history(config, lambda: False)
         found = table_shape.look(old, shape.table)
-        assert found and indexes.is_there(old, found.oid, indexes.ROW_HISTORY)
+        assert found and indexes.index_exists(old, found.oid, indexes.ROW_HISTORY)
         once = fingerprint(old, shape.table.schema)
         schedule.index_history(config, lambda: False)
         assert fingerprint(old, shape.table.schema) == once
@@ -156,7 +156,7 @@ def test_an_index_that_was_interrupted_is_made_anew(bare_dsn: str, old: psycopg.
     schedule.index_history(settings_for(bare_dsn), lambda: False)
     assert old.execute(invalid).fetchone() == (0,)
     found = table_shape.look(old, DEFAULT)
-    assert found and indexes.is_there(old, found.oid, indexes.ROW_HISTORY)
+    assert found and indexes.index_exists(old, found.oid, indexes.ROW_HISTORY)
 
 
 def test_old_rows_are_dropped_by_age_in_batches_of_rows_not_of_seqs(

@@ -54,8 +54,12 @@ class TableAttacher:
             tables, reason = first, self._reason(first, after)
         if reason is not None:
             self._count(WritePath.STAGED, PathReason.ADOPTION, sum(each.rows for each in tables))
-            told = {"action": "shuffle.not_attached", "tables": [each.table_name for each in tables], "reason": reason}
-            logger.debug("rows of a backlog are moved: %s", reason, extra=told)
+            fields = {
+                "action": "shuffle.not_attached",
+                "tables": [each.table_name for each in tables],
+                "reason": reason,
+            }
+            logger.debug("rows of a backlog are moved: %s", reason, extra=fields)
             return waiting.run_of(tables, after)
         if time.monotonic() < self._try_at:
             return -1
@@ -107,8 +111,8 @@ class TableAttacher:
             transfer.finish(tables[-1].last_lsn, ())
         added = self._transfers.committed(transfer, 0)
         self._transfers.forget()
-        told = {"action": "shuffle.attached", "events": added, "tables": [each.table_name for each in tables]}
-        logger.info("a backlog became partitions", extra=told)
+        fields = {"action": "shuffle.attached", "events": added, "tables": [each.table_name for each in tables]}
+        logger.info("a backlog became partitions", extra=fields)
         return added
 
     def _attach_one(self, each: WaitingTable, table: EventsTable) -> None:

@@ -54,9 +54,9 @@ def settle(
         "metadata": json.dumps(placed.differences["metadata"]),
     }
     while True:
-        told = _is_told(connection, placed, written)
-        found = _settle(connection, query, {**values, "told": told}, 0, placed.rows_read - 1)
-        if not told or _is_told(connection, placed, written):
+        is_complete = _log_is_complete(connection, placed, written)
+        found = _settle(connection, query, {**values, "log_is_complete": is_complete}, 0, placed.rows_read - 1)
+        if not is_complete or _log_is_complete(connection, placed, written):
             return found  # otherwise retention has begun to drop events that the query needed
 
 
@@ -96,10 +96,10 @@ def _each(name: str, written: Sequence[EventsTable]) -> sql.Composable:
     return _UNION.join(each.format(events=table.identifier, name=sql.Literal(str(table))) for table in written)
 
 
-def _is_told(connection: Connection, placed: PlacedRange, written: Sequence[EventsTable]) -> bool:
+def _log_is_complete(connection: Connection, placed: PlacedRange, written: Sequence[EventsTable]) -> bool:
     """Return True if the log has events of all keys that the table ever had, and retention has dropped none."""
-    told = (placed.differences or {}).get("told_seqs")
-    if told is None:
+    complete_seqs = (placed.differences or {}).get("told_seqs")
+    if complete_seqs is None:
         return False
-    values = {"tables": [str(table) for table in written], "told": Jsonb(told)}
-    return bool(queries.value(connection, statement("log.shuffling", "log_is_told"), values))
+    values = {"tables": [str(table) for table in written], "complete_seqs": Jsonb(complete_seqs)}
+    return bool(queries.value(connection, statement("log.shuffling", "log_is_complete"), values))

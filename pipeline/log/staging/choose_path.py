@@ -61,10 +61,11 @@ class PathReason(StrEnum):
 class FirstStep(Enum):
     """A step that the writer must take before it can choose a path.
 
-    `LOOK`: read where the log's end is. `END_RUN`: store and end the open run, since the batch does not belong to it.
+    `READ_END`: read where the log's end is. `END_RUN`: store and end the open run, to which the batch does not
+    belong.
     """
 
-    LOOK = "look"
+    READ_END = "read end"
     END_RUN = "end run"
 
 
@@ -105,10 +106,10 @@ class KnownState(NamedTuple):
 
     `worker`: its number. `small`: the setting for small batches, "at_once" or "staged". `end`: the log's end, or the
     reason why nothing can be written there; None if the writer must read it first. `begun`: the commit LSN of a
-    transaction that is staged in part. `has_failed`: the direct path failed a moment ago. `room`: the first seq behind
-    the current partition. `ahead`: the seq from which the shuffler should create the next partition. `run`: the state
-    of the partitioned path, None if the writer has no such path. `declined`: the paths that have declined this batch
-    or an earlier part of it, each with the reason of the direct path.
+    transaction that is staged in part. `has_failed`: the direct path failed a moment ago. `partition_end`: the first
+    seq behind the current partition. `next_partition_from`: the seq from which the shuffler should create the next
+    partition. `run`: the state of the partitioned path, None if the writer has no such path. `declined`: the paths
+    that have declined this batch or an earlier part of it, each with the reason of the direct path.
     """
 
     worker: int
@@ -116,8 +117,8 @@ class KnownState(NamedTuple):
     end: LogEnd | PathReason | None = None
     begun: int | None = None
     has_failed: bool = False
-    room: float = math.inf
-    ahead: float = math.inf
+    partition_end: float = math.inf
+    next_partition_from: float = math.inf
     run: RunState | None = None
     declined: Mapping[WritePath, PathReason | None] = MappingProxyType({})
 
@@ -140,11 +141,11 @@ def choose_path(batch: ChangeBatch, known: KnownState) -> tuple[WritePath, PathR
     if reason := known.declined.get(WritePath.DIRECT) or _not_directly(batch, known):
         return WritePath.STAGED, reason
     if known.end is None:
-        return FirstStep.LOOK
+        return FirstStep.READ_END
     if isinstance(known.end, PathReason):
         return WritePath.STAGED, known.end
     last_seq = known.end.seq + len(batch.rows)
-    if last_seq >= known.room or last_seq >= known.ahead:
+    if last_seq >= known.partition_end or last_seq >= known.next_partition_from:
         return WritePath.STAGED, PathReason.PARTITION
     return WritePath.DIRECT, None
 

@@ -22,7 +22,7 @@ from pipeline.log.table import EventsTable
 from pipeline.log.writing import log_end
 from pipeline.log.writing.direct_transaction import DirectTransaction
 from pipeline.log.writing.event_maker import EventMaker
-from pipeline.log.writing.log_end import LOCK_TIMEOUT, PartitionRoom
+from pipeline.log.writing.log_end import LOCK_TIMEOUT, TargetPartition
 from pipeline.postgres.pipelined_copy import Answer, OpenCopy, roll_back
 from pipeline.postgres.queries import statement
 
@@ -62,7 +62,7 @@ class DirectPath:
         self._questions = _Questions(connection)
         self._failed_until = self._wait_at = self._warn_at = 0.0
         self._is_continued = False
-        self.room = PartitionRoom()
+        self.partition = TargetPartition()
         """The partition to which the path writes."""
 
     @property
@@ -70,13 +70,13 @@ class DirectPath:
         """True while the path is not tried, since a batch could not be written a moment ago."""
         return time.monotonic() < self._failed_until
 
-    async def look(self) -> LogEnd | PathReason:
+    async def read_end(self) -> LogEnd | PathReason:
         """Read the log's end, or the reason why nothing can be written there.
 
         Four times a second at most, it waits up to 20 ms for the shuffler to move the rows that are staged.
         """
         try:
-            return await self._look()
+            return await self._read_end()
         except psycopg.Error as error:
             return await self._failed(error, None) or PathReason.FAILED
 
@@ -87,25 +87,25 @@ class DirectPath:
         except psycopg.Error as error:
             return await self._failed(error, batch) or self._end_after(batch, end)
 
-    async def _look(self) -> LogEnd | PathReason:
+    async def _read_end(self) -> LogEnd | PathReason:
         if not await self._continues():
             return PathReason.CHANGED
         await self._transaction.prepare()
-        query = self._transaction.look
-        found = await log_end.look(self._connection, query, self._table, self.room)
+        statement_text = self._transaction.read_end
+        found = await log_end.read(self._connection, statement_text, self._table, self.partition)
         now = time.monotonic()
         if found is not PathReason.STAGED or now < self._wait_at:
             return found
         self._wait_at = now + WAIT_EVERY
         while found is PathReason.STAGED and time.monotonic() < now + WAIT_FOR:
             await asyncio.sleep(WAIT_STEP)
-            found = await log_end.look(self._connection, query, self._table, self.room)
+            found = await log_end.read(self._connection, statement_text, self._table, self.partition)
         return found
 
     async def _continues(self) -> bool:
         """Return True if the log continues where it was last written. Otherwise the shuffler must first let it jump."""
         if not self._is_continued:
-            found = await log_end.ask(self._connection, statement("log", "compare_identity"))
+            found = await log_end.query(self._connection, statement("log", "compare_identity"))
             self._is_continued = found[0][0] == []
         return self._is_continued
 
@@ -128,7 +128,7 @@ class DirectPath:
             "transactions": batch.transactions,
             "routes": end.routes,
             "oid": end.oid,
-            "partition": self.room.partition,
+            "partition": self.partition.oid,
         }
         if not await self._transaction.write(values, events, wakes_shuffler=wakes_shuffler):
             return PathReason.CHANGED
@@ -153,7 +153,7 @@ class DirectPath:
                 kind = {"action": "replication.unannounced", "sqlstate": error.sqlstate}
                 logger.warning("events are written, but their readers could not be woken: %s", error, extra=kind)
             return None
-        self.room.forget()
+        self.partition.forget()
         self._failed_until = time.monotonic() + AFTER_FAILURE
         kind = {"action": "replication.staged_instead", "sqlstate": error.sqlstate}
         logger.debug("a batch could not be written directly", extra=kind)

@@ -66,7 +66,7 @@ class DirectTransaction:
             "columns": _COLUMNS,
         }
         self._texts = {name: self._text(name) for name in _TEXTS}
-        self.look = f"execute {self._statements.name('look_at_head')}"
+        self.read_end = f"execute {self._statements.name('look_at_head')}"
         """The statement that reads the end of the log."""
 
     async def prepare(self) -> None:

@@ -22,17 +22,17 @@ from pipeline.postgres.queries import statement
 LOCK_TIMEOUT_MS = "200ms"
 LOCK_TIMEOUT = f"set local lock_timeout = '{LOCK_TIMEOUT_MS}'"
 """A session that locks the log, or the tables of its state, delays the log but not the reading of the source."""
-AHEAD_EVERY = 1.0
+REQUEST_EVERY = 1.0
 """Seconds between two batches that are staged so that the shuffler creates the next partition."""
 
 
-class PartitionRoom:
+class TargetPartition:
     """The partition to which the direct path writes. From its middle on, the shuffler creates the next one."""
 
     def __init__(self) -> None:
-        self._lower = self._upper = self._ahead_at = 0.0
+        self._lower = self._upper = self._requested_until = 0.0
         self._has_next = False
-        self.partition = 0
+        self.oid = 0
         """The oid of the partition."""
 
     @property
@@ -41,25 +41,25 @@ class PartitionRoom:
         return self._upper
 
     @property
-    def ahead(self) -> float:
+    def next_from(self) -> float:
         """The seq from which the next partition should be created; infinite if it exists, or was requested recently."""
-        return math.inf if self._has_next or time.monotonic() < self._ahead_at else self._middle
+        return math.inf if self._has_next or time.monotonic() < self._requested_until else self._middle
 
-    def ask(self) -> None:
+    def request_next(self) -> None:
         """Remember that a batch is staged, so that the shuffler creates the next partition."""
-        self._ahead_at = time.monotonic() + AHEAD_EVERY
+        self._requested_until = time.monotonic() + REQUEST_EVERY
 
-    async def look(self, connection: AsyncConnection[TupleRow], table: EventsTable, seq: int) -> bool:
+    async def find(self, connection: AsyncConnection[TupleRow], table: EventsTable, seq: int) -> bool:
         """Find the partition of the next seq; returns True if it exists."""
         if self._lower <= seq + 1 < self._upper and (self._has_next or seq < self._middle):
             return True
         found: list[TupleRow] = []
         with suppress(psycopg.errors.LockNotAvailable):
             values = {"table": table.identifier.as_string(connection)}
-            found = await ask(connection, statement("log", "list_partitions"), values)
+            found = await query(connection, statement("log", "list_partitions"), values)
         for oid, _, _, lower, upper in found:
             if lower <= seq + 1 < upper:
-                self.partition, self._lower, self._upper = oid, lower, upper
+                self.oid, self._lower, self._upper = oid, lower, upper
                 self._has_next = found[-1][4] > upper
                 return True
         return False
@@ -73,14 +73,14 @@ class PartitionRoom:
         return (self._lower + self._upper) / 2
 
 
-async def look(
-    connection: AsyncConnection[TupleRow], look_at_head: str, default: EventsTable, room: PartitionRoom
+async def read(
+    connection: AsyncConnection[TupleRow], look_at_head: str, default: EventsTable, partition: TargetPartition
 ) -> LogEnd | PathReason:
     """Return the log's end, or why nothing can be written there. `default`: the events table of the settings.
 
     `look_at_head`: the call of that prepared statement.
     """
-    found = await ask(connection, look_at_head)
+    found = await query(connection, look_at_head)
     if not found or found[0][3] != str(default) or not found[0][4]:
         return PathReason.ROUTES
     epoch, after, routes, _, _, has_staged, last_seq = found[0]
@@ -94,12 +94,12 @@ async def look(
     table = await (await connection.execute(statement("log.writing", "look_at_table"), values)).fetchone()
     if table is None or not table[2] or table[1] < last_seq:
         return PathReason.TABLE
-    if not await room.look(connection, default, table[1]):
+    if not await partition.find(connection, default, table[1]):
         return PathReason.PARTITION
     return LogEnd(epoch, after, routes, table[0], table[1])
 
 
-async def ask(
+async def query(
     connection: AsyncConnection[TupleRow], query: str, values: Mapping[str, Any] | None = None
 ) -> list[TupleRow]:
     """Return the rows of one statement. It waits for a lock for LOCK_TIMEOUT, and then raises a psycopg error."""

@@ -191,8 +191,8 @@ class LogWriter:
     async def _append(self, batch: ChangeBatch, declined: Declined, *, durable: bool) -> ChangeBatch | None:
         """Let one path take the batch; returns the rest of the batch if the path declined it."""
         chosen = choose_path(batch, self._known(declined))
-        if chosen is FirstStep.LOOK:
-            self._end = await self._direct_path.look()
+        if chosen is FirstStep.READ_END:
+            self._end = await self._direct_path.read_end()
             return batch
         if chosen is FirstStep.END_RUN:
             await self.settle(finish=True)
@@ -242,8 +242,8 @@ class LogWriter:
             end=self._end,
             begun=self._begun,
             has_failed=direct is not None and direct.has_failed,
-            room=math.inf if direct is None else direct.room.upper,
-            ahead=math.inf if direct is None else direct.room.ahead,
+            partition_end=math.inf if direct is None else direct.partition.upper,
+            next_partition_from=math.inf if direct is None else direct.partition.next_from,
             run=None if self._partitioned is None else self._partitioned.state,
             declined=declined,
         )
@@ -253,7 +253,7 @@ class LogWriter:
         if self._direct is not None:
             self.changes[path, reason] += len(batch.rows)
             if reason is PathReason.PARTITION:
-                self._direct.room.ask()
+                self._direct.partition.request_next()
         if batch.position is not None:
             self.position = max(self.position, batch.position)
         if durable:
@@ -279,7 +279,7 @@ class LogWriter:
             "changes": list(new.values()),
         }
         try:
-            found = await log_end.ask(self._connection, statement("log.staging", "count_ways"), values)
+            found = await log_end.query(self._connection, statement("log.staging", "count_ways"), values)
         except psycopg.Error as error:
             if self._connection.info.transaction_status == TransactionStatus.UNKNOWN:
                 raise

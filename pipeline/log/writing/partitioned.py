@@ -125,8 +125,8 @@ class PartitionedPath(ABC):
         run = segment.run
         run.events += segment.rows
         self._stored(segment, attaches=attaches)
-        told = {"rows": segment.rows, "run": run.number, "worker": run.worker, "attaches": attaches}
-        logger.debug("a segment is filled", extra={"action": "adoption.filled", **told})
+        fields = {"rows": segment.rows, "run": run.number, "worker": run.worker, "attaches": attaches}
+        logger.debug("a segment is filled", extra={"action": "adoption.filled", **fields})
 
     async def _store_before(self, segment: PartitionSegment, lsn: int) -> None:
         """Store the whole transactions before a change of transaction `lsn` that only the shuffler can write."""

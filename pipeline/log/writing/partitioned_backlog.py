@@ -162,8 +162,8 @@ class BacklogPath(PartitionedPath):
             self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
             return None
         self._run = found
-        told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": self._behind()}
-        logger.info("a backlog becomes partitions of %s", self._table, extra=told)
+        fields = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": self._behind()}
+        logger.info("a backlog becomes partitions of %s", self._table, extra=fields)
         return found, event_rows.numbered(events, found.next_seq)
 
     async def _events(self, batch: ChangeBatch, seq: int, session: OpenCopy) -> list[bytes]:

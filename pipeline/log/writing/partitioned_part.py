@@ -139,8 +139,8 @@ class PartPath(PartitionedPath):
         )
         seq, of_log, rows = (int(number or b"") for number in (first_seq, epoch, events))
         run = self._run = PartitionRun(claim.source, claim.generation, 0, seq, of_log, rows, worker=claim.worker)
-        told = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
-        logger.info("a part of a backlog becomes partitions of %s", self._table, extra=told)
+        fields = {"action": "adoption.part_begun", "part": run.worker, "from_seq": run.next_seq}
+        logger.info("a part of a backlog becomes partitions of %s", self._table, extra=fields)
         return run
 
     async def _take_before(self, segment: PartitionSegment, batch: ChangeBatch, events: list[bytes]) -> ChangeBatch:

@@ -161,14 +161,14 @@ def acknowledged(text: str) -> str | None:
     Raises StreamClosedError for anything else.
     """
     try:
-        said = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         raise StreamClosedError(
             POLICY, 'expected a JSON object such as {"lsn": "0/16B3748"}; this is not JSON'
         ) from None
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise StreamClosedError(POLICY, 'expected a JSON object such as {"lsn": "0/16B3748"}')
-    lsn = said.get("lsn", "")
+    lsn = content.get("lsn", "")
     if not isinstance(lsn, str):
         raise StreamClosedError(POLICY, '"lsn" must be a text, such as "0/16B3748"')
     return lsn or None

@@ -70,10 +70,10 @@ def idempotency_key(item: ReceivedItem) -> str:
 
     An update that changes the primary key of a row is delivered as a delete, too, which has another key.
     """
-    said = f"{item.commit_lsn}:{item.commit_idx}" if item.commit_lsn is not None else f"seq:{item.seq}"
+    key = f"{item.commit_lsn}:{item.commit_idx}" if item.commit_lsn is not None else f"seq:{item.seq}"
     if item.action != item.event_action:
-        said += f":{item.action}"
-    return b64encode(said.encode()).decode()
+        key += f":{item.action}"
+    return b64encode(key.encode()).decode()
 
 
 @cache

@@ -43,7 +43,7 @@ with form as materialized (
     select f.ordinal, differing.changes,
         case when f.gone then case when f.lives then 'delete' end
             when not coalesce(f.lives, false) then
-                case when f.skipped or not (f.known or %(told)s) then 'read' else 'insert' end
+                case when f.skipped or not (f.known or %(log_is_complete)s) then 'read' else 'insert' end
             when f.unsure then 'read'
             when differing.any then case when f.skipped then 'read' else 'update' end
         end as action

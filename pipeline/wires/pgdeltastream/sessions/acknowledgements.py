@@ -43,9 +43,9 @@ class FrameAcknowledgements:
 
         It moves nothing if it is no LSN, goes back, or is beyond the last frame that was sent.
         """
-        if not _LSN.fullmatch(text) or (said := lsn.parse(text)) > self.sent_to:
+        if not _LSN.fullmatch(text) or (acknowledged := lsn.parse(text)) > self.sent_to:
             return None
-        settled = bisect_right(self._ends, said)
+        settled = bisect_right(self._ends, acknowledged)
         if not settled:
             return None
         position = self._ends[settled - 1]

@@ -159,8 +159,8 @@ async def _form_now(dsn: str, oid: int) -> Any:
     An ALTER TABLE that rewrites the relation hides its rows from the snapshot.
     """
     settings = session_settings.SOURCE
-    async with await connections.connect_async(dsn, name="pipeline session", settings=settings) as beside:
-        return await _value(beside, "relation_form", {"oid": oid})
+    async with await connections.connect_async(dsn, name="pipeline session", settings=settings) as catalog_session:
+        return await _value(catalog_session, "relation_form", {"oid": oid})
 
 
 def _query(

@@ -33,7 +33,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 
 
 @pytest.fixture
-def hasty(staged: Staged) -> Iterator[Client]:
+def short_timeouts(staged: Staged) -> Iterator[Client]:
     """In a transaction of a session whose commits wait for nothing."""
     with psycopg.connect(staged.dsn) as connection:
         connection.execute("set synchronous_commit = off")
@@ -45,35 +45,35 @@ def setting(client: Client) -> object:
     return client.connection.execute(IS_DURABLE).fetchall()[0][0]
 
 
-def test_an_asynchronous_session_receives_fast_and_acknowledges_durably(staged: Staged, hasty: Client):
+def test_an_asynchronous_session_receives_fast_and_acknowledges_durably(staged: Staged, short_timeouts: Client):
     create(staged.connection)
     staged.moved(*(insert("t", id=number) for number in range(3)))
-    first, second, third = hasty.receive()
-    hasty.nack(first)
-    hasty.extend(second)
-    assert setting(hasty) == "off"
-    hasty.connection.commit()
-    hasty.ack(second)
-    assert setting(hasty) == "on"
-    (written,) = hasty.connection.execute("select pg_current_wal_insert_lsn()").fetchall()[0]
-    hasty.connection.commit()
+    first, second, third = short_timeouts.receive()
+    short_timeouts.nack(first)
+    short_timeouts.extend(second)
+    assert setting(short_timeouts) == "off"
+    short_timeouts.connection.commit()
+    short_timeouts.ack(second)
+    assert setting(short_timeouts) == "on"
+    (written,) = short_timeouts.connection.execute("select pg_current_wal_insert_lsn()").fetchall()[0]
+    short_timeouts.connection.commit()
     assert staged.connection.execute("select pg_current_wal_flush_lsn() >= %s", [written]).fetchone() == (True,)
-    assert hasty.ack(second) == 0
-    assert setting(hasty) == "off"
-    hasty.connection.execute("set local synchronous_commit = remote_write")
-    hasty.ack(third)
-    assert setting(hasty) == "remote_write"
+    assert short_timeouts.ack(second) == 0
+    assert setting(short_timeouts) == "off"
+    short_timeouts.connection.execute("set local synchronous_commit = remote_write")
+    short_timeouts.ack(third)
+    assert setting(short_timeouts) == "remote_write"
 
 
 @pytest.mark.parametrize("options", [{"group_by": ["g"]}, {"max_unacknowledged": 5}, {"collapse": False}], ids=str)
-def test_what_is_one_at_a_time_stays_so_after_a_crash(staged: Staged, hasty: Client, options: dict[str, Any]):
+def test_what_is_one_at_a_time_stays_so_after_a_crash(staged: Staged, short_timeouts: Client, options: dict[str, Any]):
     create(staged.connection, **options)
     staged.moved(insert("t", id=1, g=1))
-    (item,) = hasty.receive()
-    assert setting(hasty) == "on"
-    hasty.connection.commit()
-    hasty.ack(item)
-    assert setting(hasty) == "on"
+    (item,) = short_timeouts.receive()
+    assert setting(short_timeouts) == "on"
+    short_timeouts.connection.commit()
+    short_timeouts.ack(item)
+    assert setting(short_timeouts) == "on"
 
 
 def test_what_clients_call_is_planned_once_a_session(staged: Staged):

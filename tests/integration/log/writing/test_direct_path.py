@@ -44,13 +44,13 @@ def wait_for_locks(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is staged because a lock was held for long: its holder may be a process without processor time."""
     wait_for_locks(monkeypatch, "60s")
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is held to the end of the test is not waited for long."""
     wait_for_locks(monkeypatch, "10ms")
 
@@ -279,7 +279,7 @@ def test_a_watermark_that_moved_since_it_was_read_is_not_overwritten(staged: Sta
     assert events(staged)[1:] == [(2, 1_000)]
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_timeouts")
 def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(staged: Staged):
     """From when it has found the watermark as planned with, until it commits."""
 
@@ -298,7 +298,7 @@ def test_while_the_shuffler_moves_rows_nothing_is_written_at_once(staged: Staged
 
 
 @ROWS
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_timeouts")
 def test_nobody_hears_of_events_that_are_not_committed(staged: Staged, count: int):
     async def does(writer: LogWriter) -> None:
         await writer.append(batch(staged, 1_000), durable=False)
@@ -330,7 +330,7 @@ def test_an_older_writer_can_write_nothing_at_once(staged: Staged, count: int):
     assert staged_rows(staged) == 1  # the one that the shuffler has moved
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 def test_a_writer_killed_before_its_commit_leaves_nothing(staged: Staged):
     async def run() -> None:
         async with await connect_staging(staged.dsn) as connection:
@@ -372,7 +372,7 @@ def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
     assert len([each for each in caplog.records if "could not be woken" in each.message]) == 1
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_timeouts")
 def test_a_session_that_locks_the_log_holds_up_no_staging(staged: Staged):
     with psycopg.connect(staged.dsn) as owner:
         owner.execute("lock table sequin_events in access exclusive mode")
@@ -382,7 +382,7 @@ def test_a_session_that_locks_the_log_holds_up_no_staging(staged: Staged):
 
 
 @pytest.mark.parametrize("table", ["shuffle_progress", "ways", "relations", "consumer_progress", "snapshot_ranges"])
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_timeouts")
 def test_a_session_that_locks_a_table_beside_the_log_holds_up_no_staging(staged: Staged, table: str):
     async def does(writer: LogWriter) -> None:
         with psycopg.connect(staged.dsn) as owner:
@@ -411,7 +411,7 @@ def test_seqs_that_somebody_has_taken_are_not_given_again(staged: Staged):
 
 def test_it_lets_the_shuffler_make_the_next_partition_once(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """From the middle of one on."""
-    monkeypatch.setattr(log_end, "AHEAD_EVERY", 0.0)
+    monkeypatch.setattr(log_end, "REQUEST_EVERY", 0.0)
     middle = PARTITION_ROWS // 2
 
     async def does(writer: LogWriter) -> None:
@@ -499,7 +499,7 @@ def _read(dsn: str, seen: list[tuple[int, int]], over: threading.Event) -> None:
                 return
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 def test_readers_that_poll_see_whole_transactions_in_order_whoever_writes(staged: Staged):
     seen: list[tuple[int, int]] = []
     over, stopped, shuffler = threading.Event(), threading.Event(), staged.shuffler()

@@ -57,7 +57,7 @@ def sessions(cluster: Cluster) -> Iterator[Sessions]:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is not taken for a source that does not answer."""
     for name in ("ANSWER_SECONDS", "CONNECT_SECONDS", "LEAVE_SECONDS"):
         monkeypatch.setattr(opening, name, int(PATIENCE))

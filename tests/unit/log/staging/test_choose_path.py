@@ -20,7 +20,7 @@ from pipeline.log.staging.choose_path import (
 )
 
 END = LogEnd(epoch=0, after=90, routes=1, oid=16_384, seq=1_000)
-LOOK, END_RUN = FirstStep.LOOK, FirstStep.END_RUN
+READ_END, END_RUN = FirstStep.READ_END, FirstStep.END_RUN
 DIRECT = WritePath.DIRECT, None
 PARTITIONED = WritePath.PARTITIONED, None
 BACKLOG, RUN = RunState(may_begin=True), RunState(is_begun=True)
@@ -50,7 +50,7 @@ def known(base: KnownState, **given: object) -> KnownState:
 ROWS = [
     # The direct path: worker 0's alone, and only if the settings say so.
     ("a small batch at a known end", SMALL, WORKER, DIRECT),
-    ("a small batch at an unknown end", SMALL, known(WORKER, end=None), LOOK),
+    ("a small batch at an unknown end", SMALL, known(WORKER, end=None), READ_END),
     ("small batches must be staged", SMALL, known(WORKER, small="staged"), staged(PathReason.OFF)),
     ("a part's writer", SMALL, PART, staged(PathReason.OFF)),
     ("a part's writer that does not know the end", SMALL, known(PART, end=None), staged(PathReason.OFF)),
@@ -67,10 +67,15 @@ ROWS = [
     # By what is remembered.
     ("behind the staged beginning of a transaction", SMALL, known(WORKER, begun=50), staged(PathReason.PART)),
     ("a moment after a failure", SMALL, known(WORKER, end=None, has_failed=True), staged(PathReason.FAILED)),
-    ("the last seq with a partition", SMALL, known(WORKER, room=1_003), DIRECT),
-    ("a seq without a partition", SMALL, known(WORKER, room=1_002), staged(PathReason.PARTITION)),
-    ("the next partition should be made", SMALL, known(WORKER, ahead=1_002), staged(PathReason.PARTITION)),
-    ("not yet", SMALL, known(WORKER, ahead=1_003), DIRECT),
+    ("the last seq with a partition", SMALL, known(WORKER, partition_end=1_003), DIRECT),
+    ("a seq without a partition", SMALL, known(WORKER, partition_end=1_002), staged(PathReason.PARTITION)),
+    (
+        "the next partition should be made",
+        SMALL,
+        known(WORKER, next_partition_from=1_002),
+        staged(PathReason.PARTITION),
+    ),
+    ("not yet", SMALL, known(WORKER, next_partition_from=1_003), DIRECT),
     *(
         (f"nothing can be written: {why}", SMALL, known(WORKER, end=why), staged(why))
         for why in (PathReason.STAGED, PathReason.ROUTES, PathReason.TABLE, PathReason.CHANGED, PathReason.PARTITION)
@@ -123,4 +128,4 @@ def test_every_path_and_every_reason_is_in_the_table() -> None:
     found = [row[3] for row in ROWS]
     assert {each[0] for each in found if isinstance(each, tuple)} == set(WritePath)
     assert {each[1] for each in found if isinstance(each, tuple)} == {*PathReason, None} - {PathReason.ADOPTION}
-    assert {LOOK, END_RUN} <= {each for each in found if isinstance(each, FirstStep)}
+    assert {READ_END, END_RUN} <= {each for each in found if isinstance(each, FirstStep)}
