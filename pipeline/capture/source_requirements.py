@@ -30,18 +30,18 @@ class _Settings:
     synchronous_names: str
 
 
-def of_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None) -> Findings:
+def check_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None) -> Findings:
     """What the one slot needs: settings and rights, and, before the first start, room for it."""
-    yield from guarded("source", lambda: of_settings(source))
+    yield from guarded("source", lambda: check_settings(source))
     if stored is None:
-        yield from guarded("slot", lambda: of_own_slot(config, source, pipeline, stored))
-        yield from guarded("limits", lambda: of_limits(config, source))
+        yield from guarded("slot", lambda: check_own_slot(config, source, pipeline, stored))
+        yield from guarded("limits", lambda: check_limits(config, source))
 
 
-def of_settings(source: Connection) -> Findings:
+def check_settings(source: Connection) -> Findings:
     """Whether the source decodes, and lets our user replicate."""
-    _, wal_level, may_replicate, user, standby = prepare.settings(source)
-    if provider := providers.at(source).name:
+    _, wal_level, may_replicate, user, standby = prepare.read_settings(source)
+    if provider := providers.find_provider(source).name:
         yield Finding("ok", "provider", f"{provider}, as its roles tell; docs/providers.md says what differs there")
     if standby:
         yield Finding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")
@@ -49,21 +49,21 @@ def of_settings(source: Connection) -> Findings:
         yield Finding("ok", "wal_level", "logical")
     else:
         text = f"wal_level = {wal_level}, but decoding needs logical"
-        yield Finding("error", "wal_level", text, providers.at(source).logical)
+        yield Finding("error", "wal_level", text, providers.find_provider(source).logical)
     if may_replicate:
         yield Finding("ok", "replication right", f'user "{user}" may replicate')
     else:
         text = f'user "{user}" may not replicate'
-        remedy = providers.at(source).granting(user)
+        remedy = providers.find_provider(source).granting(user)
         yield Finding("error", "replication right", text, remedy, cure=Cure("source", (remedy,)))
 
 
-def of_own_slot(
+def check_own_slot(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> Findings:
     """Whether the slot exists and is ours, who reads it, and up to where; or what its creation waits for."""
     source_id = stored.id if stored else None
-    own = slot_mark.own(pipeline) if pipeline is not None else None
+    own = slot_mark.own_id(pipeline) if pipeline is not None else None
     slot = slots.find_ours(source, config.slot, source_id, own)
     if pipeline is not None:
         prepare.require_slot(config, source, pipeline, source_id)
@@ -86,11 +86,11 @@ def _new_slot(config: Config, source: Connection) -> Finding:
     return Finding("warning" if found else "ok", "slot", text, "let that transaction end" if found else "", waits=True)
 
 
-def of_limits(config: Config, source: Connection) -> Findings:
+def check_limits(config: Config, source: Connection) -> Findings:
     """Whether there are a slot and a walsender for us, and what invalidates slots or holds up commits there."""
     settings = queries.one(source, _Settings, _SOURCE_LIMITS)
     assert settings is not None  # noqa: S101  a query without a table
-    room = limits.room(source)
+    room = limits.read_capacity(source)
     slot = slots.find(source, config.slot)
     running = slot is not None and slot.active_pid is not None
     yield _free("max_replication_slots", room.free_slots, room.max_slots, slot is not None)

@@ -68,11 +68,11 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
 
     Raises NotComparableError where its rows have no key, or it is not there.
     """
-    publications = list(publication_ledger.known(stored))
+    publications = list(publication_ledger.known_publications(stored))
     relations = tuple(published_relations.read(source, oid, publications))
     columns = next((relation.columns for relation in relations if relation.columns), None)
     made = list(stored.publications.values())
-    found = introspection.present(source, oid, stored.slot, publications, made, columns or [], joined=True)
+    found = introspection.describe_current(source, oid, stored.slot, publications, made, columns or [], joined=True)
     if found is None or not relations:
         raise NotComparableError("it is not there any more, or is not published")
     version = found.version
@@ -90,7 +90,7 @@ def read(source: Connection, pipeline: Connection, stored: ReplicationSource, oi
         named,
         tuple(by_name[name] for name in version.key_columns),
         relations,
-        captured_now.void_upto(pipeline, stored, oid),
+        captured_now.read_void_place(pipeline, stored, oid),
         tuple((lsn, idx, tuple(names)) for lsn, idx, names in called if len(names) == len(version.key_columns)),
     )
 

@@ -245,7 +245,7 @@ class LogState:
         known = tuple(text for text in texts if text is not None)
         if len(known) == len(texts):
             return known
-        parts = zip(self._table.key, record_key.parts(record_pk, len(texts)), strict=False)
+        parts = zip(self._table.key, record_key.split_key(record_pk, len(texts)), strict=False)
         return tuple(text[:1] if column.base_type_oid == BOOL else text for column, text in parts)
 
     def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, EventRow]:

@@ -38,7 +38,7 @@ def sessions(
         known = store.kept(pipeline, stored.id) if stored else []
     except psycopg.errors.UndefinedTable:  # a database of an older version
         return {}
-    cluster = timeline.identity(source).system_identifier if known else ""
+    cluster = timeline.read_identity(source).system_identifier if known else ""
     there, database = {slot.name: slot for slot in found}, source.info.dbname
     return {
         each.slot: each

@@ -36,4 +36,4 @@ class KnownSource:
 def collect(connection: Connection) -> list[KnownSource]:
     """All known sources."""
     found = queries.rows(connection, KnownSource, statement("operate", "known_sources"))
-    return [replace(each, gaps=captured_tables.gaps(connection, uuid.UUID(each.id))) for each in found]
+    return [replace(each, gaps=captured_tables.read_gaps(connection, uuid.UUID(each.id))) for each in found]

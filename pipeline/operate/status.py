@@ -214,9 +214,9 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         progress=progress,
         roles=held,
         failed_schedules=role_locks.failed_schedules(held),
-        rewritten=rewrites.unsettled(connection),
-        gaps=captured_tables.gaps(connection, stored.id) if stored else [],
-        catchup=plan_reader.read(connection, stored.id) if stored else [],
+        rewritten=rewrites.read_unsettled(connection),
+        gaps=captured_tables.read_gaps(connection, stored.id) if stored else [],
+        catchup=plan_reader.read_plan(connection, stored.id) if stored else [],
         sessions=status.report(config, known, look.sessions if isinstance(look, Look) else None, datetime.now(UTC)),
         reasons=why_not(config, connection, held),
     )

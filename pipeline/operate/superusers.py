@@ -81,12 +81,12 @@ def find(config: Config, source: Connection, pipeline: Connection | None) -> lis
 def captured(config: Config, source: Connection, pipeline: Connection | None) -> list[PublishableTable]:
     """The tables that are or will be captured, partitions too."""
     found = prepare.publisher(config, source, pipeline).tables()
-    published = publication_ledger.read(source, [config.publication])
+    published = publication_ledger.read_publications(source, [config.publication])
     stored = sources.find_in_any(pipeline, config.source_id) if pipeline is not None else None
     made = stored.publications if stored else {}
     if config.publication not in published or made.get(config.publication) == published[config.publication].oid:
         return found
-    return publishable_tables.covered(found, published.values())
+    return publishable_tables.find_covered(found, published.values())
 
 
 def _at_source(config: Config, source: Connection, owned: OwnedTable) -> Iterator[SuperuserRisk]:

@@ -85,7 +85,7 @@ def _wait_at_blocked_transaction(role: HeldRole, error: UndecodableChangeError) 
     role.report("waiting", str(reason))
     logger.error("stopped: %s", reason, extra={"action": "replication.unsendable"})
     if stored is not None:
-        undecodable.wait(connection, stored.id, stop)
+        undecodable.wait_for_retry(connection, stored.id, stop)
 
 
 async def _replicate(role: HeldRole) -> None:

@@ -160,8 +160,8 @@ class SnapshotCoordinator:
 
     def _version(self, oid: int) -> SourceTableVersion | None:
         made = self._stored.publications
-        names = list(publication_ledger.known(self._stored))
-        found = introspection.present(self._source, oid, self._stored.slot, names, list(made.values()))
+        names = list(publication_ledger.known_publications(self._stored))
+        found = introspection.describe_current(self._source, oid, self._stored.slot, names, list(made.values()))
         return found.version if found else None
 
     def _collect(self) -> None:
@@ -275,7 +275,7 @@ class SnapshotCoordinator:
                 self._complete_table(backfill, seq)
             if backfill.compares and not backfill.partial and backfill.started_at is not None:
                 place = backfill.epoch, backfill.after_lsn
-                for rewritten in rewrites.unsettled(self._pipeline, backfill.source_id):
+                for rewritten in rewrites.read_unsettled(self._pipeline, backfill.source_id):
                     if rewritten.table_oid == backfill.table_oid:
                         rewrites.settle(self._pipeline, rewritten, backfill.started_at, place)
         self._rounds.pop(backfill.id, None)

@@ -171,7 +171,7 @@ class _PartitionComparison:
 
     def leave(self, leaf: LeafPartition) -> None:
         """It is no partition of its root any more; the log has its rows."""
-        there = captured_tables.present(self._source, [leaf.leaf_oid])
+        there = captured_tables.find_existing(self._source, [leaf.leaf_oid])
         what = "detached" if there else "dropped"
         self._add(leaf, what, None)
         self._execute("drop_partition", {"root_oid": leaf.root_oid, "leaf_oid": leaf.leaf_oid})
@@ -188,7 +188,7 @@ class _PartitionComparison:
 
     def _filled(self, oids: Collection[int]) -> dict[int, bool]:
         """Whether they may have rows now; those that are known to have joined without any are not asked."""
-        found = captured_tables.filled(self._source, dict.fromkeys(oids, ""))
+        found = captured_tables.find_filled(self._source, dict.fromkeys(oids, ""))
         return {oid: found.get(oid, False) is not False for oid in oids}
 
     def _with_bounds(self, leaves: Collection[LeafPartition]) -> list[LeafPartition]:

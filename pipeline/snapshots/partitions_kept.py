@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.capture.source import not_begun, sources
+from pipeline.capture.source import missing_source, sources
 from pipeline.config.settings import Config
 from pipeline.errors import BackfillError, TableRefusedError
 from pipeline.postgres.connections import Connection
@@ -28,7 +28,7 @@ def keep(config: Config, pipeline: Connection, name: str, *, always: bool | None
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        raise BackfillError(not_begun.reason(pipeline))
+        raise BackfillError(missing_source.explain_missing_source(pipeline))
     wanted = name if "." in name else f"public.{name}"
     known = [each for each in known_tables.read(pipeline, stored).values() if each.captured and each.table == wanted]
     if not known:

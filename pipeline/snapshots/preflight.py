@@ -60,13 +60,13 @@ def _joining(
     """The tables that will join, of partitions the roots: those that are published, or that we will publish."""
     publisher = prepare.publisher(config, source, pipeline)
     found = publisher.tables()
-    published = publication_ledger.read(source, [config.publication])
+    published = publication_ledger.read_publications(source, [config.publication])
     ours = config.publication not in published or (
         stored is not None and stored.publications.get(config.publication) == published[config.publication].oid
     )
     owned = [each for each in found if each.owned]
     by_administrator = [each for each in found if each.keyed]  # who publishes them where this user owns none
-    there = owned or by_administrator if ours else publishable_tables.covered(found, published.values())
+    there = owned or by_administrator if ours else publishable_tables.find_covered(found, published.values())
     roots = {table.line[-1] for table in there} - _known(pipeline, stored)
     return [
         table

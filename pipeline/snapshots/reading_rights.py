@@ -23,7 +23,7 @@ def failed(pipeline: Connection | None, stored: ReplicationSource | None) -> dic
 
 def publications(config: Config, stored: ReplicationSource | None) -> list[str]:
     """The publications whose tables are read: those in use, before the first start the one of the settings."""
-    return list(publication_ledger.known(stored)) if stored else [config.publication]
+    return list(publication_ledger.known_publications(stored)) if stored else [config.publication]
 
 
 def remedy(relation: RelationToRead, tables: Mapping[int, str]) -> str:

@@ -89,18 +89,18 @@ class TableRegister:
 
     def update(self) -> None:
         """Look once at what is captured."""
-        self._seen.look()
+        self._seen.record_new()
         passing = self._partitions.passing()
         now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         stored = known_tables.read(self._pipeline, self._stored)
-        joined = captured_tables.joined(self._pipeline, self._stored.id)
+        joined = captured_tables.read_starts(self._pipeline, self._stored.id)
         self._former.look()
         partitions = self._partitions.read(now, passing)
         inheriting = self._inheritance.read()
         self._at = int(queries.value(self._source, statement("snapshots", "end_of_wal")))
         with self._pipeline.transaction():
             since = sources.reads_from(self._pipeline, self._stored.id)
-            self._rereads = sources.rereads(self._pipeline, self._stored.id) == self._stored.epoch
+            self._rereads = sources.requested_reread(self._pipeline, self._stored.id) == self._stored.epoch
             for oid, table in now.items():
                 self._compare(table, stored.get(oid), joined, since)
             for oid in stored.keys() - now.keys():
@@ -110,7 +110,7 @@ class TableRegister:
             if since is not None:
                 sources.read_tables(self._pipeline, self._stored.id)
             if self._rereads:
-                sources.reread(self._pipeline, self._stored.id, None)
+                sources.request_reread(self._pipeline, self._stored.id, None)
         partition_changes.end_doubts(self._pipeline, self._stored.id, self._stored.epoch)
         self._partition_truncates.look()
         self._read_partitions(now)
@@ -191,7 +191,7 @@ class TableRegister:
 
     def _reread(self, table: CapturedTable, kind: str) -> None:
         """Unless another backfill of it is under way; then at a later look."""
-        gap = sources.gap(self._pipeline, self._stored.id, self._stored.epoch)
+        gap = sources.epoch_gap(self._pipeline, self._stored.id, self._stored.epoch)
         read(self._pipeline, self._stored, table, kind, gap)
 
     def _is_same(self, table: CapturedTable, before: SnapshotTable) -> bool:
@@ -323,7 +323,7 @@ class InheritanceWatcher:
         now = {_LOOKED, *now}
         self._store(now - known, lsn, inherits=True, is_first=is_first)
         left = known - now
-        there = captured_tables.present(self._source, {oid for edge in left for oid in edge})
+        there = captured_tables.find_existing(self._source, {oid for edge in left for oid in edge})
         ended = {edge for edge in left if there.issuperset(edge)}
         self._store(ended, lsn, inherits=False)
         self._execute("forget_inheritance", left - ended)  # a table was dropped

@@ -99,7 +99,7 @@ class RelationInspector:
 
     @property
     def _publications(self) -> list[str]:
-        return list(publication_ledger.known(self._stored))
+        return list(publication_ledger.known_publications(self._stored))
 
     def name(self, oid: int) -> str:
         """The relation's name, quoted. Raises PlannedTableChangedError when it is gone."""
@@ -156,7 +156,7 @@ class RelationInspector:
         columns = to_read.unreadable_columns(self._source, [oid], self._publications, user).get(oid, ())
         if columns:
             raise _unreadable(user, found.name, columns)
-        described = introspection.present(
+        described = introspection.describe_current(
             self._source,
             oid,
             self._stored.slot,

@@ -10,7 +10,7 @@ from typing import NoReturn
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.source import captured_now, not_begun, publication_ledger, sources
+from pipeline.capture.source import captured_now, missing_source, publication_ledger, sources
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared
@@ -70,13 +70,15 @@ def start(
     """
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        raise BackfillError(not_begun.reason(pipeline))
+        raise BackfillError(missing_source.explain_missing_source(pipeline))
     source.execute("set search_path = ''")
     captured = captured_now.read(config, source, pipeline, stored)
     found = _named(source, name, captured.values())
     table = captured.get(found.oid) or _refuse(found)
     with reading_session.catalog_session(config, source, name="pipeline backfill") as reading:
-        relations = to_read.relations(reading, [table.oid], list(publication_ledger.known(stored)), sized=False)
+        relations = to_read.relations(
+            reading, [table.oid], list(publication_ledger.known_publications(stored)), sized=False
+        )
     for relation in relations:
         if relation.refused:
             raise TableRefusedError(relation.refused)

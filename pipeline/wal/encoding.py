@@ -16,7 +16,7 @@ from orjson import dumps
 
 from pipeline.errors import DecodeError
 from pipeline.wal import server_encoding
-from pipeline.wal.jsonb import DEEP_SIZE, jsonb_accepts, too_deep
+from pipeline.wal.jsonb import DEEP_SIZE, is_accepted_by_jsonb, is_too_deep
 from pipeline.wal.messages import UNCHANGED, Row, Value
 from pipeline.wal.record_key import key_writer
 
@@ -68,11 +68,11 @@ def string(value: bytes) -> bytes:
 
 
 def _embedded(value: bytes) -> bytes:
-    return value if jsonb_accepts(value) else string(value)
+    return value if is_accepted_by_jsonb(value) else string(value)
 
 
 def embedded_jsonb(value: bytes) -> bytes:
-    return string(value) if len(value) > DEEP_SIZE and too_deep(value) else value
+    return string(value) if len(value) > DEEP_SIZE and is_too_deep(value) else value
 
 
 _SCALARS: dict[int, ValueEncoder] = {
@@ -162,7 +162,7 @@ class RowEncoder:
     def deep(self, row: Row) -> list[int]:
         """Columns of jsonb that is not embedded."""
         sizeable = [i for i in self._jsonb if isinstance(row[i], bytes) and len(row[i]) > DEEP_SIZE]  # type: ignore[arg-type]
-        return [i for i in sizeable if too_deep(row[i])]  # type: ignore[arg-type]
+        return [i for i in sizeable if is_too_deep(row[i])]  # type: ignore[arg-type]
 
     def exact(self, row: Row, deep: Sequence[int] = ()) -> bytes | None:
         """json texts that may differ from their jsonb form, JSON nulls, and `deep` jsonb.
@@ -185,7 +185,7 @@ def message_record(content: bytes, encoding: str = "UTF8") -> bytes:
 
     Postgres sends the content as it was given (logicalrep_write_message): in the source's own `encoding`.
     """
-    text = server_encoding.text(content, encoding)
+    text = server_encoding.decode_text(content, encoding)
     return _base64(content) if text is None or "\0" in text else dumps({"content": text})
 
 
@@ -194,7 +194,7 @@ def transaction_annotations(content: bytes, encoding: str = "UTF8") -> bytes | N
 
     What is no text in this encoding, or is nested too deeply to be checked, is `{"content_base64": …}`.
     """
-    text = server_encoding.text(content, encoding)
+    text = server_encoding.decode_text(content, encoding)
     if text is None:
         return _base64(content)
     try:
@@ -204,7 +204,7 @@ def transaction_annotations(content: bytes, encoding: str = "UTF8") -> bytes | N
     except ValueError:
         return None
     found = text.encode()
-    return found if jsonb_accepts(found) else None
+    return found if is_accepted_by_jsonb(found) else None
 
 
 def _base64(content: bytes) -> bytes:

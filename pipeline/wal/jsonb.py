@@ -14,7 +14,7 @@ DEEP_SIZE = 20_000
 _MAX_EXPONENT = 16_000
 
 
-def jsonb_accepts(text: bytes) -> bool:
+def is_accepted_by_jsonb(text: bytes) -> bool:
     """Whether jsonb certainly accepts this json text (which json has accepted). Never true for one that jsonb refuses.
 
     jsonb refuses `\\u0000`, lone surrogates, numbers beyond numeric's range (src/backend/utils/adt/jsonb.c), and
@@ -22,7 +22,7 @@ def jsonb_accepts(text: bytes) -> bool:
     """
     if _SUSPECT.search(text) is None and text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
         return True
-    if too_deep(text):
+    if is_too_deep(text):
         return False
     bare = _STRING.sub(b"", text)
     return all(_escapes_are_sound(found[0]) for found in _STRING.finditer(text)) and all(
@@ -30,7 +30,7 @@ def jsonb_accepts(text: bytes) -> bool:
     )
 
 
-def too_deep(text: bytes) -> bool:
+def is_too_deep(text: bytes) -> bool:
     """Whether it may be nested too deep for a server with less stack than the source."""
     if len(text) < 2 * _MAX_DEPTH or text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
         return False

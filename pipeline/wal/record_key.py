@@ -30,7 +30,7 @@ def key_writer(key: Sequence[int], as_json: Callable[[int, Value], bytes]) -> Ca
     return lambda row: b""
 
 
-def parts(record_pk: str, columns: int) -> tuple[str, ...]:
+def split_key(record_pk: str, columns: int) -> tuple[str, ...]:
     """The texts of the key's columns; none where record_pk is a digest. A boolean alone is `t`, in several `true`."""
     if record_pk.startswith("sha256:"):
         return ()

@@ -10,23 +10,23 @@ _SCALAR = re.compile(r"[^,{}\[\]\s]+")
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
-def values(record: str) -> Iterator[tuple[str, str]]:
+def read_values(record: str) -> Iterator[tuple[str, str]]:
     """Names and JSON texts of the values of an object, in its order."""
     at, end = 1, len(record) - 1
     while at < end:
         name, at = scanstring(record, at + 1)
         at += 2  # ": "
-        start, at = at, end_of_value(record, at)
+        start, at = at, find_end(record, at)
         yield name, record[start:at]
         at += 2  # ", "
 
 
-def string(value: str) -> str:
+def read_string(value: str) -> str:
     """The text of a JSON string."""
     return str(scanstring(value, 1)[0])
 
 
-def end_of_value(text: str, at: int) -> int:
+def find_end(text: str, at: int) -> int:
     """Where the value that begins there ends."""
     if text[at] == '"':
         return int(scanstring(text, at + 1)[1])

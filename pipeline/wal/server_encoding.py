@@ -26,7 +26,7 @@ _CODECS = {
 """From Table 24.3 of Postgres' documentation, `Character Set Support`; Python has none for EUC_TW and MULE_INTERNAL."""
 
 
-def text(content: bytes, encoding: str) -> str | None:
+def decode_text(content: bytes, encoding: str) -> str | None:
     """The content as text; None where it is not, in the encoding that Postgres calls so."""
     try:
         return content.decode(_CODECS.get(encoding, "ascii"))

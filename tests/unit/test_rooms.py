@@ -33,7 +33,7 @@ KNOWN = {
     },
     "wires": {
         *("capture.catchup.limits", "capture.replication.confirm_rule", "capture.replication.prepare"),
-        *("capture.replication.feedback", "capture.replication.stream"),
+        *("capture.replication.progress_reporter", "capture.replication.stream"),
         *("consumers.sql", "consumers.cursor.claims", "consumers.cursor.feed", "consumers.cursor.leases"),
         *("rpc.calls", "rpc.parsing", "rpc.protos.plugin_pb2", "rpc.service", "rpc.statuses"),
     },

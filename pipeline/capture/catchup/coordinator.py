@@ -18,8 +18,8 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.capture.catchup import copying, helper, limits, orphans, plan_reader, store
-from pipeline.capture.catchup.lag import BacklogMeter
-from pipeline.capture.catchup.plan import BacklogPart, split
+from pipeline.capture.catchup.backlog_meter import BacklogMeter
+from pipeline.capture.catchup.plan import BacklogPart, split_backlog
 from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, still_published
 from pipeline.capture.replication.relation_registry import RelationRegistry
@@ -71,7 +71,7 @@ class CatchUpCoordinator:
         self._publications = list(publications)
         self._writing = writing
         self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
-        self._lag = BacklogMeter(config, source, stored, session_slots)
+        self._backlog = BacklogMeter(config, source, stored, session_slots)
         self._worker: ReplicationWorker | None = None
         self._wal_end: int | None = None
         self._claim: WorkerClaim | None = None
@@ -90,21 +90,21 @@ class CatchUpCoordinator:
         if self._worker is not None:
             self._worker.stop()
 
-    def behind(self) -> int | None:
+    def bytes_behind(self) -> int | None:
         """How many bytes of WAL the source is ahead of worker 0, as of the last look, whatever others read of them.
 
         None when that is not known.
         """
         if self._wal_end is None or self._worker is None:
             return None
-        return max(0, self._wal_end - self._worker.begun)
+        return max(0, self._wal_end - self._worker.first_unread)
 
     async def run(self, start: int, running: Callable[[], None]) -> None:
         """`start`: the LSN to start the slot at, 0 for its own position; `running` is called when the stream has
         started.
         """
-        await in_thread(orphans.remove, self._source, self._stored.slot)
-        self._parts = plan_reader.read(self._pipeline, self._stored.id)
+        await in_thread(orphans.remove_orphans, self._source, self._stored.slot)
+        self._parts = plan_reader.read_plan(self._pipeline, self._stored.id)
         try:
             await _first_of(self._run_stretches(start, running), self._supervise())
         finally:
@@ -134,9 +134,9 @@ class CatchUpCoordinator:
         try:
             stream.start(self._stored.slot, start, self._publications)
             own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
-            await self._look_ahead()
+            await self._measure_wal_end()
             registry = RelationRegistry(self._source, self._pipeline, self._stored, self._publications, own=own)
-            writer = await LogWriter.open(self._staging, claim, self._writing, behind=self.behind)
+            writer = await LogWriter.open(self._staging, claim, self._writing, behind=self.bytes_behind)
             self._worker = ReplicationWorker(stream, writer, registry, until)
             if self._stopping:
                 self._worker.stop()
@@ -157,27 +157,27 @@ class CatchUpCoordinator:
             return
         slots.end_walsender(self._source, slot)
         behind = claim.position - (slot.confirmed_lsn or 0)
-        if behind > FAR_BEHIND and limits.unsafe(self._source.info.server_version) is None:
-            copying.follow(self._source, self._stored.slot, claim.commit_lsn, claim.position)
+        if behind > FAR_BEHIND and limits.why_unsafe(self._source.info.server_version) is None:
+            copying.advance_slot(self._source, self._stored.slot, claim.commit_lsn, claim.position)
 
     async def _take_over(self, claim: WorkerClaim, part: BacklogPart) -> None:
         """Make what is staged of the part worker 0's; while its helper is at work, wait a while instead."""
-        if not part.complete and self._pool.at_work(part.worker):
+        if not part.complete and self._pool.is_running(part.worker):
             if part.until_lsn is not None:
                 await self._wait_for(part)
                 return
             await self._pool.end(part.worker)
-        self._pool.leave(part.worker)
+        self._pool.exclude(part.worker)
         last = part.until_lsn is None
         other = await WorkerClaim.take(self._staging, self._stored.id, part.worker)
-        await store.absorb(self._staging, other, claim)
+        await store.absorb_part(self._staging, other, claim)
         logger.info(
             "part %s is taken over",
             part.worker,
             extra={"action": "catchup.absorbed", "part": part.worker, "position": lsn.show(other.position)},
         )
         commit_lsn, position = max(claim.commit_lsn, other.commit_lsn), max(claim.position, other.position)
-        await in_thread(copying.follow, self._source, self._stored.slot, commit_lsn, position)
+        await in_thread(copying.advance_slot, self._source, self._stored.slot, commit_lsn, position)
         if last:
             logger.info("caught up: one slot reads everything again", extra={"action": "catchup.done"})
 
@@ -186,7 +186,7 @@ class CatchUpCoordinator:
         until = time.monotonic() + WATCH_SECONDS
         check = partial(still_published.require_still_published, self._source, self._pipeline, self._stored.id)
         await in_thread(check)
-        while not self._stopping and time.monotonic() < until and self._pool.at_work(part.worker):
+        while not self._stopping and time.monotonic() < until and self._pool.is_running(part.worker):
             if any(now.complete for now in self._parts if now.worker == part.worker):
                 return
             await asyncio.sleep(POLL)
@@ -203,47 +203,47 @@ class CatchUpCoordinator:
                 refresh_at = now + REFRESH_SECONDS
                 await self._read_plan()
             if not self._stopping:
-                self._pool.start_missing(self._parts[1:], self._lag.most_helpers)
+                self._pool.start_missing(self._parts[1:], self._backlog.most_helpers)
             await asyncio.sleep(min(POLL, self._config.catchup_interval))
 
     async def _measure(self) -> None:
         """Plan a catch-up when the lag is large enough."""
         worker, claim = self._worker, self._claim
-        await self._look_ahead()
+        await self._measure_wal_end()
         if worker is None or claim is None or not worker.resumed or self._parts or self._stopping:
             return
-        behind = await in_thread(self._lag.behind, worker.begun)
+        behind = await in_thread(self._backlog.read_lag, worker.first_unread)
         if behind is None:
             return
-        if self._lag.may_be_shared:
+        if self._backlog.may_be_shared:
             worker.may_read.clear()  # what it read meanwhile others could, who begin the sooner
         try:
             async with self._plan_lock:
                 connection = await self._connect()
-                allowed = await in_thread(self._lag.slots, connection, worker.begun)
+                allowed = await in_thread(self._backlog.limit_slots, connection, worker.first_unread)
                 if worker is self._worker and not self._stopping:
-                    await self._begin(worker, claim, split(worker.begun, behind[0], allowed))
+                    await self._begin(worker, claim, split_backlog(worker.first_unread, behind[0], allowed))
         finally:
             worker.may_read.set()
 
-    async def _look_ahead(self) -> None:
+    async def _measure_wal_end(self) -> None:
         """Where the source's WAL ends says whether a backlog becomes partitions, from the first batch on."""
         if self._config.adopt_bytes is not None:
-            self._wal_end = await in_thread(self._lag.wal_end) or self._wal_end
+            self._wal_end = await in_thread(self._backlog.wal_end) or self._wal_end
 
     async def _begin(self, worker: ReplicationWorker, claim: WorkerClaim, parts: list[BacklogPart]) -> None:
         if not parts:
             return
-        worker.end_at(parts[1].from_lsn)  # first of all: no transaction beyond it has begun to arrive yet
+        worker.stop_before(parts[1].from_lsn)  # first of all: no transaction beyond it has begun to arrive yet
         self._parts = parts
         self._pool.begin()
         self._reported.clear()
-        self._lag.most_helpers = len(parts) - 1
+        self._backlog.most_helpers = len(parts) - 1
         connection = await self._connect()
         spans = [part.from_lsn - parts[0].from_lsn for part in parts[1:]]
         seqs = await in_thread(log_writer.reserve_part_seqs, connection, self._stored.id, self._writing, spans)
         others = [replace(part, first_seq=seq) for part, seq in zip(parts[1:], seqs, strict=True)]
-        await in_thread(store.add, connection, self._stored.id, claim.generation, others)
+        await in_thread(store.add_plan, connection, self._stored.id, claim.generation, others)
         bounds = [lsn.show(part.from_lsn) for part in parts]
         logger.info(
             "catching up: %s slots read at once", len(parts), extra={"action": "catchup.planned", "bounds": bounds}
@@ -259,7 +259,7 @@ class CatchUpCoordinator:
             if not self._parts:
                 return
             connection = await self._connect()
-            self._parts = await in_thread(plan_reader.read, connection, self._stored.id)
+            self._parts = await in_thread(plan_reader.read_plan, connection, self._stored.id)
             if not self._parts:
                 connection.close()
                 self._plan_connection = None

@@ -33,7 +33,7 @@ class SlotCopy:
     catalog_xmin: str
 
 
-def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> SlotCopy:
+def copy_slot(stream: ReplicationStream, anchor: str, name: str, target: int) -> SlotCopy:
     """Make the copy on the stream's connection. It sends what commits at `target` or later, or all that `anchor` would.
 
     This may take long: the source reads all WAL in between. Raises a ReplicationError that says why it cannot.
@@ -60,7 +60,7 @@ def remove_leftover(source: Connection, name: str) -> None:
         slots.drop(source, name)
 
 
-def follow(source: Connection, anchor: str, commit_lsn: int, position: int) -> None:
+def advance_slot(source: Connection, anchor: str, commit_lsn: int, position: int) -> None:
     """Let the source forget WAL that is staged durably, without sending it. Nothing else may read the slot.
 
     The last transaction with rows, at `commit_lsn`, is replayed so that it can be compared; if it is confirmed already,

@@ -105,7 +105,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
 
 
 def _part(pipeline: Connection, stored: ReplicationSource | None, worker: int) -> BacklogPart | None:
-    parts = plan_reader.read(pipeline, stored.id) if stored else []
+    parts = plan_reader.read_plan(pipeline, stored.id) if stored else []
     return next((part for part in parts if part.worker == worker), None)
 
 
@@ -124,7 +124,7 @@ async def _copy_and_stage(
     """From the last staged transaction on, at `start`, which is replayed so that it can be compared."""
     name = slots.part_name(stored.slot, part.worker)
     copying.remove_leftover(source, name)
-    copied = await in_thread(copying.copy, stream, stored.slot, name, start)
+    copied = await in_thread(copying.copy_slot, stream, stored.slot, name, start)
     if stop:
         return
     stream.start(name, copied.begins_at, publications)

@@ -44,19 +44,21 @@ class SlotLimit:
     held_by: str | None = None
 
 
-def room(source: Connection, sessions: Sequence[str] = ()) -> SourceCapacity:
+def read_capacity(source: Connection, sessions: Sequence[str] = ()) -> SourceCapacity:
     """What the source can spare now; for each slot of `sessions` that nobody reads, a walsender is kept.
 
     A session has its slot all the time, and its client comes back whenever it likes.
     """
-    found = queries.one(source, SourceCapacity, statement("capture.catchup", "room"), {"sessions": list(sessions)})
+    found = queries.one(
+        source, SourceCapacity, statement("capture.catchup", "source_capacity"), {"sessions": list(sessions)}
+    )
     assert found is not None  # noqa: S101  a query without a table
     return found
 
 
-def room_beside(source: Connection, anchor: str, sessions: Sequence[str] = ()) -> SourceCapacity:
+def capacity_for_parts(source: Connection, anchor: str, sessions: Sequence[str] = ()) -> SourceCapacity:
     """What is free when the anchor has its slot and walsender, running or not; what its parts use counts as free."""
-    found, parts, slot = room(source, sessions), slots.parts(source, anchor), slots.find(source, anchor)
+    found, parts, slot = read_capacity(source, sessions), slots.find_parts(source, anchor), slots.find(source, anchor)
     read = sum(part.active_pid is not None for part in parts)
     return replace(
         found,
@@ -65,16 +67,16 @@ def room_beside(source: Connection, anchor: str, sessions: Sequence[str] = ()) -
     )
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def allowed(room: SourceCapacity, slot: str, setting: int | None, cores: int) -> SlotLimit:
+def limit_slots(room: SourceCapacity, slot: str, setting: int | None, cores: int) -> SlotLimit:
     """How many slots may read at once. `setting` is PIPELINE_CATCHUP_MAX_SLOTS; it may be more than the cores."""
-    if (unfit := unsafe(room.version) or _too_long(slot)) is not None:
+    if (unfit := why_unsafe(room.version) or _too_long(slot)) is not None:
         return SlotLimit(1, unfit)
-    if (most := wanted(setting, cores)) == 1:
+    if (most := wanted_slots(setting, cores)) == 1:
         return SlotLimit(1, _one(setting, cores))
     free = [
         (room.free_slots, "max_replication_slots", room.max_slots),
@@ -90,12 +92,12 @@ def allowed(room: SourceCapacity, slot: str, setting: int | None, cores: int) ->
     )
 
 
-def wanted(setting: int | None, cores: int) -> int:
+def wanted_slots(setting: int | None, cores: int) -> int:
     """How many slots there would be without limits at the source."""
     return min(DEFAULT_SLOTS, max(1, cores - 1)) if setting is None else setting
 
 
-def unsafe(version: int) -> str | None:
+def why_unsafe(version: int) -> str | None:
     """Why slots of this version must not be advanced; None when they may."""
     major, minor = divmod(version, 10000)
     if minor >= SAFE_MINORS.get(major, 0):
@@ -104,7 +106,7 @@ def unsafe(version: int) -> str | None:
     return f"{cause}; update it to {major}.{SAFE_MINORS[major]} or newer"
 
 
-def beyond_cores(setting: int | None, cores: int) -> str | None:
+def warn_beyond_cores(setting: int | None, cores: int) -> str | None:
     """A warning when more slots than cores are set: the setting is used, but brings nothing."""
     if setting is None or setting <= cores:
         return None

@@ -18,31 +18,31 @@ from pipeline.postgres.connections import Connection
 logger = logging.getLogger(__name__)
 
 
-def find(source: Connection, anchor: str, working: Collection[int] = ()) -> list[Slot]:
+def find_orphans(source: Connection, anchor: str, working: Collection[int] = ()) -> list[Slot]:
     """Slots of this database named as copies of `anchor`, except those of the `working` workers."""
     known = {slots.part_name(anchor, worker) for worker in working}
     return [
         slot
-        for slot in slots.parts(source, anchor)
+        for slot in slots.find_parts(source, anchor)
         if slot.database == source.info.dbname and slot.plugin == "pgoutput" and slot.name not in known
     ]
 
 
-def at_work(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
+def find_working(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
     """The workers whose slots a running server uses, according to the pipeline database."""
     stored = sources.find_in_any(pipeline, source_id)
     if stored is None or role_locks.server_of(pipeline, "replication") is None:
         return set()
-    return {part.worker for part in plan_reader.read(pipeline, stored.id) if part.worker}
+    return {part.worker for part in plan_reader.read_plan(pipeline, stored.id) if part.worker}
 
 
-def remove(source: Connection, anchor: str, working: Collection[int] = ()) -> list[str]:
-    """Drop what `find` finds, and end its readers; only the holder of the replication role may call this.
+def remove_orphans(source: Connection, anchor: str, working: Collection[int] = ()) -> list[str]:
+    """Drop what `find_orphans` returns, and end its readers; only the holder of the replication role may call this.
 
     A slot that cannot be dropped is left with a warning: a catch-up does without it. Returns the dropped slots' names.
     """
     removed = []
-    for slot in find(source, anchor, working):
+    for slot in find_orphans(source, anchor, working):
         try:
             _remove(source, slot)
         except (ReplicationError, psycopg.errors.InsufficientPrivilege) as error:

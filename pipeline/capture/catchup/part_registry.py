@@ -59,7 +59,7 @@ class PartRegistry(RelationRegistry):
             raise SlotMissingError(f'slot "{self._slot}" no longer exists')
         return ReplayCheck(staged, max(slot.confirmed_lsn or 0, start_position), is_own=self.is_own)
 
-    def again(self, described: Iterable[int]) -> PartRegistry:
+    def reload(self, described: Iterable[int]) -> PartRegistry:
         """A new registry, with the history as it is now."""
         return PartRegistry(
             self._source,
@@ -123,11 +123,11 @@ class PartRegistry(RelationRegistry):
 
     def is_reached(self) -> bool:
         """Whether everything before this part is staged."""
-        return reached(self._pipeline, self._stored.id, self._worker)[0]
+        return read_reach(self._pipeline, self._stored.id, self._worker)[0]
 
     def _anchor(self) -> tuple[int, int]:
         """A place before everything that the anchor has not staged yet."""
-        return reached(self._pipeline, self._stored.id, self._worker)[1], 0
+        return read_reach(self._pipeline, self._stored.id, self._worker)[1], 0
 
     @staticmethod
     def _ask(connection: Connection, name: str, values: dict[str, object]) -> bool:
@@ -143,7 +143,7 @@ def _bare(version: SourceTableVersion) -> SourceTableVersion:
     return replace(version, columns=tuple(replace(column, names=()) for column in version.columns))
 
 
-def reached(connection: Connection, source_id: uuid.UUID, worker: int) -> tuple[bool, int]:
+def read_reach(connection: Connection, source_id: uuid.UUID, worker: int) -> tuple[bool, int]:
     """Whether everything before this worker's part is staged, and worker 0's position."""
     row = connection.execute(
         statement("capture.catchup", "is_reached"), {"source": source_id, "worker": worker}

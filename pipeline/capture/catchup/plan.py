@@ -42,7 +42,7 @@ class BacklogPart:
         return None if self.until_lsn is None else max(0, self.until_lsn - self.position)
 
 
-def split(position: int, wal_end: int, parts: int) -> list[BacklogPart]:
+def split_backlog(position: int, wal_end: int, parts: int) -> list[BacklogPart]:
     """At most `parts` parts of [position, wal_end), the anchor's first; the last one has no end. Each is smaller by
     what its slot skips before it begins, so that they take the same time.
 
@@ -57,7 +57,7 @@ def split(position: int, wal_end: int, parts: int) -> list[BacklogPart]:
     for left, share in zip(range(parts - 1, 0, -1), _shares(parts), strict=True):  # a byte at least for each
         bounds.append(min(max(position + round(span * share), bounds[-1] + 1), wal_end - left))
     ends: list[int | None] = [*bounds[1:], None]
-    return chain(
+    return order_parts(
         BacklogPart(worker, begin, end, begin) for worker, (begin, end) in enumerate(zip(bounds, ends, strict=True))
     )
 
@@ -68,7 +68,7 @@ def _shares(parts: int) -> list[float]:
     return [(1 - each) / (1 - left[-1]) for each in left[:-1]]
 
 
-def chain(parts: Iterable[BacklogPart]) -> list[BacklogPart]:
+def order_parts(parts: Iterable[BacklogPart]) -> list[BacklogPart]:
     """The parts in order of WAL, with `reached` set."""
     found: list[BacklogPart] = []
     for part in sorted(parts, key=lambda part: part.from_lsn):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import uuid
 
-from pipeline.capture.catchup.plan import BacklogPart, chain
+from pipeline.capture.catchup.plan import BacklogPart, order_parts
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 
-def read(connection: Connection, source_id: uuid.UUID) -> list[BacklogPart]:
+def read_plan(connection: Connection, source_id: uuid.UUID) -> list[BacklogPart]:
     """Every part in order of WAL, the anchor's first; empty when there is no catch-up.
 
     The anchor's part is only what is left of it: its `from_lsn` moves.
     """
-    return chain(queries.rows(connection, BacklogPart, statement("capture.catchup", "parts"), {"source": source_id}))
+    return order_parts(
+        queries.rows(connection, BacklogPart, statement("capture.catchup", "parts"), {"source": source_id})
+    )

@@ -32,7 +32,7 @@ def connect(dsn: str, name: str) -> Connection:
     return connection
 
 
-def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[BacklogPart]) -> None:
+def add_plan(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[BacklogPart]) -> None:
     """Store a plan, all parts but the anchor's, with the progress of their workers, durably.
 
     `generation`: of the writer that is worker 0. Raises FencedError, having stored nothing, when another writer has
@@ -58,7 +58,7 @@ async def forget_seqs(connection: AsyncConnection[TupleRow], source_id: uuid.UUI
     await connection.execute(_FORGET_SEQS, {"source": source_id, "worker": part})
 
 
-async def absorb(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: WorkerClaim) -> None:
+async def absorb_part(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: WorkerClaim) -> None:
     """Make what a part's worker has staged worker 0's, durably, and end the part.
 
     `own` is the claim of worker 0, which has to be taken again after it. Raises FencedError, having changed nothing,
@@ -76,7 +76,9 @@ async def absorb(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: 
             )
 
 
-async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[BacklogPart]) -> None:
+async def abandon_plan(
+    connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[BacklogPart]
+) -> None:
     """End a plan that cannot be finished: what is staged without a gap becomes worker 0's, the rest is discarded.
 
     `parts` begin with the anchor's. No worker may be running; a frozen one that wakes up later is fenced.
@@ -87,7 +89,7 @@ async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, p
         other = await WorkerClaim.take(connection, source_id, part.worker)
         if whole:
             own = await WorkerClaim.take(connection, source_id)
-            await absorb(connection, other, own)
+            await absorb_part(connection, other, own)
         else:
             values = {"source": source_id, "worker": part.worker}
             await connection.execute(statement("capture.catchup", "discard_part"), values)

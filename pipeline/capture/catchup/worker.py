@@ -88,7 +88,7 @@ class PartWorker(ReplicationWorker):
     async def _check_reached(self) -> None:
         async with self._database_lock:
             if not self._reached and await in_thread(self._part_registry.is_reached):
-                self._part_registry = await in_thread(self._part_registry.again, self._admitted)
+                self._part_registry = await in_thread(self._part_registry.reload, self._admitted)
                 self._registry = self._part_registry
                 self._reached, self._waiting = True, False
                 logger.info("reached", extra={"action": "catchup.reached"})

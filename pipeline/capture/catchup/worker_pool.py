@@ -24,17 +24,17 @@ class WorkerPool:
         self._launch = launch
         self._task = task
         self._children: dict[int, Child] = {}
-        self._left: set[int] = set()
+        self._excluded: set[int] = set()
 
     def begin(self) -> None:
         """A new plan begins: forget which parts of the last one were left to worker 0."""
-        self._left.clear()
+        self._excluded.clear()
 
     def start_missing(self, parts: Sequence[BacklogPart], most: int) -> None:
         """Start the missing helpers, at most `most` at once; to be called every POLL."""
         for worker, child in self._children.items():
             self._check(worker, child)
-        wanted = [part.worker for part in parts if not part.complete and part.worker not in self._left]
+        wanted = [part.worker for part in parts if not part.complete and part.worker not in self._excluded]
         for worker in wanted:
             child = self._children.setdefault(worker, self._child(worker))
             if child.process is None and time.monotonic() >= child.restart_at and self._running < most:
@@ -51,32 +51,32 @@ class WorkerPool:
         code = child.ended()
         if code is None:
             return
-        if worker in self._left or code == 0:
+        if worker in self._excluded or code == 0:
             child.forget()
             child.restart_at = time.monotonic() + 1.0
         elif not child.start_again(code):
             child.forget()
-            self._left.add(worker)
+            self._excluded.add(worker)
             logger.warning("part %s of the backlog is left to worker 0", worker, extra={"action": "catchup.part_left"})
 
-    def at_work(self, worker: int) -> bool:
+    def is_running(self, worker: int) -> bool:
         """Whether its helper is running."""
         child = self._children.get(worker)
         return child is not None and child.lives
 
-    def leave(self, worker: int) -> None:
+    def exclude(self, worker: int) -> None:
         """Start no more helpers for this part."""
-        self._left.add(worker)
+        self._excluded.add(worker)
 
     def retire_all(self) -> None:
         """Ask all to stage the complete transactions, and to end."""
         for worker, child in self._children.items():
-            self._left.add(worker)
+            self._excluded.add(worker)
             child.retire(END_SECONDS)
 
     async def end(self, worker: int) -> None:
         """End this one, and wait until it has staged the complete transactions and ended."""
-        self._left.add(worker)
+        self._excluded.add(worker)
         if (child := self._children.get(worker)) is not None:
             await _ended([child])
 

@@ -22,11 +22,11 @@ KEPT_BYTES = 1_000_000
 class BatchBuilder:
     """Counts the changes of the open transaction and collects their rows, until `take` hands them over.
 
-    `idle` is told where transactions begin and end.
+    `confirm_rule` is told where transactions begin and end.
     """
 
-    def __init__(self, idle: ConfirmRule) -> None:
-        self._on_begin, self._on_commit, self._on_take = idle.begin, idle.commit, idle.take
+    def __init__(self, confirm_rule: ConfirmRule) -> None:
+        self._on_begin, self._on_commit, self._on_take = confirm_rule.begin, confirm_rule.commit, confirm_rule.take
         self._rows: list[bytes] = []
         self._first_lsn = 0
         self._last_lsn = 0

@@ -21,14 +21,14 @@ class CompositeTypes:
     def __init__(self, known: Iterable[KnownVersion]) -> None:
         self._known = dict[int, dict[str, dict[str, str] | None]]()
         for each in known:
-            self.note(each)
+            self.remember(each)
 
     @property
     def relations(self) -> Collection[int]:
         """Oids of relations with such types in their values."""
         return list(self._known)  # while another thread may add one
 
-    def note(self, known: KnownVersion) -> None:
+    def remember(self, known: KnownVersion) -> None:
         """From now on, the types of this relation are known to be as they were for its newest version."""
         self._known.pop(known.version.relation_oid, None)
         if known.fingerprint is not None and known.fingerprint.composites:

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-from pipeline.capture.replication.stopwatch import WaitTimer
+from pipeline.capture.replication.wait_timer import WaitTimer
 from pipeline.config.settings import Config
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.queries import statement

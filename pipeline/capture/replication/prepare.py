@@ -53,7 +53,7 @@ class PreparedSource:
 
 def require_fit(source: Connection) -> None:
     """Raises SourceUnfitError when this server cannot be a source: wal_level, version, rights, or a standby."""
-    version, wal_level, may_replicate, user, standby = settings(source)
+    version, wal_level, may_replicate, user, standby = read_settings(source)
     if version < MIN_VERSION:
         raise SourceUnfitError(f"the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it")
     if standby:
@@ -68,7 +68,7 @@ def require_fit(source: Connection) -> None:
         )
 
 
-def settings(source: Connection) -> tuple[int, str, bool, str, bool]:
+def read_settings(source: Connection) -> tuple[int, str, bool, str, bool]:
     """Version, wal_level, whether this user may replicate, its name, and whether the server is a standby."""
     row = source.execute(statement("capture.replication", "source_settings")).fetchone()
     assert row is not None  # noqa: S101  the current user's role exists
@@ -87,19 +87,19 @@ def refuse_unfit(
 ) -> None:
     """Raises what is wrong with source, publication or slot, without changing anything.
 
-    The pipeline database may be one without our schema. `identity`: see `checks`.
+    The pipeline database may be one without our schema. `identity`: see `continuity_checks`.
     """
     require_fit(source)
     stored = sources.find_in_any(pipeline, config.source_id)
-    slots.find_ours(source, config.slot, stored.id if stored else None, slot_mark.own(pipeline))
-    for check in checks(config, source, pipeline, stored, identity).values() if stored else ():
+    slots.find_ours(source, config.slot, stored.id if stored else None, slot_mark.own_id(pipeline))
+    for check in continuity_checks(config, source, pipeline, stored, identity).values() if stored else ():
         check()
     slot_mark.require_own(source, pipeline, config.slot)
     require_slot(config, source, pipeline, stored.id if stored else None)
     publisher(config, source, None).require_possible()
 
 
-def checks(
+def continuity_checks(
     config: Config,
     source: Connection,
     pipeline: Connection,
@@ -114,7 +114,7 @@ def checks(
     position = progress.stored_position(pipeline, stored.id)
     if position is None:
         return {}
-    now = timeline.identity(source)  # after the position: a worker may be moving both
+    now = timeline.read_identity(source)  # after the position: a worker may be moving both
     if identity is not None:
         now = replace(identity, flushed=now.flushed)
     return {
@@ -130,7 +130,7 @@ def require_slot(config: Config, source: Connection, pipeline: Connection, sourc
     """Raises SlotLostError when the slot no longer holds everything that is not stored yet."""
     slot = slots.find(source, config.slot)  # first: a worker stores a position before it confirms it
     position = progress.stored_position(pipeline, source_id) if source_id else None
-    slots.require_whole(config.slot, slot, position, timeline.identity(source).flushed)
+    slots.require_whole(config.slot, slot, position, timeline.read_identity(source).flushed)
 
 
 def _fetch_history(config: Config, of_timeline: int) -> str:
@@ -147,7 +147,7 @@ def _require_same_settings(config: Config, stored: ReplicationSource) -> None:
             f'positions are stored for slot "{stored.slot}", not "{config.slot}": set PIPELINE_SLOT={stored.slot}; '
             f"or {ADOPT} with the other"
         )
-    used = list(publication_ledger.known(stored))
+    used = list(publication_ledger.known_publications(stored))
     if used and config.publication not in used:
         raise SourceChangedError(
             f'positions are stored for publication "{used[0]}", not "{config.publication}": '
@@ -171,17 +171,17 @@ def prepare(
     refuse_unfit(config, source, pipeline, identity)
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        stored = described(ReplicationSource(source_id, 0, "", "", ""), config, source, identity)
+        stored = describe_source(ReplicationSource(source_id, 0, "", "", ""), config, source, identity)
         sources.add(pipeline, stored)
     elif progress.stored_position(pipeline, stored.id) is None:  # nothing depends on what is stored of it yet
-        stored = described(stored, config, source, identity)
+        stored = describe_source(stored, config, source, identity)
         sources.change(pipeline, stored)
     elif stored.timeline != identity.timeline:
         sources.store_timeline(pipeline, stored.id, identity.timeline)
     publications = publish(config, source, pipeline, stored)
     _ensure_slot(config, source, pipeline, replace(stored, timeline=identity.timeline))
     with sources.publishing(pipeline, source):
-        slot_mark.write(source, pipeline, config.publication, config.slot)
+        slot_mark.write_mark(source, pipeline, config.publication, config.slot)
     return PreparedSource(stored, publications)
 
 
@@ -201,7 +201,7 @@ def create_slot(config: Config, source: Connection, pipeline: Connection) -> int
     return (created.confirmed_lsn or 0) if created else 0
 
 
-def described(
+def describe_source(
     known: ReplicationSource, config: Config, source: Connection, identity: SystemIdentity
 ) -> ReplicationSource:
     """The source as it is now, with the settings we are about to use, under a known id and epoch."""
@@ -219,7 +219,7 @@ def publish(config: Config, source: Connection, pipeline: Connection, stored: Re
     """Create publications or bring them up to date, and store what they publish."""
     with sources.publishing(pipeline, source):
         fresh = sources.find(pipeline, stored.id) or stored
-        ledger = publication_ledger.ledger(source, pipeline, stored.id, fresh.published)
+        ledger = publication_ledger.open_ledger(source, pipeline, stored.id, fresh.published)
         tables = publisher(config, source, pipeline)
         publications = tables.ensure(fresh.publications, ledger)
         # A publication of somebody else's is used as it is, whatever the patterns are.
@@ -237,7 +237,7 @@ def publish_new_tables(config: Config, source: Connection, pipeline: Connection)
     with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, config.source_id)
         if stored is not None and config.publication in stored.publications:
-            ledger = publication_ledger.ledger(source, pipeline, stored.id, stored.published)
+            ledger = publication_ledger.open_ledger(source, pipeline, stored.id, stored.published)
             tables = publisher(config, source, pipeline)
             tables.refresh(ledger)
             _store_unmatched(pipeline, stored, tables.unmatched)
@@ -262,13 +262,13 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
         start = slot_creation.create(config.source, pipeline, config.slot)
         known = sources.find(pipeline, stored.id) or stored
         named = publication_ledger.named_tables(publication_ledger.from_json(known.published))
-        captured_tables.begin(source, pipeline, stored.id, named)
+        captured_tables.record_first_start(source, pipeline, stored.id, named)
     else:
         slots.end_walsender(source, slot)
         require_slot(config, source, pipeline, stored.id)
         slot = slots.find(source, config.slot)
         start = (slot.confirmed_lsn or 0) if slot else 0
-        if progress.stored_position(pipeline, stored.id) is None and not slot_mark.find(source, config.slot):
+        if progress.stored_position(pipeline, stored.id) is None and not slot_mark.find_marks(source, config.slot):
             logger.warning(
                 'slot "%s" was made by somebody else and is taken over: nothing from before %s comes',
                 config.slot,
@@ -283,7 +283,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
 
 def _jump_behind_others(config: Config, source: Connection, pipeline: Connection, slot: Slot | None) -> None:
     """At the first start: readers may know the seqs of another log that the slot was read for."""
-    marks, own = slot_mark.find(source, config.slot), slot_mark.own(pipeline)
+    marks, own = slot_mark.find_marks(source, config.slot), slot_mark.own_id(pipeline)
     if any(mark != own for mark in marks) or (slot is not None and not marks):
         tables = [EventsTable.parse(name) for name in config.events_tables]
         reason = f'slot "{config.slot}" was read for another log before'

@@ -129,7 +129,7 @@ class RelationRegistry:
         if slot is None or staged is None:
             raise SlotMissingError(f'slot "{self._slot}" no longer exists')
         from_lsn = max(slot.confirmed_lsn or 0, start_position)
-        carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
+        carried = sources.carried_transactions(self._pipeline, self._stored.id, from_lsn)
         return ReplayCheck(staged, from_lsn, carried, self.is_own)
 
     def check_tables(self, last_change: Callable[[int], int]) -> None:
@@ -198,7 +198,7 @@ class RelationRegistry:
         return found
 
     def _find_rewrites(self, known: KnownVersion) -> None:
-        found = rewrites.since(self._source, known, self._slot)
+        found = rewrites.find_rewrites(self._source, known, self._slot)
         self._record_rewrites(known.version, found, None)
 
     def _record_rewrites(
@@ -268,5 +268,5 @@ class RelationRegistry:
                     versions.store_fingerprint(self._pipeline, number, read)
             self._record_rewrites(version, found, since)
         self._known[key] = KnownVersion(number, version, read)
-        self.composites.note(self._known[key])
+        self.composites.remember(self._known[key])
         return StagedRelation(number, version)

@@ -13,7 +13,7 @@ class SocketWatch:
         self._socket = -1
         self._watched = False
 
-    def attach(self, socket: int) -> None:
+    def set_socket(self, socket: int) -> None:
         """The socket's number."""
         self._socket = socket
 

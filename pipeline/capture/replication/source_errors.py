@@ -27,7 +27,7 @@ _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
 }
 
 
-def refusal(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
+def refusal_error(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
     """Why a command failed. `said`: the connection's own message, for a result without one."""
     text = message(result) or "; ".join(said.splitlines())
     state = _sqlstate(result)
@@ -42,11 +42,11 @@ def refusal(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
     return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
 
 
-def ending(result: pq.abc.PGresult | None, dsn: str, said: str) -> Exception:
+def ending_error(result: pq.abc.PGresult | None, dsn: str, said: str) -> Exception:
     """Why the stream has ended; UndecodableChangeError where the change that was to be sent is the cause."""
     if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
         return connections.unavailable(dsn, "source", OperationalError("it ended the replication stream"))
-    error = refusal(result, dsn, said)
+    error = refusal_error(result, dsn, said)
     state = _sqlstate(result)
     if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
         return error

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.commit_pace import CommitPace
 from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, PACE, ConfirmRule
-from pipeline.capture.replication.feedback import ProgressReporter
-from pipeline.capture.replication.stopwatch import WaitTimer
+from pipeline.capture.replication.progress_reporter import ProgressReporter
+from pipeline.capture.replication.wait_timer import WaitTimer
 from pipeline.log.writing.log_writer import LogWriter, WriteResult
 from pipeline.wal import lsn
 
@@ -31,8 +31,8 @@ class StagingPump:
         self,
         batch: BatchBuilder,
         writer: LogWriter,
-        idle: ConfirmRule,
-        feedback: ProgressReporter,
+        confirm_rule: ConfirmRule,
+        reporter: ProgressReporter,
         ready: Callable[[], bool],
         before: Callable[[int], Awaitable[None]],
     ) -> None:
@@ -41,8 +41,8 @@ class StagingPump:
         """
         self._batch = batch
         self._writer = writer
-        self._idle = idle
-        self._feedback = feedback
+        self._confirm_rule = confirm_rule
+        self._reporter = reporter
         self._ready = ready
         self._before = before
         self._work = asyncio.Event()
@@ -52,11 +52,16 @@ class StagingPump:
         self._pace = CommitPace()
         self._next_at = 0.0
         self.blocked = WaitTimer()
-        """Adds up how long `room` has waited."""
+        """Adds up how long `wait_for_space` has waited."""
 
     def wake(self) -> None:
         """Look whether there is something to do; most keepalives change nothing, and cost a turn of the loop less."""
-        if self._ready() or self._idle.held or self._idle.is_wanted or self._idle.is_due(time.monotonic()):
+        if (
+            self._ready()
+            or self._confirm_rule.held
+            or self._confirm_rule.is_wanted
+            or self._confirm_rule.is_due(time.monotonic())
+        ):
             self._work.set()
 
     def offer(self) -> None:
@@ -74,7 +79,7 @@ class StagingPump:
         self._begun.set()
         self._work.set()
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         """Wait until there is room for more rows."""
         while self._batch.size >= BUFFER_BYTES:
             self._space.clear()
@@ -85,7 +90,7 @@ class StagingPump:
         """Stage from `begin` until `stop`."""
         confirm_at = 0.0
         await self._begun.wait()
-        if not self._idle.resumed:
+        if not self._confirm_rule.resumed:
             return
         while not (self._stopping and not self._batch.has_whole):
             _require_not_cancelled()
@@ -98,19 +103,21 @@ class StagingPump:
                 self._next_at = started + self._pace.after(rows, stretches=self._writer.writes_directly)
             elif (await self._settle()).holds:
                 await asyncio.sleep(PACE)  # what is wanted is stored later: nothing else lets others run
-            elif (position := self._idle.due(time.monotonic())) is not None:
+            elif (position := self._confirm_rule.due(time.monotonic())) is not None:
                 await self._store(position)
         await self._settle(finish=True)
-        if (position := self._idle.due_at_end()) is not None:
+        if (position := self._confirm_rule.due_at_end()) is not None:
             await self._store(position)
-        logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._idle.confirmed)})
+        logger.info(
+            "drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._confirm_rule.confirmed)}
+        )
 
     async def _wait_for_work(self) -> None:
         """Where there is something to stage, no earlier than the pace of commits lets it."""
         self._work.clear()
-        if not (self._ready() or self._stopping or self._idle.is_wanted):
+        if not (self._ready() or self._stopping or self._confirm_rule.is_wanted):
             with suppress(TimeoutError):
-                async with asyncio.timeout(HELD_EVERY if self._idle.held else CONFIRM_EVERY):
+                async with asyncio.timeout(HELD_EVERY if self._confirm_rule.held else CONFIRM_EVERY):
                     await self._work.wait()
         if self._ready() and (pause := self._next_at - time.monotonic()) > 0:
             await asyncio.sleep(pause)
@@ -122,13 +129,13 @@ class StagingPump:
             return 0
         self._space.set()
         if batch.is_idle:
-            self._idle.stage(batch.position or 0, empty=True)
+            self._confirm_rule.stage(batch.position or 0, empty=True)
             return 0
         await self._before(batch.first_lsn)
         stored = await self._writer.append(batch, durable=durable)
         self._follow(stored)
         if durable and stored.is_durable:
-            self._feedback.confirm(stored.position)
+            self._reporter.confirm(stored.position)
         logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
         return len(batch.rows)
 
@@ -140,14 +147,14 @@ class StagingPump:
 
     def _follow(self, stored: WriteResult) -> None:
         """Everything that was taken is written, and stored up to that position."""
-        self._idle.held = stored.holds
-        self._idle.stage(stored.position)
+        self._confirm_rule.held = stored.holds
+        self._confirm_rule.stage(stored.position)
 
     async def _store(self, position: int) -> None:
         """Make durable what was staged, and move the position past WAL that holds no changes for us."""
         stored = await self._writer.advance(position)
         self._follow(stored)
-        self._feedback.confirm(stored.position)
+        self._reporter.confirm(stored.position)
 
 
 def _require_not_cancelled() -> None:

@@ -24,10 +24,10 @@ def require_published(source: Connection, pipeline: Connection, stored: Replicat
 
 
 def _less(source: Connection, stored: ReplicationSource) -> str | None:
-    known = publication_ledger.known(stored)
-    return publication_ledger.difference(
-        source, known, publication_ledger.read(source, list(known))
-    ) or publication_form.difference(source, stored.publications)
+    known = publication_ledger.known_publications(stored)
+    return publication_ledger.find_difference(
+        source, known, publication_ledger.read_publications(source, list(known))
+    ) or publication_form.find_difference(source, stored.publications)
 
 
 def require_still_published(source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
@@ -36,15 +36,15 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
     What is published in addition is stored.
     """
     stored = sources.find(pipeline, source_id)
-    if stored is None or publication_ledger.read(source, list(stored.published)) == publication_ledger.from_json(
-        stored.published
-    ):
+    if stored is None or publication_ledger.read_publications(
+        source, list(stored.published)
+    ) == publication_ledger.from_json(stored.published):
         return
     with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, source_id) or stored
         if less := _less(source, stored):
             raise _published_less(pipeline, stored, less)
-        publication_ledger.ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
+        publication_ledger.open_ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
 
 
 def _published_less(pipeline: Connection, stored: ReplicationSource, less: str) -> PublicationChangedError:

@@ -14,7 +14,7 @@ from psycopg import OperationalError, pq
 
 from pipeline.capture.replication import source_errors
 from pipeline.capture.replication.socket_watch import SocketWatch
-from pipeline.capture.replication.stopwatch import WaitTimer
+from pipeline.capture.replication.wait_timer import WaitTimer
 from pipeline.capture.source import walsender
 from pipeline.capture.source.walsender import SystemIdentity
 from pipeline.errors import PublicationMissingError
@@ -40,7 +40,7 @@ _COPY_BOTH = pq.ExecStatus.COPY_BOTH
 class ReplicationStream:
     """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`.
 
-    What comes before `attach` may be done in a thread, by one at a time.
+    What comes before `join_loop` may be done in a thread, by one at a time.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ReplicationStream:
         """Adds up how long `read` has waited for the source."""
         self.start_position = 0
         """The position that was passed to `start`."""
-        self.idle = True
+        self.is_drained = True
         """Whether everything received so far has been read."""
         settings = {**settings, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
         try:
@@ -107,14 +107,14 @@ class ReplicationStream:
         if result.status == pq.ExecStatus.COMMAND_OK:
             return []
         if result.status != pq.ExecStatus.TUPLES_OK:
-            raise source_errors.refusal(result, self._dsn, self._connection.get_error_message())
+            raise source_errors.refusal_error(result, self._dsn, self._connection.get_error_message())
         values = [result.get_value(0, column) for column in range(result.nfields)]
         return [None if value is None else value.decode() for value in values]
 
     def start(self, slot: str, position: int, publications: Sequence[str]) -> None:
-        """`begin`, and `attach`."""
+        """`begin`, and `join_loop`."""
         self.begin(slot, position, publications)
-        self.attach()
+        self.join_loop()
 
     def begin(self, slot: str, position: int, publications: Sequence[str]) -> None:
         """Begin to stream transactions that end after `position`; 0: after what the slot has confirmed.
@@ -128,9 +128,9 @@ class ReplicationStream:
         self._command(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn.show(position)} ({settings})', expect=_COPY_BOTH)
         self._connection.nonblocking = 1
 
-    def attach(self) -> None:
+    def join_loop(self) -> None:
         """From now on `read` waits for it in the running event loop."""
-        self._socket.attach(self._connection.socket)
+        self._socket.set_socket(self._connection.socket)
 
     async def read(
         self, limit: int = 500, empty: Callable[[], None] = lambda: None, room: int = NO_LIMIT
@@ -203,7 +203,7 @@ class ReplicationStream:
         messages: list[bytes] = []
         take = self._connection.get_copy_data
         asked = False
-        self.idle = False
+        self.is_drained = False
         try:
             while len(messages) < limit and room > 0:
                 size, data = take(1)
@@ -213,10 +213,10 @@ class ReplicationStream:
                     asked = False
                 elif size < 0:
                     ended, said = self._connection.get_result(), self._connection.get_error_message()
-                    self._end = source_errors.ending(ended, self._dsn, said)
+                    self._end = source_errors.ending_error(ended, self._dsn, said)
                     break
                 elif asked:
-                    self.idle = True
+                    self.is_drained = True
                     break
                 else:
                     self._connection.consume_input()
@@ -228,7 +228,7 @@ class ReplicationStream:
     def _command(self, command: str, expect: pq.ExecStatus = pq.ExecStatus.TUPLES_OK) -> pq.abc.PGresult:
         result = self._connection.exec_(command.encode())
         if result.status != expect:
-            raise source_errors.refusal(result, self._dsn, self._connection.get_error_message())
+            raise source_errors.refusal_error(result, self._dsn, self._connection.get_error_message())
         return result
 
     def _notice(self, result: pq.abc.PGresult) -> None:

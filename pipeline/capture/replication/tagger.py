@@ -38,17 +38,17 @@ class ChangeTagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
     The worker looks Relation messages up, and the first logical message, and then calls `learn`; `feed` takes all
-    others. `idle` is told where transactions begin and end, and what is waited for.
+    others. `confirm_rule` is told where transactions begin and end, and what is waited for.
     """
 
-    def __init__(self, idle: ConfirmRule | None = None, encoding: str = "UTF8") -> None:
+    def __init__(self, confirm_rule: ConfirmRule | None = None, encoding: str = "UTF8") -> None:
         """`encoding`: the source's, in which the content of logical messages is."""
         self._encoding = encoding
         self._relations: dict[int, StagedRelation] = {}
         self._messages: StagedRelation | None = None
         self._ignored: set[int] = set()
-        self._idle = idle or ConfirmRule()
-        self.batch = BatchBuilder(self._idle)
+        self._confirm_rule = confirm_rule or ConfirmRule()
+        self.batch = BatchBuilder(self._confirm_rule)
         """The rows collected so far, and the open transaction."""
         self._begin, self._add, self._commit = self.batch.begin, self.batch.add, self.batch.commit
         self._handlers: dict[type, Callable[..., None]] = {
@@ -165,7 +165,7 @@ class ChangeTagger:
         if message.prefix in OURS:
             self.batch.skip()
             if message.prefix == POSITION_MARKER:
-                self._idle.want(self.batch.commit_lsn)
+                self._confirm_rule.want(self.batch.commit_lsn)
         elif message.prefix in ANNOTATION_SET:
             self.batch.annotate(encoding.transaction_annotations(message.content, self._encoding))
         elif message.prefix == ANNOTATION_CLEAR:

@@ -50,7 +50,7 @@ def record(connection: Connection, source: ReplicationSource, error: Undecodable
     blocked_transactions.record(connection, source.id, blocked)
 
 
-def wait(connection: Connection, source_id: uuid.UUID, stopping: Stop) -> None:
+def wait_for_retry(connection: Connection, source_id: uuid.UUID, stopping: Stop) -> None:
     """Until it is time for another attempt, or until somebody requests that the transaction be skipped."""
     until = time.monotonic() + RETRY_SECONDS
     while time.monotonic() < until and not stopping.wait(_POLL_SECONDS):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from pipeline.capture.replication.confirm_rule import ConfirmRule, PartEndedError
-from pipeline.capture.replication.feedback import ProgressReporter
 from pipeline.capture.replication.message_reorder import MessageReorder
+from pipeline.capture.replication.progress_reporter import ProgressReporter
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.replication.staging_pump import StagingPump
@@ -40,12 +40,12 @@ class ReplicationWorker:
         """`until`: transactions that commit there or later belong to another worker; None: all belong to this one."""
         self._stream = stream
         self._registry = registry
-        self._idle = ConfirmRule(writer.position)
-        self._tagger = ChangeTagger(self._idle, stream.encoding)
+        self._confirm_rule = ConfirmRule(writer.position)
+        self._tagger = ChangeTagger(self._confirm_rule, stream.encoding)
         self._reorder = MessageReorder()
-        self._feedback = ProgressReporter(stream, self._idle, lambda: self._tagger.batch.commit_lsn)
+        self._reporter = ProgressReporter(stream, self._confirm_rule, lambda: self._tagger.batch.commit_lsn)
         self._pump = StagingPump(
-            self._tagger.batch, writer, self._idle, self._feedback, self._ready, self._record_unsent
+            self._tagger.batch, writer, self._confirm_rule, self._reporter, self._ready, self._record_unsent
         )
         self.starved = stream.starved
         """Adds up how long reading has waited for the source."""
@@ -59,33 +59,33 @@ class ReplicationWorker:
         """Held while the registry uses its two connections."""
         self._undecodable: UndecodableChangeError | None = None
         if until is not None:
-            self.end_at(until)
+            self.stop_before(until)
 
     @property
     def resumed(self) -> bool:
         """Whether the source has shown that its history contains our position."""
-        return self._idle.resumed
+        return self._confirm_rule.resumed
 
     @property
     def ended(self) -> bool:
         """Whether everything before `until` is staged; valid once `run` has returned."""
-        return self._idle.ended
+        return self._confirm_rule.ended
 
     @property
     def staged(self) -> int:
         """No change that commits before it waits to be staged; 0 until replayed transactions are verified."""
-        return self._idle.staged
+        return self._confirm_rule.staged
 
     @property
-    def begun(self) -> int:
+    def first_unread(self) -> int:
         """No transaction that commits here or later has begun to arrive."""
-        return max(self._idle.position, self._idle.passed, self._tagger.batch.commit_lsn + 1)
+        return max(self._confirm_rule.position, self._confirm_rule.passed, self._tagger.batch.commit_lsn + 1)
 
-    def end_at(self, until: int) -> None:
+    def stop_before(self, until: int) -> None:
         """Leave transactions that commit there or later to another worker, and return from `run` when all before are
-        staged and the stored position is `until`, durably. `until` must be beyond `begun`.
+        staged and the stored position is `until`, durably. `until` must be beyond `first_unread`.
         """
-        self._idle.until = until
+        self._confirm_rule.until = until
 
     def stop(self) -> None:
         """Stage and confirm the complete transactions, then return from `run`."""
@@ -101,7 +101,7 @@ class ReplicationWorker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read())
-                others = [tasks.create_task(self._feedback.keep_reporting()), tasks.create_task(self._watch_source())]
+                others = [tasks.create_task(self._reporter.keep_reporting()), tasks.create_task(self._watch_source())]
                 await self._pump.run()
                 for task in (reader, *others):
                     task.cancel()
@@ -136,7 +136,7 @@ class ReplicationWorker:
                 elif data[0] == pgoutput.KEEPALIVE:
                     self._keepalive(data)
             self._pump.offer()
-            await self._pump.room()
+            await self._pump.wait_for_space()
             await self.may_read.wait()
             await asyncio.sleep(0)
             messages = self._reorder.joined(await self._stream.read(empty=self._pump.offer))
@@ -157,10 +157,10 @@ class ReplicationWorker:
         rest: list[bytes] = []
         while not replay.over and not self._stopping:
             rest = replay.skip(await self._stream.read())
-            self._feedback.received = replay.received
-            self._idle.pass_to(replay.received)
+            self._reporter.received = replay.received
+            self._confirm_rule.pass_to(replay.received)
             if replay.reply_requested:
-                self._feedback.send()
+                self._reporter.send()
             if replay.verified:
                 self._allow_writing(replay)
             await asyncio.sleep(0)
@@ -168,13 +168,13 @@ class ReplicationWorker:
             for data in replay.relations.values():
                 await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER), (replay.new_from, 0))
             self._allow_writing(replay)
-            self._idle.require_more()
+            self._confirm_rule.require_more()
         return rest
 
     def _allow_writing(self, replay: ReplayCheck) -> None:
         """Nothing is stored or confirmed before the replayed transactions have proved equal to what is stored."""
-        if not self._idle.resumed:
-            self._idle.resume(replay.from_lsn)
+        if not self._confirm_rule.resumed:
+            self._confirm_rule.resume(replay.from_lsn)
             self._pump.begin()
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
@@ -203,15 +203,15 @@ class ReplicationWorker:
 
     def _keepalive(self, data: bytes) -> None:
         keepalive = pgoutput.decode_keepalive(data)
-        self._feedback.received = max(self._feedback.received, keepalive.wal_end)
-        self._idle.keepalive(keepalive.wal_end, asked=keepalive.reply_requested)
+        self._reporter.received = max(self._reporter.received, keepalive.wal_end)
+        self._confirm_rule.keepalive(keepalive.wal_end, asked=keepalive.reply_requested)
         if keepalive.reply_requested:
-            self._feedback.send()
+            self._reporter.send()
         self._pump.wake()
 
     def _ready(self) -> bool:
         batch = self._tagger.batch
-        return batch.size >= FLUSH_BYTES or (batch.has_whole and self._stream.idle)
+        return batch.size >= FLUSH_BYTES or (batch.has_whole and self._stream.is_drained)
 
     async def _watch_source(self) -> None:
         """Check what the stream does not say: changes left out, rewritten tables, renamed roots of partitions."""
@@ -234,8 +234,8 @@ class ReplicationWorker:
             return
         async with self._database_lock:
             place = self._tagger.batch.next_place
-            if not self._tagger.batch.in_transaction and self._idle.passed > place[0]:
-                place = self._idle.passed, 0
+            if not self._tagger.batch.in_transaction and self._confirm_rule.passed > place[0]:
+                place = self._confirm_rule.passed, 0
             for oid, learned in (await in_thread(self._registry.record_unsent, place, xids)).items():
                 self._tagger.rename(oid, learned)
 

@@ -29,7 +29,7 @@ on conflict do nothing
 """Record a table as it is when it is published."""
 
 
-def unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Collection[int]) -> list[int]:
+def find_unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Collection[int]) -> list[int]:
     """Those of these relations that have neither a known version nor a baseline."""
     values = {"source": source_id, "epoch": epoch, "oids": list(oids)}
     return [

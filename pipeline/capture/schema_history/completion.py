@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pipeline.capture.schema_history.catalog_table import CatalogTable
 from pipeline.capture.schema_history.keys import key_columns
-from pipeline.capture.schema_history.placement import attnums
+from pipeline.capture.schema_history.placement import place_columns
 from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
 from pipeline.wal.messages import RelationMessage
 
@@ -20,7 +20,7 @@ class _Root(NamedTuple):
     name: str
 
 
-def complete(
+def complete_version(
     relation: RelationMessage,
     table: CatalogTable | None,
     types: dict[int, tuple[str, int, str]],
@@ -33,7 +33,7 @@ def complete(
     `table`: None when it was dropped. `types`: name, base type and what a domain is over, by oid. `previous`: the last
     known version. `again`: the message was already sent in this session.
     """
-    numbers = attnums(relation, table, previous)
+    numbers = place_columns(relation, table, previous)
     moved = _moved(relation, table, previous, again=again)
     root_of = previous if moved or _root_moved_on(table, previous) else None
     root = _root(relation, table, root_of)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.capture.schema_history import catalog_table
-from pipeline.capture.schema_history.completion import complete
+from pipeline.capture.schema_history.completion import complete_version
 from pipeline.capture.schema_history.fingerprint import TableFingerprint
 from pipeline.capture.schema_history.versions import KnownVersion, PublishedColumn, SourceTableVersion, from_stored
 from pipeline.postgres import queries
@@ -66,7 +66,7 @@ def describe(
     if joined and table is not None:
         table = replace(table, memberships=tuple((oid, True) for oid, _ in table.memberships))
     types = catalog_table.type_names(source, [column.type_oid for column in relation.columns])
-    version = complete(relation, table, types, before.version if before else None, again=again)
+    version = complete_version(relation, table, types, before.version if before else None, again=again)
     if numbers is not None and table is not None:
         there = {(column.name, column.attnum) for column in table.live}
         version = replace(version, columns=tuple(_numbered(column, numbers, there) for column in version.columns))
@@ -111,7 +111,7 @@ def describe_now(source: Connection, known: KnownVersion, slot: str) -> TableDes
     )
 
 
-def present(
+def describe_current(
     source: Connection,
     oid: int,
     slot: str,

@@ -34,7 +34,7 @@ class _Place(NamedTuple):
     optional: bool
 
 
-def attnums(
+def place_columns(
     relation: RelationMessage, table: CatalogTable | None, previous: SourceTableVersion | None = None
 ) -> list[int | None]:
     """The attnums of the message's columns, None where they are not certain.

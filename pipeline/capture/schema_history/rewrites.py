@@ -59,7 +59,7 @@ class RewrittenTable:
         )
 
 
-def unsettled(connection: Connection, source_id: uuid.UUID | None = None) -> list[RewrittenTable]:
+def read_unsettled(connection: Connection, source_id: uuid.UUID | None = None) -> list[RewrittenTable]:
     """Rewritten tables that nobody has settled, by name; of all sources where none is given."""
     query = statement("capture.schema_history", "unsettled_rewrites")
     return queries.rows(connection, RewrittenTable, query, {"source": source_id, "emptied": False})
@@ -79,7 +79,7 @@ def settle(
     connection.execute(statement("capture.schema_history", "settle_rewrites"), values)
 
 
-def since(source: Connection, known: KnownVersion, slot: str) -> list[ColumnRewrite]:
+def find_rewrites(source: Connection, known: KnownVersion, slot: str) -> list[ColumnRewrite]:
     """What DDL has rewritten since this version, wherever the stream is; nothing of a table that was dropped."""
     if known.fingerprint is None or (now := introspection.describe_now(source, known, slot)) is None:
         return []

@@ -55,7 +55,7 @@ def current(connection: Connection, source_id: uuid.UUID) -> BlockedTransaction 
     )
 
 
-def request(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bool:
+def request_skip(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bool:
     """Ask the worker to skip the transaction that blocks the stream; False when this one does not block it."""
     values = {"source": source_id, "commit_lsn": commit_lsn}
     return connection.execute(statement("capture.source", "request_skip"), values).rowcount == 1

@@ -53,8 +53,10 @@ def read(
         if not own.includes(table.schema, table.names)
     ]
     by_oid = {table.oid: table for table in found}
-    published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
-    covered = publishable_tables.covered(found, published)
+    published = publication_ledger.read_publications(
+        source, list(publication_ledger.known_publications(stored))
+    ).values()
+    covered = publishable_tables.find_covered(found, published)
     there = frozenset(table.oid for table in covered)
     roots = {table.line[-1] for table in covered} & by_oid.keys()
     whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
@@ -78,7 +80,7 @@ def read(
     }
 
 
-def void_upto(pipeline: Connection, stored: ReplicationSource, table_oid: int) -> tuple[int, int] | None:
+def read_void_place(pipeline: Connection, stored: ReplicationSource, table_oid: int) -> tuple[int, int] | None:
     """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
     values = {"source": stored.id, "oid": table_oid}
     row: tuple[int, int] | None = pipeline.execute(_VOID_UPTO, values).fetchone()
@@ -92,7 +94,7 @@ def _key(holding: Sequence[PublishableTable]) -> str | None:
 
 def _updated(tables: Sequence[PublishableTable], whole: Collection[PublicationState]) -> set[int]:
     """Those whose updates and deletes are published. One that has just got its key is moved to where they are later."""
-    return {table.oid for table in publishable_tables.covered(tables, whole) if table.keyed}
+    return {table.oid for table in publishable_tables.find_covered(tables, whole) if table.keyed}
 
 
 def is_about_to_be_keyed(

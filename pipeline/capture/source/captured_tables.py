@@ -92,7 +92,7 @@ class MembershipChange:
         return {"was_empty": None if filled is None else not filled, "root": self.roots.get(oid)}
 
 
-def gaps(connection: Connection, source_id: uuid.UUID) -> list[CaptureGap]:
+def read_gaps(connection: Connection, source_id: uuid.UUID) -> list[CaptureGap]:
     """All that is on record, by table and in the order in which it happened."""
     return queries.rows(connection, CaptureGap, statement("capture.source", "gaps"), {"source": source_id})
 
@@ -113,13 +113,13 @@ class CaptureStart:
     root_oid: int | None
 
 
-def joined(connection: Connection, source_id: uuid.UUID) -> dict[int, CaptureStart]:
+def read_starts(connection: Connection, source_id: uuid.UUID) -> dict[int, CaptureStart]:
     """The last time that each captured table joined, by oid, where that is on record."""
-    found = queries.rows(connection, CaptureStart, statement("capture.source", "joined"), {"source": source_id})
+    found = queries.rows(connection, CaptureStart, statement("capture.source", "capture_starts"), {"source": source_id})
     return {each.table_oid: each for each in found}
 
 
-def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) -> MembershipChange | None:
+def find_change(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) -> MembershipChange | None:
     """How the tables differ that publications name, by oid; None where they do not. The change must be committed."""
     joined = {oid: name for oid, name in now.items() if oid not in before}
     left = {oid: name for oid, name in before.items() if oid not in now}
@@ -128,27 +128,29 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
     row = source.execute(_CAPTURED_NOW).fetchone()
     assert row is not None  # noqa: S101  function calls
     (at,) = row
-    there = present(source, left)
+    there = find_existing(source, left)
     return MembershipChange(
         at,
         joined,
-        filled(source, joined),
+        find_filled(source, joined),
         _roots(source, joined),
         {oid: name for oid, name in left.items() if oid in there},
         left.keys() - there,
     )
 
 
-def begin(source: Connection, connection: Connection, source_id: uuid.UUID, now: Mapping[int, str]) -> None:
+def record_first_start(
+    source: Connection, connection: Connection, source_id: uuid.UUID, now: Mapping[int, str]
+) -> None:
     """The slot of a first start has just been made: changes are captured from here on, whenever a table joined."""
-    if (changed := look(source, {}, now)) is None:
+    if (changed := find_change(source, {}, now)) is None:
         return
     for oid in changed.joined:
         values = {"source": source_id, "oid": oid, "lsn": changed.at, **changed.first_rows(oid)}
         connection.execute(_CAPTURE_BEGINS, values)
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: MembershipChange) -> None:
+def record_change(connection: Connection, source_id: uuid.UUID, epoch: int, changed: MembershipChange) -> None:
     """Store it, and warn of what is no longer captured. In the transaction that stores what is published."""
     place = {"source": source_id, "epoch": epoch, "lsn": changed.at}
     for oid, name in changed.joined.items():
@@ -166,14 +168,14 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Me
         connection.execute(_FORGET_CAPTURED, values)
 
 
-def updates_begin(connection: Connection, source_id: uuid.UUID, oids: Collection[int]) -> None:
+def record_updates_begin(connection: Connection, source_id: uuid.UUID, oids: Collection[int]) -> None:
     """Of these tables inserts alone were captured until now. In the transaction that stores what is published."""
     if oids:
         values = {"source": source_id, "oids": list(oids)}
         connection.execute(_UPDATES_BEGIN, values)
 
 
-def present(source: Connection, tables: Collection[int]) -> set[int]:
+def find_existing(source: Connection, tables: Collection[int]) -> set[int]:
     """Which of these relations there are, by oid."""
     query = "select c.oid::bigint from pg_catalog.pg_class c where c.oid = any(%s::oid[])"
     return {oid for (oid,) in source.execute(query, (list(tables),)).fetchall()} if tables else set()
@@ -185,7 +187,7 @@ def _roots(source: Connection, tables: Mapping[int, str]) -> dict[int, int]:
     return dict(source.execute(query, (list(tables),)).fetchall()) if tables else {}
 
 
-def filled(source: Connection, tables: Collection[int]) -> dict[int, bool | None]:
+def find_filled(source: Connection, tables: Collection[int]) -> dict[int, bool | None]:
     """Which of these tables may have rows, by oid; None where that could not be read."""
     if not tables:
         return {}

@@ -49,7 +49,7 @@ PROVIDERS = (
 )
 
 
-def at(source: Connection) -> PostgresProvider:
+def find_provider(source: Connection) -> PostgresProvider:
     """Where the source runs, as far as its roles tell; else how one does it at one's own server."""
     roles = [provider.role for provider in PROVIDERS]
     found = queries.value(source, _PROVIDER_ROLE, {"roles": roles})

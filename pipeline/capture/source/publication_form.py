@@ -43,7 +43,7 @@ class _Form:
         return f"sends {_part(self.partial[0])} of table {_shown(self.partial[0])}" if self.partial else None
 
 
-def difference(source: Connection, made: Mapping[str, int]) -> str | None:
+def find_difference(source: Connection, made: Mapping[str, int]) -> str | None:
     """How one of the server's publications differs from what the server would create, as text; None if none does.
 
     `made`: the publications that the server made, name to oid. A publication of that name with another oid is another

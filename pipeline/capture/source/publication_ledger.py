@@ -40,7 +40,7 @@ class PublicationState:
     schemas: Members
 
 
-def read(source: Connection, names: Sequence[str]) -> dict[str, PublicationState]:
+def read_publications(source: Connection, names: Sequence[str]) -> dict[str, PublicationState]:
     """These publications as they are now; those that do not exist are left out."""
     found = queries.rows(
         source, PublicationState, statement("capture.source", "publications"), {"publications": list(names)}
@@ -58,7 +58,7 @@ def from_json(stored: dict[str, Any]) -> dict[str, PublicationState]:
     return {name: PublicationState(**publication) for name, publication in stored.items()}
 
 
-def known(stored: ReplicationSource) -> dict[str, PublicationState]:
+def known_publications(stored: ReplicationSource) -> dict[str, PublicationState]:
     """What is stored of the publications in use. Of those that we made, an older server stored only the oid."""
     made = {
         name: PublicationState(name, oid, [], False, False, None, {}, {}) for name, oid in stored.publications.items()
@@ -79,7 +79,7 @@ def _with_updates(published: dict[str, PublicationState]) -> dict[str, Publicati
     return {name: each for name, each in published.items() if {"update", "delete"} <= set(each.actions)}
 
 
-def recreated(stored: dict[str, PublicationState], now: dict[str, PublicationState]) -> str | None:
+def find_recreated(stored: dict[str, PublicationState], now: dict[str, PublicationState]) -> str | None:
     """Which publication was dropped or recreated, as text; None when none was."""
     for name, before in stored.items():
         if name not in now:
@@ -89,7 +89,7 @@ def recreated(stored: dict[str, PublicationState], now: dict[str, PublicationSta
     return None
 
 
-def narrowed(
+def find_narrowed(
     stored: dict[str, PublicationState], now: dict[str, PublicationState], dropped: Collection[int]
 ) -> str | None:
     """Where less is published than before, as text; None if nowhere. `dropped`: tables and schemas that are dropped."""
@@ -123,7 +123,7 @@ def _lost(kind: str, before: Members, now: Members, dropped: Collection[int]) ->
     return None
 
 
-def dropped(source: Connection, stored: dict[str, PublicationState]) -> set[int]:
+def find_dropped(source: Connection, stored: dict[str, PublicationState]) -> set[int]:
     """Tables and schemas of these publications that no longer exist."""
     members = [int(oid) for publication in stored.values() for oid in (*publication.tables, *publication.schemas)]
     return {
@@ -131,11 +131,13 @@ def dropped(source: Connection, stored: dict[str, PublicationState]) -> set[int]
     }
 
 
-def difference(source: Connection, stored: dict[str, PublicationState], now: dict[str, PublicationState]) -> str | None:
+def find_difference(
+    source: Connection, stored: dict[str, PublicationState], now: dict[str, PublicationState]
+) -> str | None:
     """What is no longer published, as text; None when nothing is missing. Additions are not a difference."""
     if stored == now:
         return None
-    return recreated(stored, now) or narrowed(stored, now, dropped(source, stored))
+    return find_recreated(stored, now) or find_narrowed(stored, now, find_dropped(source, stored))
 
 
 class PublicationLedger:
@@ -166,8 +168,8 @@ class PublicationLedger:
 
     def check(self, names: Sequence[str]) -> dict[str, PublicationState]:
         """The publications as they are now. Raises PublicationChangedError where they publish less than is stored."""
-        now = read(self._source, [*names, *self.stored])
-        if less := difference(self._source, self.stored, now):
+        now = read_publications(self._source, [*names, *self.stored])
+        if less := find_difference(self._source, self.stored, now):
             raise PublicationChangedError(less)
         self._store({name: now[name] for name in names if name in now})
         return self.stored
@@ -180,7 +182,7 @@ class PublicationLedger:
 
     def added(self, publication: str, tables: Collection[int]) -> None:
         """These tables were added to it."""
-        now = read(self._source, [publication])
+        now = read_publications(self._source, [publication])
         known = self.stored[publication]
         found = now[publication].tables if publication in now else {}
         new = {oid: member for oid, member in found.items() if int(oid) in tables}
@@ -192,7 +194,9 @@ class PublicationLedger:
             self.stored = published
 
 
-def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, stored: dict[str, Any]) -> PublicationLedger:
+def open_ledger(
+    source: Connection, pipeline: Connection, source_id: uuid.UUID, stored: dict[str, Any]
+) -> PublicationLedger:
     """The ledger of a source in the pipeline database; `stored` must have been read inside of `publishing`."""
     return PublicationLedger(
         source,
@@ -211,13 +215,13 @@ def _save(
     now: dict[str, PublicationState],
 ) -> None:
     stored = sources.find(pipeline, source_id)
-    changed = captured_tables.look(source, named_tables(before), named_tables(now))
+    changed = captured_tables.find_change(source, named_tables(before), named_tables(now))
     with_updates = named_tables(_with_updates(now)).keys() - named_tables(_with_updates(before)).keys()
     with pipeline.transaction():
         sources.store_published(pipeline, source_id, to_json(now))
-        captured_tables.updates_begin(pipeline, source_id, with_updates & named_tables(before).keys())
+        captured_tables.record_updates_begin(pipeline, source_id, with_updates & named_tables(before).keys())
         if changed and stored is not None:
-            captured_tables.record(pipeline, source_id, stored.epoch, changed)
+            captured_tables.record_change(pipeline, source_id, stored.epoch, changed)
 
 
 def _describe(source: Connection, pipeline: Connection, source_id: uuid.UUID, oids: Sequence[int]) -> None:
@@ -226,7 +230,7 @@ def _describe(source: Connection, pipeline: Connection, source_id: uuid.UUID, oi
     if stored is None:
         return
     made = stored.publications
-    for oid in baselines.unknown(pipeline, source_id, stored.epoch, oids):
-        found = introspection.present(source, oid, stored.slot, list(made), list(made.values()))
+    for oid in baselines.find_unknown(pipeline, source_id, stored.epoch, oids):
+        found = introspection.describe_current(source, oid, stored.slot, list(made), list(made.values()))
         if found is not None:
             baselines.record(pipeline, source_id, stored.epoch, found.version)

@@ -16,7 +16,7 @@ from psycopg import sql
 from pipeline.capture.source import own_tables, publication_form, publishable_tables
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.publication_form import ACTIONS
-from pipeline.capture.source.publication_ledger import PublicationLedger, PublicationState, read
+from pipeline.capture.source.publication_ledger import PublicationLedger, PublicationState, read_publications
 from pipeline.capture.source.publishable_tables import PublishableTable, QualifiedTableName
 from pipeline.config import patterns
 from pipeline.errors import PublicationMissingError
@@ -179,7 +179,7 @@ class Publisher:
         return ledger.check(list(published))
 
     def _uncovered(self, tables: Sequence[PublishableTable], publications: Sequence[str]) -> list[PublishableTable]:
-        return publishable_tables.uncovered(tables, read(self._source, publications).values())
+        return publishable_tables.find_uncovered(tables, read_publications(self._source, publications).values())
 
     def _existing(self) -> dict[str, int]:
         names = [self._name + suffix for suffix in ACTIONS]
@@ -222,7 +222,7 @@ class Publisher:
     def unpublishable(self) -> dict[str, list[str]]:
         """Relations that match and can never be replicated: names by kind."""
         found: dict[str, list[str]] = {}
-        for name, kind in publishable_tables.unpublishable(self._source):
+        for name, kind in publishable_tables.find_unpublishable(self._source):
             if self._matches([name]):
                 found.setdefault(kind, []).append(name)
         return found

@@ -84,19 +84,19 @@ def read(source: Connection, publication: str, *, by_publisher: bool = False) ->
     return queries.rows(source, PublishableTable, statement("capture.source", "publishable_tables"), values)
 
 
-def unpublishable(source: Connection) -> list[tuple[str, str]]:
+def find_unpublishable(source: Connection) -> list[tuple[str, str]]:
     """Relations that can never be replicated: name and kind."""
     return source.execute(statement("capture.source", "unpublishable_tables")).fetchall()
 
 
-def uncovered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
+def find_uncovered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
     """Tables in no publication; for partitioned ones the root, or, if some partitions are covered, the others."""
-    there = {table.oid: table.line[-1] for table in covered(tables, published)}
+    there = {table.oid: table.line[-1] for table in find_covered(tables, published)}
     listed, roots = {table.oid for table in tables}, set(there.values())
     return [table for table in tables if table.oid not in there and _is_reported(table, listed, roots)]
 
 
-def covered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
+def find_covered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
     """Tables in one of these publications: by name, with a table that they are part of, or with their schema."""
     found = list(published)
     members = {int(oid) for publication in found for oid in (*publication.tables, *publication.schemas)}

@@ -29,7 +29,7 @@ class SeenTables:
         self._values: Mapping[str, object] = {"source": source_id, "epoch": epoch}
         self._known: set[int] = set()
 
-    def look(self) -> None:
+    def record_new(self) -> None:
         """Look once at the catalog. If an older version made the slot or began the epoch, what exists now is old."""
         existing = _existing(self._source)
         if not self._known:

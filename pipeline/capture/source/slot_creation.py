@@ -25,7 +25,7 @@ where a.application_name = %(program)s::text and a.datname = pg_catalog.current_
 
 def create(dsn: str, pipeline: Connection, name: str) -> int:
     """Create the slot over a session of its own, as `slots.create` does; returns the LSN from which it streams."""
-    program = slots.creator(slot_mark.own(pipeline)) or "pipeline slots"
+    program = slots.creator_name(slot_mark.own_id(pipeline)) or "pipeline slots"
     with connections.connect(dsn, "source", name=program) as session:
         try:
             return slots.create(session, name)
@@ -43,7 +43,7 @@ def end_left_behind(source: Connection, pipeline: Connection) -> None:
 
     Only the holder of the replication role may call this.
     """
-    program = slots.creator(slot_mark.own(pipeline))
+    program = slots.creator_name(slot_mark.own_id(pipeline))
     values = {"program": program, "milliseconds": slots.END_MILLISECONDS}
     for pid, _ in source.execute(_END_CREATORS, values).fetchall():
         text = "ended the session with pid %s, which an earlier start left behind as it created the slot"

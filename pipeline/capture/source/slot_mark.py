@@ -27,34 +27,34 @@ order by 1
 """The comments of all publications: one of them may have the mark of a slot."""
 
 
-def own(pipeline: Connection) -> str | None:
+def own_id(pipeline: Connection) -> str | None:
     """The id of this pipeline database; None for one without our tables, or from before it had an id."""
     if queries.value(pipeline, "select to_regclass('pipeline.identity') is null"):
         return None
     return str(queries.value(pipeline, "select id from pipeline.identity"))
 
 
-def find(source: Connection, slot: str) -> list[str]:
+def find_marks(source: Connection, slot: str) -> list[str]:
     """The ids that the slot is marked with: one, or none. Several where one could not be removed."""
     return [mark for comment in _comments(source).values() for name, mark in _MARK.findall(comment) if name == slot]
 
 
 def require_own(source: Connection, pipeline: Connection, slot: str) -> None:
     """Raise SlotTakenError if the slot has the mark of another pipeline database; without a mark it is free."""
-    marks = find(source, slot)
-    if marks and own(pipeline) not in marks and slots.find(source, slot) is not None:
+    marks = find_marks(source, slot)
+    if marks and own_id(pipeline) not in marks and slots.find(source, slot) is not None:
         raise SlotTakenError(
             f'slot "{slot}" is read by another pipeline database ({marks[0]}), or by this one before it was emptied; '
             f"{ADOPT}, and takes the slot over; or choose another PIPELINE_SLOT"
         )
 
 
-def write(source: Connection, pipeline: Connection, publication: str, slot: str) -> bool:
+def write_mark(source: Connection, pipeline: Connection, publication: str, slot: str) -> bool:
     """Mark the slot as ours, and remove marks of others; returns whether it is marked.
 
     It is not where this user does not own the publication: one cannot comment on it then.
     """
-    ours = own(pipeline)
+    ours = own_id(pipeline)
     if ours is None:
         return False
     for name, comment in _comments(source).items():
@@ -65,19 +65,21 @@ def write(source: Connection, pipeline: Connection, publication: str, slot: str)
         if new != comment:
             with suppress(psycopg.errors.InsufficientPrivilege):
                 source.execute(sql.SQL("comment on publication {} is {}").format(sql.Identifier(name), new or None))
-    return ours in find(source, slot)
+    return ours in find_marks(source, slot)
 
 
-def setting(source: Connection, pipeline: Connection, publication: str, slot: str, *, made: bool = False) -> str | None:
+def marking_statement(
+    source: Connection, pipeline: Connection, publication: str, slot: str, *, made: bool = False
+) -> str | None:
     """The statement that marks the slot as ours, for the owner of the publication; None if there is nothing to mark.
 
     `made`: the publication will exist by then. Without a slot or an id of our database there is no mark yet.
     """
-    ours, comments = own(pipeline), _comments(source)
+    ours, comments = own_id(pipeline), _comments(source)
     if (
         ours is None
         or not (made or (publication in comments and slots.find(source, slot)))
-        or ours in find(source, slot)
+        or ours in find_marks(source, slot)
     ):
         return None
     lines = [line for line in comments.get(publication, "").split("\n") if line and not _of(line, slot)]

@@ -76,7 +76,7 @@ def find_ours(
     Raises SlotUnusableError and SlotInUseError as `require_ours` and `require_free`.
     """
     slot = find(connection, name)
-    if slot is not None and slot.being_created and slot.holder == creator(pipeline_id):
+    if slot is not None and slot.being_created and slot.holder == creator_name(pipeline_id):
         return None
     if slot is not None:
         require_ours(slot, connection.info.dbname)
@@ -89,7 +89,7 @@ def all_slots(connection: Connection) -> list[Slot]:
     return queries.rows(connection, Slot, statement("capture.source", "slots"))
 
 
-def creator(pipeline_id: str | None) -> str | None:
+def creator_name(pipeline_id: str | None) -> str | None:
     """The application_name of sessions that create a slot for the pipeline database with this id."""
     return pipeline_id and f"{NAME_PREFIX}slot {pipeline_id}"
 
@@ -99,7 +99,7 @@ def part_name(anchor: str, worker: int) -> str:
     return f"{anchor}_part_{worker}"
 
 
-def parts(connection: Connection, anchor: str) -> list[Slot]:
+def find_parts(connection: Connection, anchor: str) -> list[Slot]:
     """The copies of this slot that a catch-up has made, also those that a killed server left behind."""
     return [slot for slot in all_slots(connection) if is_part(slot.name, anchor)]
 
@@ -142,7 +142,7 @@ def require_absent(connection: Connection, name: str) -> None:
         raise _exists(name)
 
 
-def idle(connection: Connection, name: str) -> Slot:
+def require_idle(connection: Connection, name: str) -> Slot:
     """The slot with this name, not being read. Raises SlotMissingError and SlotInUseError as `drop`."""
     slot = find(connection, name)
     if slot is None:
@@ -189,18 +189,18 @@ def require_whole(name: str, slot: Slot | None, position: int | None, written: i
         if position is not None:
             cause = "it was dropped, or did not come along to this server"
             raise SlotLostError(
-                f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {gap(position, written)}'
+                f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {describe_gap(position, written)}'
             )
         return
     if slot.invalidated:
         kept = f", but {_stored(position)}" if position is not None else ""
         cause = f"the source removed WAL it still needed{kept}"
-        raise SlotLostError(f'slot "{name}" has been invalidated: {cause}; {gap(position, written)}')
+        raise SlotLostError(f'slot "{name}" has been invalidated: {cause}; {describe_gap(position, written)}')
     confirmed = slot.confirmed_lsn or 0
     if position is not None and confirmed > position:
         raise SlotLostError(
             f'slot "{name}" was confirmed up to {lsn.show(confirmed)} by somebody else, or dropped and recreated, but '
-            f"{_stored(position)}; {gap(position, confirmed)}"
+            f"{_stored(position)}; {describe_gap(position, confirmed)}"
         )
 
 
@@ -208,7 +208,7 @@ def _stored(position: int) -> str:
     return f"we have stored up to {lsn.show(position)}"
 
 
-def gap(position: int | None, until: int) -> str:
+def describe_gap(position: int | None, until: int) -> str:
     """The changes that are missing, and the remedy."""
     if position is None:
         return "drop it with `pipeline slots delete --force`, and a new one is created"

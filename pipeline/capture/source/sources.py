@@ -194,19 +194,19 @@ def read_tables(connection: Connection, source_id: uuid.UUID) -> None:
     connection.execute(_BEGIN_READING, {"source": source_id})
 
 
-def reread(connection: Connection, source_id: uuid.UUID, epoch: int | None) -> None:
+def request_reread(connection: Connection, source_id: uuid.UUID, epoch: int | None) -> None:
     """What is captured when this epoch begins is compared with the log; None: it is taken care of."""
     connection.execute("update pipeline.sources set rereads_epoch = %s where id = %s", (epoch, source_id))
 
 
-def rereads(connection: Connection, source_id: uuid.UUID) -> int | None:
-    """The epoch given to `reread` that is still to be taken care of."""
+def requested_reread(connection: Connection, source_id: uuid.UUID) -> int | None:
+    """The epoch given to `request_reread` that is still to be taken care of."""
     query = "select rereads_epoch from pipeline.sources where id = %s"
     found: int | None = queries.value(connection, query, (source_id,))
     return found
 
 
-def gap(connection: Connection, source_id: uuid.UUID, epoch: int) -> tuple[int, int] | None:
+def epoch_gap(connection: Connection, source_id: uuid.UUID, epoch: int) -> tuple[int, int] | None:
     """Where the epoch before this one ended and where it begins, LSNs; None where nothing came before it."""
     values = {"source": source_id, "epoch": epoch}
     return connection.execute(_EPOCH_GAP, values).fetchone()
@@ -217,7 +217,7 @@ def clusters(connection: Connection, source_id: uuid.UUID) -> dict[int, str]:
     return dict(connection.execute(_EPOCH_CLUSTERS, {"source": source_id}).fetchall())
 
 
-def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
+def carry_transactions(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
     """Store transactions of earlier epochs that are in the log: commit_lsn and commit time in µs since 2000."""
     connection.execute("delete from pipeline.carried_transactions where source_id = %s", (source_id,))
     values = [
@@ -228,7 +228,7 @@ def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[t
         cursor.executemany(_CARRY_TRANSACTION, values)
 
 
-def carried(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
+def carried_transactions(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
     """Those of them that a slot confirmed up to `from_lsn` may replay; deletes the others."""
     values = {"source": source_id, "from_lsn": from_lsn}
     connection.execute(_FORGET_CARRIED, values)

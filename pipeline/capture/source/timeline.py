@@ -15,7 +15,7 @@ ADOPT = "`pipeline sources adopt` goes on in a new epoch"
 """The remedy when positions are no longer valid."""
 
 
-def identity(source: Connection) -> SystemIdentity:
+def read_identity(source: Connection) -> SystemIdentity:
     """As IDENTIFY_SYSTEM, but over an ordinary connection."""
     row = source.execute(statement("capture.source", "identity")).fetchone()
     assert row is not None  # noqa: S101  a query without a table

@@ -89,7 +89,7 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
     def act(config: Config, source: Connection, pipeline: Connection | None) -> str:
         if not ours and pipeline is not None and _end_session(config, source, pipeline, name, yes):
             return f'slot "{name}" deleted, and its session ended'
-        confirm.loss(losses.slot(slots.idle(source, name), ours), name, yes)
+        confirm.loss(losses.slot(slots.require_idle(source, name), ours), name, yes)
         slots.drop(source, name)
         return f'slot "{name}" deleted'
 
@@ -138,7 +138,7 @@ def _orphans(context: typer.Context) -> list[Any]:
         connections.connect_promptly(config.source, "source", name="pipeline slots") as source,
         connections.connect_promptly(config.database, "pipeline database", name="pipeline slots") as pipeline,
     ):
-        return orphans.find(source, config.slot, orphans.at_work(pipeline, config.source_id))
+        return orphans.find_orphans(source, config.slot, orphans.find_working(pipeline, config.source_id))
 
 
 def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:

@@ -76,10 +76,10 @@ def sources_rewrites(
     from pipeline.cli.render import status
 
     with connected(context, "sources") as (_, connection):
-        chosen = [each for each in rewrites.unsettled(connection) if each.table == settle]
+        chosen = [each for each in rewrites.read_unsettled(connection) if each.table == settle]
         for each in chosen:
             rewrites.settle(connection, each)
-        found = rewrites.unsettled(connection)
+        found = rewrites.read_unsettled(connection)
     unknown = settle is not None and not chosen
     if unknown:
         say(f"{settle} is not a table whose log lacks a rewrite", file=sys.stderr)

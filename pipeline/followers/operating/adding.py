@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from pipeline.capture import source_requirements
-from pipeline.capture.source import not_begun, sources
+from pipeline.capture.source import missing_source, sources
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
 from pipeline.errors import DatabaseUnavailableError, FollowerError, FollowerRefusedError
@@ -85,7 +85,7 @@ def _examine(
     stored = sources.find(pipeline, config.source_id)
     _require_slot(config, source, pipeline, stored)
     if stored is None:
-        raise FollowerError(not_begun.reason(pipeline))
+        raise FollowerError(missing_source.explain_missing_source(pipeline))
     wanted = follower_tables.chosen(config, source, pipeline, stored, options.tables)
     if options.copy == "log":
         follower_tables.require_in_log(pipeline, stored, wanted)
@@ -96,7 +96,7 @@ def _require_slot(config: Config, source: Connection, pipeline: Connection, stor
     """All followers need the one slot. Raises FollowerError with all reasons why the source cannot have it."""
     wrong = [
         f"{finding.name}: {finding.text}; {finding.remedy}"
-        for finding in source_requirements.of_slot(config, source, pipeline, stored)
+        for finding in source_requirements.check_slot(config, source, pipeline, stored)
         if finding.level == "error" and finding.name not in config.accept
     ]
     if wrong:

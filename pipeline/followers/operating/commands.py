@@ -259,7 +259,7 @@ def _adding(context: typer.Context) -> Iterator[tuple[Config, Connection, Connec
 @contextmanager
 def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
     """The settings of a command that needs the source, too, and a connection to the pipeline database."""
-    from pipeline.capture.source import not_begun
+    from pipeline.capture.source import missing_source
     from pipeline.postgres import connections, databases, migrations
 
     config = load(context, "followers")
@@ -268,7 +268,7 @@ def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
         connections.connect_promptly(config.database, "pipeline database", name=PROGRAM) as pipeline,
     ):
         if migrations.current_revision(pipeline) is None:
-            raise FollowerError(not_begun.reason(pipeline))
+            raise FollowerError(missing_source.explain_missing_source(pipeline))
         migrations.require_head(pipeline)
         yield config, pipeline
 

@@ -65,7 +65,7 @@ def require_in_log(pipeline: Connection, stored: ReplicationSource, wanted: Iter
             f"--copy log: the log does not have {first_names(lacking)} whole; read what is missing with "
             f"`pipeline backfill start {lacking[0]}`, or use --copy source"
         )
-    rewritten = [each for each in rewrites.unsettled(pipeline, stored.id) if each.table in names]
+    rewritten = [each for each in rewrites.read_unsettled(pipeline, stored.id) if each.table in names]
     if rewritten:
         raise FollowerRefusedError(
             f"--copy log: DDL has changed values of {first_names(each.table for each in rewritten)} without events; "
@@ -91,7 +91,7 @@ def described(
     values = {"oids": [each.oid for each in found]}
     for oid, attnum, name in source.execute(statement("followers.operating", "column_names"), values).fetchall():
         names.setdefault(oid, {})[attnum] = name
-    publications = list(publication_ledger.known(stored))
+    publications = list(publication_ledger.known_publications(stored))
     deferrable = {oid for (oid,) in source.execute(_DEFERRABLE_KEYS, values).fetchall()}
     for each in found:
         relations = published_relations.read(source, each.oid, publications)

@@ -236,7 +236,7 @@ class _Run:
         captured = self._captured.get(table.table_oid)
         if captured is None:
             raise NotComparableError("the source does not publish it any more")
-        publications = list(publication_ledger.known(self._stored))
+        publications = list(publication_ledger.known_publications(self._stored))
         with reading_session.transaction(self._source, comparison.SOURCE):
             [wanted] = follower_tables.described(self._source, self._stored, [captured])
             relations = published_relations.read(self._source, table.table_oid, publications)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.capture.source import not_begun, sources
+from pipeline.capture.source import missing_source, sources
 from pipeline.comparing import source_rows
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
@@ -54,7 +54,7 @@ def wait(
     began = time.monotonic()
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
-        raise FollowerError(not_begun.reason(pipeline))
+        raise FollowerError(missing_source.explain_missing_source(pipeline))
     _look(pipeline, names)
     committed, seq = lsn.Lsn(source_rows.mark(source)), None
     partitions = FollowerPartitions(config, source, pipeline, stored)

@@ -17,7 +17,7 @@ _STARTS = "a server runs, and starts it in a moment; if it does not, see its log
 _UP_TO_DATE = Limit("nothing", "nothing: the log is up to date")
 
 
-def not_begun(reasons: Sequence[str], *, starts: bool) -> Limit:
+def missing_source(reasons: Sequence[str], *, starts: bool) -> Limit:
     """The limit before the first position is stored. `starts`: a server runs, which will hold the role."""
     return Limit("worker", "; ".join(reasons) or "nothing has been staged yet", _STARTS if starts else _START)
 

@@ -149,10 +149,10 @@ def look(
         try:
             made = stored.publications if stored else {}
             missing = prepare.publisher(config, source, connection).missing(made)
-            narrowed = publication_form.difference(source, made)
+            narrowed = publication_form.find_difference(source, made)
             holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
-            marked = slot_mark.own(connection) in slot_mark.find(source, config.slot)
+            marked = slot_mark.own_id(connection) in slot_mark.find_marks(source, config.slot)
             clients = status.read_source(source, known, found)
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None

@@ -36,7 +36,7 @@ def measure(
     at = look.at
     starts = role_locks.server_starts(connection, "replication")
     if moved is None:
-        return Lag([causes.not_begun(reasons, starts=starts)], at.written)
+        return Lag([causes.missing_source(reasons, starts=starts)], at.written)
     found = positions(at, moved)
     exported = exports is not None and not exports.off and exports.exported_seq is not None
     readers = ReaderRegistry(connection, EventsTable.parse(config.events_table))

@@ -70,7 +70,7 @@ def proposed(config: Config, source: Connection, unfit: set[str]) -> SourceRoles
 
 def cure(config: Config, source: Connection, pipeline: Connection | None, roles: SourceRoles) -> Cure | None:
     """The statements that are missing, with what the reader should know; None if nothing is missing."""
-    there = publication_ledger.read(source, [config.publication])
+    there = publication_ledger.read_publications(source, [config.publication])
     tables = superusers.captured(config, source, pipeline)
     create = () if there else table_checks.creating(source, config.publication, tables)
     if not there:
@@ -104,7 +104,7 @@ def of_roles(
         assert has is not None  # noqa: S101  the database we are in
         replicates, reads = name == roles.replicating, name == roles.reading
         user, database = Identifier(name), Identifier(source.info.dbname)
-        granting = providers.at(source).granting(name) if replicates and not has.may_replicate else ""
+        granting = providers.find_provider(source).granting(name) if replicates and not has.may_replicate else ""
         by_attribute = granting.startswith("alter role")
         attributes = [
             *(["login"] if not has.may_login else []),
@@ -134,7 +134,7 @@ def _mark(config: Config, source: Connection, pipeline: Connection | None, *, ma
     stored = sources.find_in_any(pipeline, config.source_id)
     if stored is not None and config.publication in stored.publications and not made:
         return
-    found = slot_mark.setting(source, pipeline, config.publication, config.slot, made=made)
+    found = slot_mark.marking_statement(source, pipeline, config.publication, config.slot, made=made)
     if found:
         yield found
 
@@ -165,7 +165,9 @@ def _about_publications(
     yield "But that one takes only tables that the role owns, or is granted to own."
     every = in_comment(f"create publication {name} for all tables")
     yield f"Instead, a superuser can make one for all tables, which belongs to that superuser: {every}"
-    mark = slot_mark.setting(source, pipeline, config.publication, config.slot, made=True) if pipeline else None
+    mark = (
+        slot_mark.marking_statement(source, pipeline, config.publication, config.slot, made=True) if pipeline else None
+    )
     said = f"run {in_comment(mark)}" if mark else "this command prints the line after the first start"
     yield f"The superuser must also set the mark that keeps other servers from taking the slot over: {said}"
     for table in publishable_tables.read(source, config.publication):

@@ -40,15 +40,15 @@ def run(
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
         "replication": lambda: _replicates(dsn, stored),
         "history": lambda: _history(config, source, pipeline, stored),
-        "slot": lambda: source_requirements.of_own_slot(config, source, pipeline, stored),
-        "limits": lambda: source_requirements.of_limits(config, source),
+        "slot": lambda: source_requirements.check_own_slot(config, source, pipeline, stored),
+        "limits": lambda: source_requirements.check_limits(config, source),
         CATCH_UP: lambda: check_catchup(config, source, list(known)),
         preflight.NAME: lambda: preflight.run(config, source, known),
         "tables": lambda: table_checks.run(config, source, pipeline, stored),
         snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
         source_roles.NAME: lambda: source_roles.run(config, source, pipeline),
     }
-    found = list(guarded("source", lambda: source_requirements.of_settings(source)))
+    found = list(guarded("source", lambda: source_requirements.check_settings(source)))
     yield from found
     wrong = {finding.name: finding.waits for finding in found if finding.level == "error"}
     if wrong.get("source"):  # it cannot be asked
@@ -74,7 +74,7 @@ def _history(
     """Whether our stored positions can be continued at this source; `_slot` checks that for the slot."""
     if stored is None or pipeline is None:
         return
-    for name, check in prepare.checks(config, source, pipeline, stored).items():
+    for name, check in prepare.continuity_checks(config, source, pipeline, stored).items():
         if name not in ("slot", "mark"):
             yield from guarded(name, partial(_only_errors, check))
 
@@ -98,13 +98,13 @@ def check_catchup(config: Config, source: Connection, sessions: Sequence[str] = 
 
     `sessions`: slots of clients' sessions, for which walsenders are kept.
     """
-    threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.cores()
+    threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.count_cores()
     if threshold is None:
         yield Finding("ok", CATCH_UP, "off: a backlog is read by one slot, however large it is")
         return
-    room = limits.room_beside(source, config.slot, sessions)
-    found = limits.allowed(room, config.slot, setting, cores)
-    if found.held_by is None or limits.wanted(setting, cores) == 1:
+    room = limits.capacity_for_parts(source, config.slot, sessions)
+    found = limits.limit_slots(room, config.slot, setting, cores)
+    if found.held_by is None or limits.wanted_slots(setting, cores) == 1:
         readers = "one slot" if found.slots == 1 else f"{found.slots} slots at once"
         yield Finding("ok", CATCH_UP, f"a backlog of more than {drawing.size(threshold)} is read by {readers}")
     else:
@@ -112,6 +112,6 @@ def check_catchup(config: Config, source: Connection, sessions: Sequence[str] = 
         yield Finding(
             "warning", CATCH_UP, f"a backlog can be read by {drawing.count(found.slots, 'slot')}: {why}", remedy
         )
-    if (beyond := limits.beyond_cores(setting, cores)) is not None:
+    if (beyond := limits.warn_beyond_cores(setting, cores)) is not None:
         text, _, remedy = beyond.partition("; ")
         yield Finding("warning", CATCH_UP, text, remedy)

@@ -27,7 +27,7 @@ def run(config: Config, source: Connection, pipeline: Connection | None, stored:
     """Findings on the tables of the source and their publications. Parameters as in `source_checks.run`."""
     publisher = prepare.publisher(config, source, pipeline)
     tables = publisher.tables()
-    publication = publication_ledger.read(source, [config.publication]).get(config.publication)
+    publication = publication_ledger.read_publications(source, [config.publication]).get(config.publication)
     made = stored.publications if stored else {}
     if publisher.unmatched:
         used_as_it_is = publication is not None and made.get(config.publication) != publication.oid
@@ -54,7 +54,7 @@ def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables
     try:
         publisher.require_possible()
     except PublicationMissingError as error:
-        if not tables or all(table.owned for table in publishable_tables.uncovered(tables, ())):
+        if not tables or all(table.owned for table in publishable_tables.find_uncovered(tables, ())):
             text = "grant create on database {database} to {user}"
             names = {"database": Identifier(source.info.dbname), "user": Identifier(source.info.user)}
             create = (quoted(source, text, **names),)
@@ -68,7 +68,7 @@ def _to_be_made(config: Config, source: Connection, publisher: Publisher, tables
 
 def _own_publications(source: Connection, tables: list[PublishableTable], create: tuple[str, ...] = ()) -> Findings:
     """Findings where this server creates the publications. `create`: how an administrator makes one instead."""
-    left = publishable_tables.uncovered(tables, ())  # of partitioned tables, the roots
+    left = publishable_tables.find_uncovered(tables, ())  # of partitioned tables, the roots
     not_owned = [table for table in left if not table.owned]
     keyless = [table for table in tables if table.lacks_key and table.owned]
     if not_owned:
@@ -114,7 +114,7 @@ def _foreign_publication(
         text = f'"{name}" does not publish {" and ".join(left_out)}'
         yield Finding("warning", "publication actions", text, f"alter publication {identifier(name)} set (publish = …)")
     failing = [f"{action}s" for action in ("update", "delete") if action in publication.actions]
-    refusing = [table for table in publishable_tables.covered(tables, [publication]) if table.refuses_updates]
+    refusing = [table for table in publishable_tables.find_covered(tables, [publication]) if table.refuses_updates]
     if refusing and failing:
         text = f'{first_names(refusing)} in "{name}" without a replica identity: {" and ".join(failing)} of them fail'
         yield Finding("warning", "replica identity", text, _ADD_KEY)
@@ -125,7 +125,7 @@ def _foreign_publication(
         add = _statement(source, "alter publication {publication} add table {tables}", name, harmless)
         yield Finding("warning", "tables", text, remedy, cure=_cure(add))
     elif tables:
-        matching = publishable_tables.uncovered(tables, ())  # of partitioned tables, the roots
+        matching = publishable_tables.find_uncovered(tables, ())  # of partitioned tables, the roots
         yield Finding("ok", "tables", f"all {len(matching)} that match are published")
 
 

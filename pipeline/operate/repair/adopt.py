@@ -19,7 +19,7 @@ from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import (
     captured_tables,
-    not_begun,
+    missing_source,
     own_tables,
     publication_form,
     publication_ledger,
@@ -155,7 +155,9 @@ class _Adoption:
     def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
         """Every reason why our positions are no longer valid."""
         found: list[ReplicationError] = []
-        for check in prepare.checks(self._config, self._source, self._pipeline, self._stored, identity).values():
+        for check in prepare.continuity_checks(
+            self._config, self._source, self._pipeline, self._stored, identity
+        ).values():
             try:
                 check()
             except SourceChangedError as error:
@@ -168,7 +170,7 @@ class _Adoption:
         replay = RelationRegistry(self._source, self._pipeline, self._stored, own=own).replay(0)
         try:
             if not replay.verified:
-                stream.start(self._config.slot, 0, list(publication_ledger.known(self._stored)))
+                stream.start(self._config.slot, 0, list(publication_ledger.known_publications(self._stored)))
             while not replay.verified:
                 replay.skip(await stream.read())
                 if replay.reply_requested:
@@ -180,7 +182,7 @@ class _Adoption:
     async def _drain_staging(self) -> None:
         """Drop half staged transactions, and move all complete ones to the log: the old epoch must come first."""
         async with await connect_staging(self._config.database) as staging:
-            await parts.abandon(staging, self._stored.id, plan_reader.read(self._pipeline, self._stored.id))
+            await parts.abandon_plan(staging, self._stored.id, plan_reader.read_plan(self._pipeline, self._stored.id))
             await WorkerClaim.take(staging, self._stored.id)
         self._staged = progress.staged(self._pipeline, self._stored.id) or self._staged
         config = self._config
@@ -204,7 +206,7 @@ class _Adoption:
 
     def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> Adopted:
         with sources.publishing(self._pipeline, self._source):
-            there = publication_ledger.read(self._source, self._names())
+            there = publication_ledger.read_publications(self._source, self._names())
             publications, now = self._publish(identity)
             slot = slots.find(self._source, self._config.slot)
             missing = any(isinstance(reason, PublicationMissingError) for reason in reasons)
@@ -212,13 +214,13 @@ class _Adoption:
             start = (slot.confirmed_lsn or 0) if slot is not None and keep else self._new_slot(slot)
             known = self._in_the_log(start) if keep else set()
             stored = replace(
-                prepare.described(self._stored, self._config, self._source, identity),
+                prepare.describe_source(self._stored, self._config, self._source, identity),
                 epoch=self._stored.epoch + 1,
                 publications=publications.made,
                 published=publication_ledger.to_json(now),
             )
             self._commit(stored, start, known, "; ".join(map(_cause, reasons)))
-            slot_mark.write(self._source, self._pipeline, self._config.publication, self._config.slot)
+            slot_mark.write_mark(self._source, self._pipeline, self._config.publication, self._config.slot)
         return Adopted(
             epoch=stored.epoch,
             reasons=[_cause(reason) for reason in reasons],
@@ -231,7 +233,7 @@ class _Adoption:
 
     def _names(self) -> list[str]:
         return [
-            *publication_ledger.known(self._stored),
+            *publication_ledger.known_publications(self._stored),
             self._config.publication,
             self._config.publication + KEYLESS_SUFFIX,
         ]
@@ -243,7 +245,7 @@ class _Adoption:
         fresh = sources.find(self._pipeline, self._stored.id) or self._stored
         made = fresh.publications
         if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for instance, gives them other oids
-            there = publication_ledger.read(self._source, list(made))
+            there = publication_ledger.read_publications(self._source, list(made))
             made = {name: publication.oid for name, publication in there.items()}
         publication_form.restore(self._source, made)
         ledger = publication_ledger.PublicationLedger(
@@ -267,7 +269,7 @@ class _Adoption:
         if slot.invalidated:
             return False
         elsewhere = identity.system_identifier != self._stored.system_identifier
-        known = publication_ledger.known(self._stored)
+        known = publication_ledger.known_publications(self._stored)
         return all(
             name in there and (elsewhere or (name in known and known[name].oid == publication.oid))
             for name, publication in now.items()
@@ -299,21 +301,23 @@ class _Adoption:
         epoch = SourceEpoch(*where, self._staged.position, after[str(self._table)], reason, after)
         changed = None
         if stored.system_identifier == self._stored.system_identifier:  # oids of another cluster say nothing
-            before = publication_ledger.named_tables(publication_ledger.known(self._stored))
+            before = publication_ledger.named_tables(publication_ledger.known_publications(self._stored))
             after_all = publication_ledger.named_tables(publication_ledger.from_json(stored.published))
-            changed = captured_tables.look(self._source, before, after_all)
+            changed = captured_tables.find_change(self._source, before, after_all)
         with self._pipeline.transaction():
             if changed:
-                captured_tables.record(self._pipeline, stored.id, stored.epoch, changed)
+                captured_tables.record_change(self._pipeline, stored.id, stored.epoch, changed)
             sources.change(self._pipeline, stored)
             sources.begin_epoch(self._pipeline, epoch)
             seen_tables.begin(self._source, self._pipeline, stored.id, stored.epoch)
-            sources.carry(self._pipeline, stored.id, known)
+            sources.carry_transactions(self._pipeline, stored.id, known)
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
             sources.read_no_tables(self._pipeline, stored.id)
-            if self._reread or sources.rereads(self._pipeline, stored.id) is not None:  # asked before, and not done yet
-                sources.reread(self._pipeline, stored.id, stored.epoch)
+            if (
+                self._reread or sources.requested_reread(self._pipeline, stored.id) is not None
+            ):  # asked before, and not done yet
+                sources.request_reread(self._pipeline, stored.id, stored.epoch)
 
 
 def _cause(reason: ReplicationError) -> str:
@@ -351,7 +355,7 @@ def take_over(
     slot = slots.find_ours(source, config.slot, stored.id if stored else None)
     reason = _taken(config, source, pipeline)
     if slot is None or reason is None:
-        raise SourceUnfitError(not_begun.NO_SERVER)
+        raise SourceUnfitError(missing_source.NO_SERVER)
     slots.require_whole(config.slot, slot, None, 0)
     starts_at = slot.confirmed_lsn or 0
     agree(Gap(source.info.dbname, [reason], starts_at, None, None, begins=True))
@@ -359,7 +363,7 @@ def take_over(
     jump(config, source, pipeline, reason)
     with sources.publishing(pipeline, source):
         _own_publications(config, source, pipeline, stored, slot)
-        marked = slot_mark.write(source, pipeline, config.publication, config.slot)
+        marked = slot_mark.write_mark(source, pipeline, config.publication, config.slot)
     return Adopted(0, [reason], starts_at, starts_at, kept_slot=True, known=0, begins=True, marked=marked)
 
 

@@ -53,7 +53,7 @@ def request(config: Config, connection: Connection, stop: BlockedTransaction) ->
     """Ask the worker to skip it and wait a moment; returns what has become of that."""
     stored = sources.find(connection, config.source_id)
     at = lsn.show(stop.commit_lsn)
-    if stored is None or not blocked_transactions.request(connection, stored.id, stop.commit_lsn):
+    if stored is None or not blocked_transactions.request_skip(connection, stored.id, stop.commit_lsn):
         raise PipelineError(f"the source is no longer stopped at {at}; nothing was changed")
     server = role_locks.server_of(connection, "replication")
     until = time.monotonic() + (WAIT_SECONDS if server else 0)

@@ -10,7 +10,7 @@ import psycopg
 
 from pipeline.capture.replication import still_published
 from pipeline.capture.schema_history import rewrites, versions
-from pipeline.capture.source import captured_now, not_begun, publication_ledger, sources
+from pipeline.capture.source import captured_now, missing_source, publication_ledger, sources
 from pipeline.capture.source.captured_now import CapturedTable
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.comparing import compared, differences
@@ -61,7 +61,7 @@ def run(
         migrations.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         if stored is None:
-            raise PipelineError(not_begun.reason(pipeline))
+            raise PipelineError(missing_source.reason(pipeline))
         _require_server(pipeline)
         with reading_session.transaction(source, SNAPSHOT):
             still_published.require_published(source, pipeline, stored)
@@ -163,7 +163,7 @@ class _Run:
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
             if known.version.table_oid != table.oid:
                 continue
-            if any(each.kind != "renamed" for each in rewrites.since(self._source, known, self._stored.slot)):
+            if any(each.kind != "renamed" for each in rewrites.find_rewrites(self._source, known, self._stored.slot)):
                 raise NotComparableError("DDL has just changed its values without events; run it again")
         self._whole = overview.whole_tables(self._pipeline, self._stored.id)
         self._require_known(table, name)
@@ -174,7 +174,7 @@ class _Run:
             raise NotComparableError("its rows have just got another key; run it again")
 
     def _require_not_rewritten(self, table: CapturedTable, name: str) -> None:
-        for each in rewrites.unsettled(self._pipeline, self._stored.id):
+        for each in rewrites.read_unsettled(self._pipeline, self._stored.id):
             if each.table_oid == table.oid:
                 raise NotComparableError(
                     f"DDL has changed its values without events ({each.why}); `pipeline backfill start {name}"
@@ -197,7 +197,7 @@ class _Run:
                     f"events of {events} below seq {below:,} are dropped, and it may have had some; {remedy}"
                 )
         self._require_not_rewritten(table, name)
-        publications = list(publication_ledger.known(self._stored))
+        publications = list(publication_ledger.known_publications(self._stored))
         for relation in to_read.relations(self._source, [table.oid], publications, sized=False):
             if relation.refused:
                 raise NotComparableError(relation.refused)

@@ -303,7 +303,7 @@ def confirmed_position(config: Config, made: Mapping[str, int], found: Check) ->
     try:
         with connections.connect_promptly(config.source, "source", name="pipeline verify") as source:
             slot = slots.find(source, config.slot)
-            if narrowed := publication_form.difference(source, made):
+            if narrowed := publication_form.find_difference(source, made):
                 found.require(False, None, narrowed, "all rows and actions, as the server made it")
     except (PipelineError, psycopg.Error) as error:
         return connections.one_line(error)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeline.capture.catchup.limits import room_beside
+from pipeline.capture.catchup.limits import capacity_for_parts
 from pipeline.capture.source import slots, synchronous_standbys
 from pipeline.config import wires
 from pipeline.config.settings import Config
@@ -61,7 +61,7 @@ def _room(config: Config, source: Connection, known: Mapping[str, StoredSession]
 
     Those that sessions have now count as free. The same applies to those of a catch-up, which ends.
     """
-    free = room_beside(source, config.slot)
+    free = capacity_for_parts(source, config.slot)
     at = status.read_source(source, list(known.values()), slots.all_slots(source))
     connected = len(at.exporting | {name for name, slot in at.slots.items() if slot.active_pid is not None})
     found = [

@@ -56,7 +56,7 @@ class RowCast:
         """Return the values of the primary key, each as its text."""
         if len(self._key) < 2 and not record_pk.startswith(_HASHED):
             return [record_pk] if record_pk else []
-        texts = {name: _text(value) for name, value in record_text.values(record)}
+        texts = {name: _text(value) for name, value in record_text.read_values(record)}
         return [texts.get(name, "") for name in self._key] or [record_pk]
 
     def _values(self, record: str) -> Iterator[_Value]:
@@ -70,7 +70,7 @@ class RowCast:
         while (found := self._keys.search(record, at)) is not None:
             at = found.end()
             if record[found.start() - 1] in "{ ":
-                end = record_text.end_of_value(record, at)
+                end = record_text.find_end(record, at)
                 yield _Value(self._printed[found[1]], at, end)
                 at = end
 
@@ -81,7 +81,7 @@ class RowCast:
         cast = self._casts.get(name)
         if cast is None or value[0] in "ntf{[":
             return None
-        return cast(record_text.string(value) if value[0] == '"' else value)
+        return cast(record_text.read_string(value) if value[0] == '"' else value)
 
 
 def _of_column(column: Mapping[str, Any]) -> Cast | None:
@@ -91,5 +91,5 @@ def _of_column(column: Mapping[str, Any]) -> Cast | None:
 def _text(value: str) -> str:
     """Return a value of `record` as Postgres prints it."""
     if value[0] == '"':
-        return record_text.string(value)
+        return record_text.read_string(value)
     return {"true": "t", "false": "f"}.get(value, value)

@@ -26,7 +26,7 @@ def payload(record: str, exact: str | None) -> JsonPayload:
     """Return the payload of an event. `record`, `exact`: the texts that Postgres prints."""
     texts: dict[str, str] = loads(exact) if exact else {}
     written = []
-    for name, value in record_text.values(record):
+    for name, value in record_text.read_values(record):
         if value[0] in "{[":  # a text, as Postgres prints the column
             value = dumps(texts.get(name, value)).decode()
         written.append((name.encode(), value))

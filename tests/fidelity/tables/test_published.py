@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pipeline.capture.source.publication_ledger import PublicationLedger, PublicationState, read
+from pipeline.capture.source.publication_ledger import PublicationLedger, PublicationState, read_publications
 from pipeline.capture.source.publications import Publisher
 from tests.fixtures.postgres import Cluster, unique
 
@@ -136,7 +136,9 @@ def test_publications_from_before_publish_generated_columns_from_now_on(source: 
     source.execute("create publication pipeline with (publish = 'insert, update, delete, truncate')")
     source.execute("create publication pipeline_keyless for table f with (publish = 'insert, truncate')")
     ensure(source, made=oids(source))
-    assert {name: publication.generated for name, publication in read(source, list(oids(source))).items()} == {
+    assert {
+        name: publication.generated for name, publication in read_publications(source, list(oids(source))).items()
+    } == {
         "pipeline": "s",
         "pipeline_keyless": "s",
     }

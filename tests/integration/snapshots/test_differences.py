@@ -286,10 +286,10 @@ def test_a_table_that_ddl_wrote_anew_is_settled(stage: Stage, reading: ReadingTa
         "update rewritten set n = 9 where id = 4",
     )
     stage.arrive()
-    assert {each.table for each in rewrites.unsettled(reading.log)} == {"public.rewritten"}
+    assert {each.table for each in rewrites.read_unsettled(reading.log)} == {"public.rewritten"}
     stage.run("alter table rewritten rename to written", "update written set n = 9 where id = 4")
     stage.arrive()
-    assert {each.table for each in rewrites.unsettled(reading.log)} == {"public.written"}
+    assert {each.table for each in rewrites.read_unsettled(reading.log)} == {"public.written"}
     number = reading.begin("written", "differences")
     reading.finish(number)
     reading.expect_equal("written")

@@ -34,7 +34,7 @@ def begin(known: Captured, cluster: str = "1") -> ReplicationSource:
     sources.begin_epoch(known.log, SourceEpoch(before.id, 0, "1", 1, 0, None, 0, ""))
     sources.begin_epoch(known.log, SourceEpoch(before.id, 1, cluster, 1, 0x20, 0x10, 0, "the slot was lost"))
     sources.change(known.log, now)
-    sources.reread(known.log, now.id, 1)
+    sources.request_reread(known.log, now.id, 1)
     return now
 
 
@@ -57,12 +57,12 @@ def test_each_table_is_read_again_once(known: Captured) -> None:
     update(known, now)
     update(known, now)
     assert begun(known) == sorted([*ALL, ("orders", "asked", "failed", None)])
-    assert sources.rereads(known.log, now.id) is None
+    assert sources.requested_reread(known.log, now.id) is None
 
 
 def test_an_epoch_that_is_not_reread_reads_nothing_and_says_so(known: Captured) -> None:
     now = begin(known)
-    sources.reread(known.log, now.id, None)
+    sources.request_reread(known.log, now.id, None)
     update(replace(known, config=known.config.model_copy(update={"snapshot": "initial"})), now)
     assert begun(known) == []
     found = known.log.execute("select distinct state, reason from pipeline.snapshots").fetchall()

@@ -64,7 +64,7 @@ def test_what_exists_when_an_epoch_begins_is_old_in_it(config: Config):
         now = replace(stored(reading.log), epoch=1)
         seen_tables.begin(reading.source, reading.log, now.id, 1)
         reading.source.execute("create table u (id int primary key)")
-        SeenTables(reading.source, reading.log, now.id, 1).look()
+        SeenTables(reading.source, reading.log, now.id, 1).record_new()
         assert new_tables(reading, 1) == ["u"]
 
 

@@ -103,8 +103,8 @@ MUTATIONS = (
                 "staging_pump:StagingPump._stage",
                 "        stored = await self._writer.append(batch, durable=durable)\n"
                 "        self._follow(stored)\n"
-                "        if durable and stored.is_durable:\n            self._feedback.confirm(stored.position)\n",
-                "        if batch.position is not None:\n            self._feedback.confirm(batch.position)\n"
+                "        if durable and stored.is_durable:\n            self._reporter.confirm(stored.position)\n",
+                "        if batch.position is not None:\n            self._reporter.confirm(batch.position)\n"
                 "        self._follow(await self._writer.append(batch, durable=durable))\n",
             ),
         ),
@@ -187,8 +187,8 @@ MUTATIONS = (
                 "staging_pump:StagingPump._store",
                 "        stored = await self._writer.advance(position)\n"
                 "        self._follow(stored)\n"
-                "        self._feedback.confirm(stored.position)\n",
-                "        self._feedback.confirm(position)\n"
+                "        self._reporter.confirm(stored.position)\n",
+                "        self._reporter.confirm(position)\n"
                 "        self._follow(await self._writer.advance(position))\n",
             ),
         ),
@@ -673,8 +673,8 @@ MUTATIONS = (
             Edit(
                 f"{SESSIONS}/stream.py",
                 '            await self._say("move_session", position=position)\n'
-                "            self._feedback.confirm(position)\n",
-                "            self._feedback.confirm(position)\n"
+                "            self._reporter.confirm(position)\n",
+                "            self._reporter.confirm(position)\n"
                 '            await self._say("move_session", position=position)\n',
             ),
         ),

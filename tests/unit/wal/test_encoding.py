@@ -63,7 +63,7 @@ def test_any_text_is_a_json_string_of_itself(value: str) -> None:
     ],
 )
 def test_json_that_jsonb_refuses(text: bytes) -> None:
-    assert not jsonb.jsonb_accepts(text)
+    assert not jsonb.is_accepted_by_jsonb(text)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_json_that_jsonb_refuses(text: bytes) -> None:
     ],
 )
 def test_json_that_jsonb_takes(text: bytes) -> None:
-    assert jsonb.jsonb_accepts(text)
+    assert jsonb.is_accepted_by_jsonb(text)
 
 
 def test_a_row() -> None:

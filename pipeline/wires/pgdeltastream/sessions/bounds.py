@@ -90,7 +90,7 @@ def facts(config: Config, source: Connection, sessions: list[StoredSession]) -> 
     """Return the state of these sessions at the source, by their ids."""
     there = {slot.name: slot for slot in slots.all_slots(source)}
     names = backends.pages(config, source, sessions) if sessions else set()
-    flushed = timeline.identity(source).flushed if sessions else 0
+    flushed = timeline.read_identity(source).flushed if sessions else 0
     found = {}
     for session in sessions:
         slot = there.get(session.slot)
@@ -114,7 +114,7 @@ def enforce(config: Config) -> None:
             return
         with connections.connect(config.source, "source", name="pipeline sessions") as source:
             if (
-                timeline.identity(source).system_identifier == stored.system_identifier
+                timeline.read_identity(source).system_identifier == stored.system_identifier
             ):  # else no slot there is a session's
                 _enforce(config, source, pipeline, stored.id)
         store.forget(pipeline, stored.id)
@@ -163,7 +163,7 @@ def _drop(config: Config, source: Connection, pipeline: Connection, session: Sto
     """Drop the slot of an ended session, after ending the backends that could still create it."""
     try:
         # At another cluster, a slot of this name is not the session's.
-        if timeline.identity(source).system_identifier == session.system_identifier:
+        if timeline.read_identity(source).system_identifier == session.system_identifier:
             backends.end(config, source, session)
             _drop_slot(source, pipeline, session)
     except (PipelineError, psycopg.Error) as error:

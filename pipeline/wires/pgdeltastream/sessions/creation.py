@@ -95,20 +95,20 @@ def _prepared(config: Config, source: Connection, pipeline: Connection) -> tuple
                 "from it; `pipeline status` says why"
             )
         time.sleep(0.2)
-    there = timeline.identity(source)
+    there = timeline.read_identity(source)
     if (there.system_identifier, there.database) != (stored.system_identifier, stored.database_name):
         raise SessionRefusedError(
             f"the source is database {there.database} of cluster {there.system_identifier}, and not "
             f"{stored.database_name} of {stored.system_identifier} as before; {timeline.ADOPT}"
         )
     prepare.publish_new_tables(config, source, pipeline)
-    return stored, tuple(publication_ledger.known(stored))
+    return stored, tuple(publication_ledger.known_publications(stored))
 
 
 def _with_publications(config: Config, source: Connection, pipeline: Connection) -> ReplicationSource | None:
     stored = sources.find(pipeline, config.source_id)
-    names = list(publication_ledger.known(stored)) if stored else []
-    return stored if names and len(publication_ledger.read(source, names)) == len(names) else None
+    names = list(publication_ledger.known_publications(stored)) if stored else []
+    return stored if names and len(publication_ledger.read_publications(source, names)) == len(names) else None
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class _Creation:
                 source_id=self.stored.id,
                 epoch=self.stored.epoch,
                 system_identifier=self.stored.system_identifier,
-                made_after=timeline.identity(self.source).flushed,
+                made_after=timeline.read_identity(self.source).flushed,
                 address=self.address,
             )
             if session is not None:
@@ -218,7 +218,7 @@ def source_lacks(source: Connection, live: Sequence[StoredSession]) -> str | Non
     `live`: the sessions that have not ended. Each counts with the slot and the walsender that it has or will take.
     """
     lacking_slots, lacking_senders = _still_to_come(source, live)
-    room = limits.room(source)
+    room = limits.read_capacity(source)
     for setting, free, most, needed in (
         ("max_replication_slots", room.free_slots, room.max_slots, lacking_slots),
         ("max_wal_senders", room.free_senders, room.max_senders, lacking_senders),

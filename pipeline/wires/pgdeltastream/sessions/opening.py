@@ -86,7 +86,7 @@ def _begin(
 ) -> OpenedStream:
     stored = sources.find(pipeline, session.source_id)
     _require_nobody_waits(source, session)
-    publications = list(publication_ledger.known(stored)) if stored else []
+    publications = list(publication_ledger.known_publications(stored)) if stored else []
     own = own_tables.read(source, pipeline, config.events_tables)
     until = time.monotonic() + LEAVE_SECONDS
     while True:
@@ -147,7 +147,7 @@ def _require_whole(source: Connection, session: StoredSession, slot: Slot | None
     Raises SessionGoneError if the slot does not hold everything from there on.
     """
     position = session.position or 0
-    now = timeline.identity(source)
+    now = timeline.read_identity(source)
     if now.system_identifier != session.system_identifier:
         raise gone(session, "the source is another cluster than the one where it was made")
     if now.flushed < position:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline.capture.replication.feedback import ProgressReporter
+from pipeline.capture.replication.progress_reporter import ProgressReporter
 from pipeline.config.settings import Config
 from pipeline.errors import DatabaseUnavailableError, PipelineError, PublicationMissingError, SessionGoneError
 from pipeline.postgres import connections, queries
@@ -53,13 +53,13 @@ class SessionStream:
         self._catalog = TypeCatalog(opened.source, config.source)
         self._progress = SessionProgress(opened.position, time.monotonic())
         self._frames = FrameBuilder(opened.position, self._progress.begin, self._progress.end)
-        self._feedback = ProgressReporter(self._stream, self._progress.rule, lambda: self._progress.begun)
+        self._reporter = ProgressReporter(self._stream, self._progress.rule, lambda: self._progress.begun)
         self._storing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._touched_at = time.monotonic()
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         """Why the stream has ended by itself. `frames` raises this, too, but only when its consumer asks for more."""
-        acts = (self._store, self._feedback.keep_reporting)
+        acts = (self._store, self._reporter.keep_reporting)
         self._tasks = [asyncio.create_task(self._guard(act())) for act in acts]
 
     @classmethod
@@ -72,7 +72,7 @@ class SessionStream:
         opened = await in_thread(opening.begin, config, session, reader, GATHER_SECONDS)
         assert session is not None  # noqa: S101  else `begin` has raised UnknownSessionError
         made = cls(config, session, lend, reader, opened)
-        opened.stream.attach()
+        opened.stream.join_loop()
         made._catalog.watch(made._lost)
         extra = {"action": "session.started", "session": session.slot, "reader": reader}
         logger.info("session %s streams to %s", session.slot, reader, extra=extra)
@@ -152,10 +152,10 @@ class SessionStream:
 
     def _keepalive(self, data: bytes) -> None:
         wal_end, asked = pgoutput.decode_keepalive(data)
-        self._feedback.received = max(self._feedback.received, wal_end)
+        self._reporter.received = max(self._reporter.received, wal_end)
         waits = self._progress.keepalive(wal_end, asked=asked, now=time.monotonic())
         if asked:
-            self._feedback.send()
+            self._reporter.send()
             self._changed.set()
         if waits:
             raise DatabaseUnavailableError("the source shuts down and waits for acknowledgements; connect again")
@@ -186,7 +186,7 @@ class SessionStream:
             if position <= self._progress.rule.confirmed:
                 return
             await self._say("move_session", position=position)
-            self._feedback.confirm(position)
+            self._reporter.confirm(position)
 
     async def _say(self, statement: str, **values: int) -> None:
         """Run a statement of the session. Raises SessionGoneError if the session has ended."""

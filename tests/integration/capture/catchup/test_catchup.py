@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.capture.catchup import helper, store
 from pipeline.capture.catchup.coordinator import CatchUpCoordinator
-from pipeline.capture.catchup.plan import BacklogPart, split
+from pipeline.capture.catchup.plan import BacklogPart, split_backlog
 from pipeline.capture.replication.worker import ReplicationWorker
 from pipeline.log.staging.worker_claim import WorkerClaim
 from pipeline.postgres import connections
@@ -116,8 +116,8 @@ def test_a_plan_that_nobody_is_left_of_is_finished_alone(stage: CatchingUp, capl
     with connections.connect(stage.many.database, "pipeline database") as log:
         row = log.execute("select generation from pipeline.replication_progress where worker = 0").fetchone()
         assert row is not None
-        plan = split(stage.staged(stage.many), stage.end(), 3)
-        store.add(log, stored(log).id, row[0], plan[1:])
+        plan = split_backlog(stage.staged(stage.many), stage.end(), 3)
+        store.add_plan(log, stored(log).id, row[0], plan[1:])
     alone = stage.many.model_copy(update={"catchup_threshold": "off"})
     with caplog.at_level("INFO"):
         stage.drain(alone)

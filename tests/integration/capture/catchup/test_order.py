@@ -78,7 +78,7 @@ def complete(stage: Staged) -> None:
 def test_a_later_part_waits_for_what_is_missing_before_it(staged: Staged):
     staged.shuffle()
     assert log(staged) == ["0"], "what worker 1 has staged is not reached"
-    assert [part.reached for part in plan_reader.read(staged.connection, staged.source)] == [True, False]
+    assert [part.reached for part in plan_reader.read_plan(staged.connection, staged.source)] == [True, False]
     complete(staged)
     staged.shuffle()
     moved = log(staged)
@@ -110,11 +110,11 @@ def test_a_plan_that_nobody_can_finish_leaves_what_has_no_gap_before_it(staged: 
 
     async def abandon() -> None:
         async with await connect_staging(staged.dsn) as connection:
-            await store.abandon(connection, staged.source, plan_reader.read(staged.connection, staged.source))
+            await store.abandon_plan(connection, staged.source, plan_reader.read_plan(staged.connection, staged.source))
 
     asyncio.run(abandon())
     staged.shuffle()
-    assert plan_reader.read(staged.connection, staged.source) == []
+    assert plan_reader.read_plan(staged.connection, staged.source) == []
     assert len(log(staged)) == (2 + 5 * FULL_AT if whole else 1)
     left = staged.connection.execute("select worker, position from pipeline.replication_progress").fetchall()
     assert left == [(0, staged.lsn if whole else 101)]

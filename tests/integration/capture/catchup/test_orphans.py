@@ -51,7 +51,7 @@ def names(source: Connection) -> set[str]:
 def test_what_is_left_over_goes_and_whoever_reads_it_is_ended(source: Connection, slot_name: str) -> None:
     copy(source, slot_name, f"{slot_name}_part_12")
     with copy_held_by(source.info.dsn, slot_name, f"{slot_name}_part_1") as reader:
-        assert orphans.remove(source, slot_name) == [f"{slot_name}_part_1", f"{slot_name}_part_12"]
+        assert orphans.remove_orphans(source, slot_name) == [f"{slot_name}_part_1", f"{slot_name}_part_12"]
         assert reader.exec_(b"select 1").status == pq.ExecStatus.FATAL_ERROR
     assert names(source) == {slot_name}
 
@@ -60,14 +60,14 @@ def test_slots_of_others_stay(source: Connection, slot_name: str) -> None:
     others = {f"{slot_name}_part_", f"{slot_name}_part_0", f"{slot_name}_part_1x", f"x{slot_name}_part_1"}
     for name in others:
         copy(source, slot_name, name)
-    assert orphans.remove(source, slot_name) == []
+    assert orphans.remove_orphans(source, slot_name) == []
     assert names(source) == {slot_name, *others}
 
 
 def test_slots_of_workers_that_are_at_work_stay(source: Connection, slot_name: str) -> None:
     for worker in (1, 2):
         copy(source, slot_name, slots.part_name(slot_name, worker))
-    assert orphans.remove(source, slot_name, working=[2]) == [f"{slot_name}_part_1"]
+    assert orphans.remove_orphans(source, slot_name, working=[2]) == [f"{slot_name}_part_1"]
     assert names(source) == {slot_name, f"{slot_name}_part_2"}
 
 
@@ -79,7 +79,7 @@ def test_one_that_may_not_be_removed_is_left_with_a_warning(
     try:
         with copy_held_by(source.info.dsn, slot_name, f"{slot_name}_part_1"):
             source.execute(f"set role {role}".encode())
-            assert orphans.remove(source, slot_name) == []
+            assert orphans.remove_orphans(source, slot_name) == []
             assert f'slot "{slot_name}_part_1" is left over: ' in caplog.text
     finally:
         source.execute("reset role")
@@ -101,4 +101,4 @@ def test_they_are_listed(
 def test_a_source_that_was_never_replicated_from_has_none_at_work(database_dsn: str, source_dsn: str) -> None:
     for dsn in (database_dsn, source_dsn):  # migrated, and never migrated
         with psycopg.connect(dsn, autocommit=True) as connection:
-            assert orphans.at_work(connection, None) == set()
+            assert orphans.find_working(connection, None) == set()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.capture.catchup import plan_reader, store
-from pipeline.capture.catchup.plan import BacklogPart, split
+from pipeline.capture.catchup.plan import BacklogPart, split_backlog
 from pipeline.capture.schema_history import versions
 from pipeline.errors import FencedError
 from pipeline.operate import status
@@ -52,20 +52,20 @@ def shown(connection: Connection) -> Progress:
 
 
 def test_without_a_plan_there_are_no_parts(connection: Connection) -> None:
-    assert plan_reader.read(connection, SOURCE) == []
+    assert plan_reader.read_plan(connection, SOURCE) == []
     assert (shown(connection).staged_lsn, shown(connection).unshuffled) == (100, False)
 
 
 def test_a_plan_is_stored_once_and_read_as_it_was_made(connection: Connection) -> None:
-    parts = split(100, 400, 3)
-    store.add(connection, SOURCE, 1, parts[1:])
-    assert plan_reader.read(connection, SOURCE)[1:] == parts[1:]
+    parts = split_backlog(100, 400, 3)
+    store.add_plan(connection, SOURCE, 1, parts[1:])
+    assert plan_reader.read_plan(connection, SOURCE)[1:] == parts[1:]
     with pytest.raises(FencedError):
-        store.add(connection, SOURCE, 1, parts[1:])
+        store.add_plan(connection, SOURCE, 1, parts[1:])
 
 
 def test_staged_is_what_nothing_is_missing_before(connection: Connection) -> None:
-    store.add(connection, SOURCE, 1, split(100, 400, 3)[1:])
+    store.add_plan(connection, SOURCE, 1, split_backlog(100, 400, 3)[1:])
     stage(connection, 1, 310, 290)
     stage(connection, 2, 350, 340)
     now = shown(connection)
@@ -77,20 +77,20 @@ def test_staged_is_what_nothing_is_missing_before(connection: Connection) -> Non
 
 def test_the_shuffler_sees_the_workers_that_are_reached(connection: Connection) -> None:
     chosen = random.Random(7)
-    store.add(connection, SOURCE, 1, split(100, 500, 4)[1:])
+    store.add_plan(connection, SOURCE, 1, split_backlog(100, 500, 4)[1:])
     for _ in range(40):
-        for part in plan_reader.read(connection, SOURCE):
+        for part in plan_reader.read_plan(connection, SOURCE):
             position = chosen.choice([part.from_lsn, part.from_lsn + 1, part.until_lsn or 600, 700])
             stage(connection, part.worker, position, 0)
-        parts = plan_reader.read(connection, SOURCE)
+        parts = plan_reader.read_plan(connection, SOURCE)
         rows = connection.execute("select worker from pipeline.reached_workers order by worker").fetchall()
         assert [part.worker for part in parts if part.reached] == [worker for (worker,) in rows]
 
 
 def test_the_anchor_may_have_staged_beyond_its_end(connection: Connection) -> None:
-    store.add(connection, SOURCE, 1, [BacklogPart(1, 200, None, 200)])
+    store.add_plan(connection, SOURCE, 1, [BacklogPart(1, 200, None, 200)])
     stage(connection, 0, 230, 199)
-    anchor, rest = plan_reader.read(connection, SOURCE)
+    anchor, rest = plan_reader.read_plan(connection, SOURCE)
     assert (anchor.worker, anchor.from_lsn, anchor.until_lsn, anchor.complete) == (0, 200, 200, True)
     assert (rest.reached, rest.complete) == (True, False)
 

@@ -29,7 +29,7 @@ def skip(config: Config) -> int:
     with connections.connect(config.database, "pipeline database") as log:
         stop = blocked_transactions.current(log, stored(log).id)
         assert stop is not None
-        assert blocked_transactions.request(log, stored(log).id, stop.commit_lsn)
+        assert blocked_transactions.request_skip(log, stored(log).id, stop.commit_lsn)
     return stop.commit_lsn
 
 

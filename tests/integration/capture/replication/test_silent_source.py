@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pipeline.capture.replication import feedback, stream
+from pipeline.capture.replication import progress_reporter, stream
 from pipeline.config import settings
 from tests.fixtures.postgres import temporary_server
 from tests.fixtures.replicating import Replicating
@@ -16,7 +16,7 @@ TIMEOUT = 3
 
 
 def test_a_source_without_any_wal_is_asked_for_a_word(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (stream, feedback):
+    for module in (stream, progress_reporter):
         monkeypatch.setattr(module, "SENDER_TIMEOUT", TIMEOUT)
     monkeypatch.setattr(stream, "REQUEST_REPLY_SECONDS", TIMEOUT / 3)
     with temporary_server(18) as source:

@@ -14,7 +14,7 @@ from pipeline.capture.source import captured_tables
 def test_a_row_that_is_written_while_its_table_joins(
     source_dsn: str, monkeypatch: pytest.MonkeyPatch, meanwhile: str, was_empty: bool
 ) -> None:
-    look_at_those_that_left = captured_tables.present
+    look_at_those_that_left = captured_tables.find_existing
 
     def write_first(source: psycopg.Connection, tables: Collection[int]) -> set[int]:
         with psycopg.connect(source_dsn, autocommit=True) as other:
@@ -26,7 +26,7 @@ def test_a_row_that_is_written_while_its_table_joins(
         source.execute("insert into t values (1, 1, 'never sent')")
         row = source.execute("select 't'::regclass::oid::bigint").fetchone()
         assert row is not None
-        monkeypatch.setattr(captured_tables, "present", write_first)
-        changed = captured_tables.look(source, {}, {row[0]: "public.t"})
+        monkeypatch.setattr(captured_tables, "find_existing", write_first)
+        changed = captured_tables.find_change(source, {}, {row[0]: "public.t"})
     assert changed is not None
     assert changed.first_rows(row[0])["was_empty"] is was_empty

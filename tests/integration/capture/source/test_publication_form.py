@@ -64,7 +64,7 @@ def store_as_it_is(config: Config) -> None:
     with source, pipeline:
         stored = sources.find(pipeline, None)
         assert stored is not None
-        now = publication_ledger.read(source, list(stored.published))
+        now = publication_ledger.read_publications(source, list(stored.published))
         sources.store_published(pipeline, stored.id, publication_ledger.to_json(now))
 
 

@@ -21,7 +21,11 @@ def test_a_start_ends_only_sessions_that_create_a_slot_for_it(
     with ExitStack() as stack:
         for each in (source, pipeline):
             stack.enter_context(each)
-        names = [slots.creator(slot_mark.own(pipeline)), slots.creator(str(uuid.uuid4())), "pipeline slots"]
+        names = [
+            slots.creator_name(slot_mark.own_id(pipeline)),
+            slots.creator_name(str(uuid.uuid4())),
+            "pipeline slots",
+        ]
         [ours, *others] = [
             stack.enter_context(connections.connect(source_dsn, "source", name=str(name))) for name in names
         ]

@@ -47,12 +47,12 @@ def other(replicated: Config, cluster: Cluster) -> Iterator[Config]:
 
 def marks(config: Config) -> list[str]:
     with psycopg.connect(config.source, autocommit=True) as source:
-        return slot_mark.find(source, config.slot)
+        return slot_mark.find_marks(source, config.slot)
 
 
 def own(config: Config) -> str | None:
     with connections.connect(config.database, "pipeline database") as connection:
-        return slot_mark.own(connection)
+        return slot_mark.own_id(connection)
 
 
 def test_an_emptied_pipeline_database_does_not_begin_anew_at_its_slot(replicated: Config, other: Config):

@@ -98,7 +98,7 @@ def test_a_rewrite_that_was_settled_before_the_follower_came_there(changed: Chan
     changed.run("alter table $t alter n type int using length(n)", "update $t set n = n")
     changed.stage.arrive()
     log = changed.stage.log
-    for each in rewrites.unsettled(log):
+    for each in rewrites.read_unsettled(log):
         rewrites.settle(log, each)
     with changed.made.running():
         changed.become_equal_in_time()

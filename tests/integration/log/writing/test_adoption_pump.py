@@ -10,7 +10,7 @@ import pytest
 from pipeline.capture.replication import staging_pump
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
-from pipeline.capture.replication.feedback import ProgressReporter
+from pipeline.capture.replication.progress_reporter import ProgressReporter
 from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.log.writing import partitioned_backlog
 from pipeline.log.writing.log_writer import LogWriter

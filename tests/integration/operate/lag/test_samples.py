@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.capture.replication import lag_sampler
 from pipeline.capture.replication.lag_sampler import LagSampler
-from pipeline.capture.replication.stopwatch import WaitTimer
+from pipeline.capture.replication.wait_timer import WaitTimer
 from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.operate import samples

@@ -126,7 +126,7 @@ def test_a_user_who_owns_no_table(findings: Check, source: psycopg.Connection, s
 def test_how_many_slots_could_read_a_backlog(
     findings: Check, settings: dict[str, Any], level: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "cores", lambda: 64)
+    monkeypatch.setattr(limits, "count_cores", lambda: 64)
     found = findings(**settings)[source_checks.CATCH_UP]
     assert found.level == level
     assert re.search(said, found.text)

@@ -100,7 +100,7 @@ def test_room_is_counted_without_what_sessions_have_already(
         connections.connect(source_dsn, "source", settings=session_settings.SERVER) as source,
         connections.connect(database_dsn, "pipeline database") as pipeline,
     ):
-        cluster, name = timeline.identity(source).system_identifier, str(source.info.dbname)
+        cluster, name = timeline.read_identity(source).system_identifier, str(source.info.dbname)
         sources.add(pipeline, ReplicationSource(uuid.uuid4(), 0, cluster, name, slot_name))
         stored = sources.find(pipeline, None)
         assert stored is not None

@@ -72,7 +72,7 @@ def test_one_that_is_streamed_is_not_idle(site: Site):
         site.age(made, 3700)
         site.enforce()
         assert reason(site, made) is None
-    eventually(lambda: slots.idle(site.source, made.session.slot), errors=(SlotInUseError,))
+    eventually(lambda: slots.require_idle(site.source, made.session.slot), errors=(SlotInUseError,))
     site.enforce()
     assert reason(site, made) is None  # it was in use a moment ago
 

@@ -41,7 +41,7 @@ class Held:
             connections.connect(config.source, "source", settings=session_settings.SERVER)
         )
         self.pipeline = stack.enter_context(connections.connect(config.database, "pipeline database"))
-        self.cluster = timeline.identity(self.source).system_identifier
+        self.cluster = timeline.read_identity(self.source).system_identifier
         stored = sources.find(self.pipeline, None)
         if stored is None:
             stored = ReplicationSource(uuid.uuid4(), 0, self.cluster, str(self.source.info.dbname), config.slot)
@@ -215,12 +215,12 @@ def test_a_catch_up_leaves_a_walsender_to_each_session_that_nobody_streams(held:
     names = [idle.slot, streamed.slot]
 
     def looked() -> None:  # others' walsenders come and go meanwhile
-        before, room = limits.room(held.source), limits.room(held.source, names)
+        before, room = limits.read_capacity(held.source), limits.read_capacity(held.source, names)
         assert (room.kept_senders, room.free_senders) == (1, before.free_senders - 1)
         assert room.free_slots == before.free_slots
 
     eventually(looked)
-    assert limits.room(held.source, []).kept_senders == 0
+    assert limits.read_capacity(held.source, []).kept_senders == 0
 
 
 def adopted(held: Held) -> tuple[list[str], Adopted]:

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.capture.replication import feedback
+from pipeline.capture.replication import progress_reporter
 from pipeline.capture.replication import stream as replication_stream
 from pipeline.capture.replication.confirm_rule import NEVER, ConfirmPace
 from pipeline.config import settings
@@ -353,7 +353,7 @@ def test_an_ended_session_takes_no_acknowledgement(sessions: Sessions, session: 
 def test_a_client_that_does_not_read_keeps_its_walsender(
     sessions: Sessions, session: StoredSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (replication_stream, feedback):
+    for module in (replication_stream, progress_reporter):
         monkeypatch.setattr(module, "SENDER_TIMEOUT", 2)
 
     async def follow() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture.catchup.limits import SlotLimit, SourceCapacity, allowed, beyond_cores, unsafe
+from pipeline.capture.catchup.limits import SlotLimit, SourceCapacity, limit_slots, warn_beyond_cores, why_unsafe
 from pipeline.capture.source.slots import part_name
 
 WIDE = SourceCapacity(180000, 80, 70, 80, 70)
@@ -22,7 +22,7 @@ WIDE = SourceCapacity(180000, 80, 70, 80, 70)
 def test_there_is_always_one_and_never_more_than_any_limit(
     room: SourceCapacity, setting: int | None, cores: int
 ) -> None:
-    found = allowed(room, "pipeline", setting, cores)
+    found = limit_slots(room, "pipeline", setting, cores)
     wanted = setting or min(4, max(1, cores - 1))
     assert 1 <= found.slots <= wanted
     assert found.slots <= 1 + max(0, min(room.free_slots, room.free_senders))
@@ -31,7 +31,7 @@ def test_there_is_always_one_and_never_more_than_any_limit(
 
 @pytest.mark.parametrize(("setting", "cores", "slots"), [(None, 3, 2), (None, 16, 4), (8, 2, 8), (2, 16, 2)])
 def test_cores_decide_only_where_nothing_is_set(setting: int | None, cores: int, slots: int) -> None:
-    assert allowed(WIDE, "pipeline", setting, cores) == SlotLimit(slots)
+    assert limit_slots(WIDE, "pipeline", setting, cores) == SlotLimit(slots)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_cores_decide_only_where_nothing_is_set(setting: int | None, cores: int,
 def test_a_limit_is_named_with_its_remedy(
     room: SourceCapacity, setting: int | None, cores: int, slots: int, said: str
 ) -> None:
-    found = allowed(room, "pipeline", setting, cores)
+    found = limit_slots(room, "pipeline", setting, cores)
     assert found.slots == slots
     assert re.search(said, found.held_by or "")
 
@@ -87,14 +87,14 @@ def test_a_limit_is_named_with_its_remedy(
     ],
 )
 def test_minors_before_the_fix_of_april_2025_read_with_one_slot(version: int, safe: bool) -> None:
-    assert (unsafe(version) is None) == safe
+    assert (why_unsafe(version) is None) == safe
 
 
 def test_more_slots_than_cores_are_obeyed_and_said() -> None:
-    assert beyond_cores(None, 1) is beyond_cores(2, 2) is None
-    assert "PIPELINE_CATCHUP_MAX_SLOTS is 3, and this process may use 2 cores" in (beyond_cores(3, 2) or "")
+    assert warn_beyond_cores(None, 1) is warn_beyond_cores(2, 2) is None
+    assert "PIPELINE_CATCHUP_MAX_SLOTS is 3, and this process may use 2 cores" in (warn_beyond_cores(3, 2) or "")
 
 
 def test_a_slot_whose_copies_have_no_name_reads_alone() -> None:
-    assert allowed(WIDE, "s" * 55, 64, 2).slots == len(part_name("s" * 55, 63)) + 1 == 64
-    assert re.search("PIPELINE_SLOT has 56 letters", allowed(WIDE, "s" * 56, 4, 2).held_by or "")
+    assert limit_slots(WIDE, "s" * 55, 64, 2).slots == len(part_name("s" * 55, 63)) + 1 == 64
+    assert re.search("PIPELINE_SLOT has 56 letters", limit_slots(WIDE, "s" * 56, 4, 2).held_by or "")

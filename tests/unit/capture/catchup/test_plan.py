@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture.catchup.plan import SKIP, BacklogPart, chain, split
+from pipeline.capture.catchup.plan import SKIP, BacklogPart, order_parts, split_backlog
 
 LSNS = st.integers(0, 2**62)
 SPANS = st.integers(0, 10**12)
@@ -17,7 +17,7 @@ COUNTS = st.integers(1, 64)
 
 @given(LSNS, SPANS, COUNTS)
 def test_parts_cover_the_backlog_without_gap_or_overlap(position: int, span: int, count: int) -> None:
-    parts = split(position, position + span, count)
+    parts = split_backlog(position, position + span, count)
     assert len(parts) == (min(count, span) if min(count, span) > 1 else 0)
     if parts:
         assert parts[0].from_lsn == position
@@ -33,13 +33,13 @@ def sizes(parts: list[BacklogPart], wal_end: int) -> list[int]:
 
 @given(LSNS, SPANS, COUNTS)
 def test_no_part_is_empty(position: int, span: int, count: int) -> None:
-    parts = split(position, position + span, count)
+    parts = split_backlog(position, position + span, count)
     assert all(size > 0 for size in sizes(parts, position + span))
 
 
 @given(LSNS, st.integers(10**6, 10**12), COUNTS)
 def test_all_parts_take_the_same_time_with_what_their_slots_skip(position: int, span: int, count: int) -> None:
-    parts = split(position, position + span, count)
+    parts = split_backlog(position, position + span, count)
     times = [
         size + SKIP * (part.from_lsn - position)
         for part, size in zip(parts, sizes(parts, position + span), strict=True)
@@ -49,16 +49,16 @@ def test_all_parts_take_the_same_time_with_what_their_slots_skip(position: int, 
 
 @given(COUNTS)
 def test_a_backlog_that_has_gone_meanwhile_is_not_split(count: int) -> None:
-    assert split(1000, 900, count) == split(1000, 1000, count) == split(1000, 1001, count) == []
+    assert split_backlog(1000, 900, count) == split_backlog(1000, 1000, count) == split_backlog(1000, 1001, count) == []
 
 
 @given(SPANS, COUNTS, st.data())
 def test_a_part_is_reached_when_all_before_it_are_complete(span: int, count: int, data: st.DataObject) -> None:
     parts = [
         replace(part, position=part.from_lsn + data.draw(st.integers(0, span)))
-        for part in split(1000, 1000 + span, count)
+        for part in split_backlog(1000, 1000 + span, count)
     ]
-    found = chain(reversed(parts))
+    found = order_parts(reversed(parts))
     complete = [part.complete for part in found]
     first = complete.index(False) if parts else 0
     assert [part.reached for part in found] == [place <= first for place in range(len(found))]

@@ -12,12 +12,12 @@ from pipeline.errors import SourceUnfitError
 
 @pytest.mark.parametrize("version", [140018, 130021])
 def test_a_postgres_out_of_support_is_refused(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "settings", lambda _: (version, "logical", True, "me", False))
+    monkeypatch.setattr(prepare, "read_settings", lambda _: (version, "logical", True, "me", False))
     refused = rf"^the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it$"
     with pytest.raises(SourceUnfitError, match=refused):
         prepare.require_fit(Mock())
 
 
 def test_the_oldest_that_is_supported_is_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "settings", lambda _: (150000, "logical", True, "me", False))
+    monkeypatch.setattr(prepare, "read_settings", lambda _: (150000, "logical", True, "me", False))
     prepare.require_fit(Mock())

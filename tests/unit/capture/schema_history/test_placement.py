@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
-from pipeline.capture.schema_history.placement import attnums
+from pipeline.capture.schema_history.placement import place_columns
 from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
 from pipeline.wal.messages import RelationColumn, RelationMessage
 
@@ -63,25 +63,25 @@ ID, A, B, C = (1, "id", INT), (2, "a", TEXT), (3, "b", TEXT), (4, "c", TEXT)
 def test_columns(
     sent: tuple[str, ...], now: CatalogTable, before: SourceTableVersion | None, expected: list[int | None]
 ) -> None:
-    assert attnums(message(*((name, INT if name == "id" else TEXT) for name in sent)), now, before) == expected
+    assert place_columns(message(*((name, INT if name == "id" else TEXT) for name in sent)), now, before) == expected
 
 
 def test_a_dropped_table_tells_nothing() -> None:
-    assert attnums(message(("id", INT)), None, version(ID)) == [None]
+    assert place_columns(message(("id", INT)), None, version(ID)) == [None]
 
 
 def test_a_column_list_that_has_been_the_same_hides_the_same_columns() -> None:
     now = catalog(ID, A, (3, "x", TEXT), C, column_list=True, publication_settled=False, published=(7,))
     sent = message(("id", INT), ("b", TEXT))
-    assert attnums(sent, now, version(ID, B, memberships=(7,))) == [1, 3]
-    assert attnums(sent, now, version(ID, B)) == [1, None]  # the list may be another one
+    assert place_columns(sent, now, version(ID, B, memberships=(7,))) == [1, 3]
+    assert place_columns(sent, now, version(ID, B)) == [1, None]  # the list may be another one
 
 
 def test_a_generated_column_may_be_sent() -> None:
     table = catalog(ID, A, B)
     now = replace(table, columns=(*table.columns[:1], replace(table.columns[1], generated="s"), table.columns[2]))
-    assert attnums(message(("id", INT), ("b", TEXT)), now) == [1, 3]
-    assert attnums(message(("id", INT), ("a", TEXT), ("b", TEXT)), now) == [1, 2, 3]
+    assert place_columns(message(("id", INT), ("b", TEXT)), now) == [1, 3]
+    assert place_columns(message(("id", INT), ("a", TEXT), ("b", TEXT)), now) == [1, 2, 3]
 
 
 @dataclass
@@ -126,7 +126,7 @@ def test_names_that_are_used_once_are_never_placed_wrongly() -> None:
         sent = table.sent
         for _ in range(rng.randrange(4)):
             table.alter()
-        found = attnums(message(*(form[1:] for form in sent)), catalog(*table.columns, settled=settled), before)
+        found = place_columns(message(*(form[1:] for form in sent)), catalog(*table.columns, settled=settled), before)
         for number, form in zip(found, sent, strict=True):
             assert number in (form[0], None), f"seed {seed}: {sent} of {table.columns} after {before}: {found}"
             seen["unknown" if number is None else "found"] += 1

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline.capture.catchup.plan import BacklogPart, chain
+from pipeline.capture.catchup.plan import BacklogPart, order_parts
 from pipeline.cli.render import status
 from pipeline.operate import metrics
 from pipeline.operate.lag.slot_lag import SlotLag
@@ -16,7 +16,7 @@ MB = 1_000_000
 
 
 def some_status() -> Status:
-    parts = chain(
+    parts = order_parts(
         [
             BacklogPart(0, 0, 5 * MB, 5 * MB),
             BacklogPart(1, 5 * MB, 9 * MB, 6 * MB),

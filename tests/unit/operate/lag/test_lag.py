@@ -139,7 +139,7 @@ def test_a_role_that_does_not_run_is_named_though_nothing_is_late_yet() -> None:
 @pytest.mark.parametrize("starts", [False, True])
 def test_a_server_is_to_be_started_only_if_none_runs(starts: bool) -> None:
     facts = replace(FACTS, reasons=("replication has never run",), starts=starts)
-    for limit in (limits(facts)[0], causes.not_begun(["replication has never run"], starts=starts)):
+    for limit in (limits(facts)[0], causes.missing_source(["replication has never run"], starts=starts)):
         assert limit.text == "replication has never run"
         assert ("start `pipeline serve`" in (limit.remedy or "")) is not starts
 

@@ -10,7 +10,7 @@ NO_SERVER = "no source has been replicated from yet; start `pipeline serve` firs
 _ROLE = "replication"
 
 
-def reason(pipeline: Connection) -> str:
+def explain_missing_source(pipeline: Connection) -> str:
     """Return why no source is known, and the remedy. The pipeline database may never have been migrated."""
     role = role_locks.states(pipeline).get(_ROLE) if migrations.current_revision(pipeline) is not None else None
     if role is not None and role.held:

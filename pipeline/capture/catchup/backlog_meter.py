@@ -39,10 +39,10 @@ class BacklogMeter:
         self._source = source
         self._stored = stored
         self._session_slots = session_slots
-        self._cores = limits.cores()
+        self._cores = limits.count_cores()
         self._warned: str | None = None
         self.most_helpers = (
-            0 if config.catchup_bytes is None else limits.wanted(config.catchup_max_slots, self._cores) - 1
+            0 if config.catchup_bytes is None else limits.wanted_slots(config.catchup_max_slots, self._cores) - 1
         )
         """Besides worker 0, for a plan that an earlier process has made."""
 
@@ -50,10 +50,10 @@ class BacklogMeter:
     def may_be_shared(self) -> bool:
         """Whether the settings and the cores allow more than one slot."""
         return self._config.catchup_bytes is not None and (
-            limits.wanted(self._config.catchup_max_slots, self._cores) > 1
+            limits.wanted_slots(self._config.catchup_max_slots, self._cores) > 1
         )
 
-    def behind(self, position: int) -> tuple[int, int] | None:
+    def read_lag(self, position: int) -> tuple[int, int] | None:
         """Where the source's WAL ends, and how many bytes ahead; None if that is within the threshold, or not known."""
         threshold = self._config.catchup_bytes
         if threshold is None or (end := self.wal_end()) is None:
@@ -70,18 +70,18 @@ class BacklogMeter:
         except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
             return None
 
-    def slots(self, pipeline: Connection, position: int) -> int:
+    def limit_slots(self, pipeline: Connection, position: int) -> int:
         """How many slots may read the WAL after `position`; logs why, when they are fewer than wanted."""
         if queries.value(pipeline, _IS_CARRIED, {"source": self._stored.id, "position": position}):
             self._warn_once("catching up with one slot: the source may still send transactions of the previous epoch")
             return 1
-        room = limits.room(self._source, self._session_slots(pipeline))
-        allowed = limits.allowed(room, self._stored.slot, self._config.catchup_max_slots, self._cores)
+        room = limits.read_capacity(self._source, self._session_slots(pipeline))
+        allowed = limits.limit_slots(room, self._stored.slot, self._config.catchup_max_slots, self._cores)
         fewer = (
             allowed.held_by
             and f"catching up with {'one slot' if allowed.slots == 1 else f'{allowed.slots} slots'}: {allowed.held_by}"
         )
-        self._warn_once(fewer or limits.beyond_cores(self._config.catchup_max_slots, self._cores))
+        self._warn_once(fewer or limits.warn_beyond_cores(self._config.catchup_max_slots, self._cores))
         return allowed.slots
 
     def _warn_once(self, reason: str | None) -> None:

@@ -14,18 +14,18 @@ REPORT_SECONDS = 1.0
 
 
 class ProgressReporter:
-    """Reports what is confirmed and staged, as `idle` says. `received`: keepalives say that all before it was sent."""
+    """Reports what is confirmed and staged, as `confirm_rule` says. `received`: keepalives say that all before it was sent."""
 
-    def __init__(self, stream: ReplicationStream, idle: ConfirmRule, begun: Callable[[], int]) -> None:
+    def __init__(self, stream: ReplicationStream, confirm_rule: ConfirmRule, begun: Callable[[], int]) -> None:
         """`begun`: commit LSN of the last transaction that has begun to arrive."""
-        self._stream, self._idle, self._begun = stream, idle, begun
+        self._stream, self._confirm_rule, self._begun = stream, confirm_rule, begun
         self._reported: tuple[int, int, int] | None = None
         self._reported_at = 0.0
         self.received = 0
 
     def confirm(self, position: int) -> None:
         """Everything before `position` is durable."""
-        self._idle.confirm(position, time.monotonic())
+        self._confirm_rule.confirm(position, time.monotonic())
         self.send()
 
     def send(self) -> None:
@@ -45,5 +45,5 @@ class ProgressReporter:
                 self.send()
 
     def _now(self) -> tuple[int, int, int]:
-        confirmed = self._idle.confirmed
-        return max(self.received, self._begun(), confirmed), confirmed, self._idle.staged
+        confirmed = self._confirm_rule.confirmed
+        return max(self.received, self._begun(), confirmed), confirmed, self._confirm_rule.staged
