@@ -1,3 +1,3 @@
-"""Source WAL to staged rows."""
+"""Capture turns the source's WAL into staged rows."""
 
 from __future__ import annotations

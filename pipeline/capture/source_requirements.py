@@ -1,4 +1,6 @@
-"""What capture needs of the source, as findings: settings and rights there, its one slot, and room for that."""
+"""Reports as findings whether the source allows capture: its settings and rights, the server's one slot, and free
+slots.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class _Settings:
 
 
 def check_slot(config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource | None) -> Findings:
-    """What the one slot needs: settings and rights, and, before the first start, room for it."""
+    """Check settings and rights for the one slot, and, before the first start, whether the source has a slot free."""
     yield from guarded("source", lambda: check_settings(source))
     if stored is None:
         yield from guarded("slot", lambda: check_own_slot(config, source, pipeline, stored))
@@ -39,7 +41,7 @@ def check_slot(config: Config, source: Connection, pipeline: Connection, stored:
 
 
 def check_settings(source: Connection) -> Findings:
-    """Whether the source decodes, and lets our user replicate."""
+    """Check that the source decodes, and that our user may replicate."""
     _, wal_level, may_replicate, user, standby = prepare.read_settings(source)
     if provider := providers.find_provider(source).name:
         yield Finding("ok", "provider", f"{provider}, as its roles tell; docs/providers.md says what differs there")
@@ -61,7 +63,7 @@ def check_settings(source: Connection) -> Findings:
 def check_own_slot(
     config: Config, source: Connection, pipeline: Connection | None, stored: ReplicationSource | None
 ) -> Findings:
-    """Whether the slot exists and is ours, who reads it, and up to where; or what its creation waits for."""
+    """Check that the slot is ours; report who reads it and up to where, or what its creation waits for."""
     source_id = stored.id if stored else None
     own = slot_mark.own_id(pipeline) if pipeline is not None else None
     slot = slots.find_ours(source, config.slot, source_id, own)
@@ -76,7 +78,7 @@ def check_own_slot(
 
 
 def _new_slot(config: Config, source: Connection) -> Finding:
-    """The finding on a slot that does not exist, or that our server creates just now, which may have to wait."""
+    """Return the finding on a slot that does not exist, or that our server is creating, which may have to wait."""
     slot = slots.find(source, config.slot)
     if slot is None or slot.active_pid is None:
         return Finding("ok", "slot", f'"{config.slot}" will be created')
@@ -87,7 +89,7 @@ def _new_slot(config: Config, source: Connection) -> Finding:
 
 
 def check_limits(config: Config, source: Connection) -> Findings:
-    """Whether there are a slot and a walsender for us, and what invalidates slots or holds up commits there."""
+    """Check that a slot and a walsender are free for us; report what invalidates slots or holds up commits there."""
     settings = queries.one(source, _Settings, _SOURCE_LIMITS)
     assert settings is not None  # noqa: S101  a query without a table
     room = limits.read_capacity(source)

@@ -81,7 +81,7 @@ def test_beside_a_running_server(
     assert [stage["stage"] for stage in now["lag"]["stages"]] == ["decoded", "received", "staged", "shuffled"]
     assert "1,000 changes in 1 transaction " in shown
     assert "1,000 events in the log, newest seq 1000" in shown
-    assert "public.notes   only inserts and truncates: it has no replica identity" in shown
+    assert "public.notes   only inserts and truncates: the table has no replica identity" in shown
 
     checked = as_json(command("check", "--json", http_port=server.port))["data"]
     found = {finding["name"]: finding for finding in checked}

@@ -1,3 +1,3 @@
-"""Catch-up: a backlog is read by several slots at once, as many as the source and the host can spare."""
+"""Catch-up: several slots read a backlog at the same time, as many as the source and the host can spare."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far the first slot lags, and how many slots may read the WAL that it has not read yet."""
+"""Measures how far worker 0 is behind the source, and how many slots may share that backlog."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ select exists (
     select from pipeline.carried_transactions where source_id = %(source)s and commit_lsn >= %(position)s
 )
 """
-"""Whether transactions of earlier epochs that are in the log may still be replayed."""
+"""True if the slot may still replay transactions of earlier epochs that are in the log."""
 _WAL_END = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
-"""Where the source writes its WAL now."""
+"""The LSN at which the source writes its WAL now."""
 
 
 class BacklogMeter:
-    """Queries the source; for one thread at a time. Logs what limits the slots once for each lag."""
+    """Measures the backlog at the source; for one thread at a time.
+
+    Logs the reason for fewer slots once, until the backlog is gone or the reason changes.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,9 @@ class BacklogMeter:
         stored: ReplicationSource,
         session_slots: Callable[[Connection], Sequence[str]],
     ) -> None:
-        """`session_slots`: slots of clients' sessions, for which walsenders are kept, as the pipeline database says."""
+        """`session_slots` reads the slots of clients' sessions from the pipeline database; walsenders are reserved
+        for them.
+        """
         self._config = config
         self._source = source
         self._stored = stored
@@ -44,17 +49,21 @@ class BacklogMeter:
         self.most_helpers = (
             0 if config.catchup_bytes is None else limits.wanted_slots(config.catchup_max_slots, self._cores) - 1
         )
-        """Besides worker 0, for a plan that an earlier process has made."""
+        """The most helpers besides worker 0. Until this process makes a plan: for a plan that an earlier process has
+        made."""
 
     @property
     def may_be_shared(self) -> bool:
-        """Whether the settings and the cores allow more than one slot."""
+        """True if the settings and the cores allow more than one slot."""
         return self._config.catchup_bytes is not None and (
             limits.wanted_slots(self._config.catchup_max_slots, self._cores) > 1
         )
 
     def read_lag(self, position: int) -> tuple[int, int] | None:
-        """Where the source's WAL ends, and how many bytes ahead; None if that is within the threshold, or not known."""
+        """Return where the source's WAL ends, and how many bytes `position` is behind.
+
+        None if that is within the threshold, or not known.
+        """
         threshold = self._config.catchup_bytes
         if threshold is None or (end := self.wal_end()) is None:
             return None
@@ -64,14 +73,14 @@ class BacklogMeter:
         return None
 
     def wal_end(self) -> int | None:
-        """Where the source's WAL ends; None if it cannot be asked just now."""
+        """Return where the source's WAL ends; None if the source cannot be asked just now."""
         try:
             return int(queries.value(self._source, _WAL_END))
         except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
             return None
 
     def limit_slots(self, pipeline: Connection, position: int) -> int:
-        """How many slots may read the WAL after `position`; logs why, when they are fewer than wanted."""
+        """Return how many slots may read the WAL after `position`; logs the reason if they are fewer than wanted."""
         if queries.value(pipeline, _IS_CARRIED, {"source": self._stored.id, "position": position}):
             self._warn_once("catching up with one slot: the source may still send transactions of the previous epoch")
             return 1

@@ -1,7 +1,8 @@
-"""Runs worker 0, one stretch of the stream after the other, and the helpers that share a backlog with it.
+"""Runs the main replication worker (worker 0), and the helper processes that share a backlog with it.
 
-Without a catch-up there is one stretch without an end. A plan ends it where the first part begins; then worker 0 takes
-over one part after the other: what the part's helper has staged, and then the rest of the part, if there is one.
+Worker 0 reads the stream in stretches. Without a catch-up there is one stretch without an end. A plan ends that
+stretch where the first helper's part begins. Then worker 0 takes over one part after the other: first the rows that
+the part's helper has staged, then the rest of the part, if any.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from pipeline.wal import lsn
 logger = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.2
-"""Seconds between two queries of the progress of the parts."""
+"""Seconds between two readings of the parts' progress."""
 FAR_BEHIND = 16 * 1024 * 1024
-"""If the slot is more than so many bytes behind our position, it is advanced without sending the WAL between them."""
+"""Bytes: a slot that is further behind the stored position is advanced, without sending the WAL in between."""
 
 
 class CatchUpCoordinator:
-    """Runs until `stop` is called or something fails."""
+    """Runs the workers of one source until `stop` is called or something fails."""
 
     def __init__(
         self,
@@ -61,9 +62,11 @@ class CatchUpCoordinator:
         session_slots: Callable[[Connection], Sequence[str]],
         writing: WritingSettings,
     ) -> None:
-        """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections.
-        `session_slots`: slots of clients' sessions, for which walsenders are kept. `writing`: which
-        paths batches may take.
+        """Take over these connections: no other code may use them.
+
+        `publications`: names of the replicated publications. `launch` starts a helper process. `session_slots`
+        returns the slots of clients' sessions, for which walsenders are reserved. `writing`: the paths that batches
+        may take into the log.
         """
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
@@ -78,9 +81,10 @@ class CatchUpCoordinator:
         self._stopping = False
         self._parts: list[BacklogPart] = []
         self._plan_connection: Connection | None = None
-        """For the plan, while there is one: the other connection is used by other threads, inside of transactions."""
+        """A separate connection for the plan, while a plan exists: other threads use `_pipeline`, inside of
+        transactions."""
         self._plan_lock = asyncio.Lock()
-        """Held while the plan is stored or read."""
+        """Locked while the plan is stored or read."""
         self._reported: set[int] = set()
 
     def stop(self) -> None:
@@ -91,16 +95,18 @@ class CatchUpCoordinator:
             self._worker.stop()
 
     def bytes_behind(self) -> int | None:
-        """How many bytes of WAL the source is ahead of worker 0, as of the last look, whatever others read of them.
+        """Return how many bytes of WAL worker 0 is behind the source, as last measured; None if not known.
 
-        None when that is not known.
+        Bytes that helpers read count, too.
         """
         if self._wal_end is None or self._worker is None:
             return None
         return max(0, self._wal_end - self._worker.first_unread)
 
     async def run(self, start: int, running: Callable[[], None]) -> None:
-        """`start`: the LSN to start the slot at, 0 for its own position; `running` is called when the stream has
+        """Run worker 0 and the helpers; returns after `stop`.
+
+        `start`: the LSN to start the slot at; 0: the slot's own position. `running` is called when the stream has
         started.
         """
         await in_thread(orphans.remove_orphans, self._source, self._stored.slot)
@@ -126,7 +132,7 @@ class CatchUpCoordinator:
             start = 0
 
     async def _stream(self, claim: WorkerClaim, start: int, running: Callable[[], None]) -> None:
-        """Stream up to the first part, or without an end."""
+        """Stream up to the first helper's part; without a plan, until stopped."""
         until = self._parts[0].until_lsn if self._parts else None
         await in_thread(self._free_slot, claim)
         stream = ReplicationStream(self._config.source, application_name(self._stored.id))
@@ -151,7 +157,7 @@ class CatchUpCoordinator:
                 await writer.close()
 
     def _free_slot(self, claim: WorkerClaim) -> None:
-        """End the walsender of an earlier stretch, and advance the slot if that was not done before a crash."""
+        """End the walsender of an earlier stretch, and advance the slot if a crash prevented that."""
         slot = slots.find(self._source, self._stored.slot)
         if slot is None:
             return
@@ -161,7 +167,7 @@ class CatchUpCoordinator:
             copying.advance_slot(self._source, self._stored.slot, claim.commit_lsn, claim.position)
 
     async def _take_over(self, claim: WorkerClaim, part: BacklogPart) -> None:
-        """Make what is staged of the part worker 0's; while its helper is at work, wait a while instead."""
+        """Give the part's staged rows to worker 0; while the part's helper is running, wait for the helper instead."""
         if not part.complete and self._pool.is_running(part.worker):
             if part.until_lsn is not None:
                 await self._wait_for(part)
@@ -182,7 +188,7 @@ class CatchUpCoordinator:
             logger.info("caught up: one slot reads everything again", extra={"action": "catchup.done"})
 
     async def _wait_for(self, part: BacklogPart) -> None:
-        """Wait a while for the helper of the next part; worker 0 only checks what is published."""
+        """Wait up to WATCH_SECONDS for the helper of the next part; worker 0 only checks what is published."""
         until = time.monotonic() + WATCH_SECONDS
         check = partial(still_published.require_still_published, self._source, self._pipeline, self._stored.id)
         await in_thread(check)
@@ -207,7 +213,7 @@ class CatchUpCoordinator:
             await asyncio.sleep(min(POLL, self._config.catchup_interval))
 
     async def _measure(self) -> None:
-        """Plan a catch-up when the lag is large enough."""
+        """Plan a catch-up if the lag is large enough."""
         worker, claim = self._worker, self._claim
         await self._measure_wal_end()
         if worker is None or claim is None or not worker.resumed or self._parts or self._stopping:
@@ -216,7 +222,7 @@ class CatchUpCoordinator:
         if behind is None:
             return
         if self._backlog.may_be_shared:
-            worker.may_read.clear()  # what it read meanwhile others could, who begin the sooner
+            worker.may_read.clear()  # leave the WAL to the helpers, which then begin sooner
         try:
             async with self._plan_lock:
                 connection = await self._connect()
@@ -227,14 +233,16 @@ class CatchUpCoordinator:
             worker.may_read.set()
 
     async def _measure_wal_end(self) -> None:
-        """Where the source's WAL ends says whether a backlog becomes partitions, from the first batch on."""
+        """Measure where the source's WAL ends: from the first batch on, this decides whether a backlog becomes
+        partitions.
+        """
         if self._config.adopt_bytes is not None:
             self._wal_end = await in_thread(self._backlog.wal_end) or self._wal_end
 
     async def _begin(self, worker: ReplicationWorker, claim: WorkerClaim, parts: list[BacklogPart]) -> None:
         if not parts:
             return
-        worker.stop_before(parts[1].from_lsn)  # first of all: no transaction beyond it has begun to arrive yet
+        worker.stop_before(parts[1].from_lsn)  # first, while no transaction beyond has begun to arrive
         self._parts = parts
         self._pool.begin()
         self._reported.clear()
@@ -270,7 +278,7 @@ class CatchUpCoordinator:
 
 
 async def _first_of(main: Coroutine[None, None, None], other: Coroutine[None, None, None]) -> None:
-    """Until `main` is done or one of them fails; the other is cancelled."""
+    """Wait until `main` is done or one of the two fails, and cancel the other."""
     tasks = {asyncio.ensure_future(main), asyncio.ensure_future(other)}
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in others:

@@ -1,4 +1,7 @@
-"""Copies of the slot: made and advanced on the connection that then reads them, and dropped when that ends."""
+"""Makes, advances and drops temporary copies of the slot.
+
+A copy is made and advanced on the connection that then reads it, and is dropped when that connection ends.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ _ADVANCE_SLOT = "select pg_catalog.pg_replication_slot_advance(%(slot)s::name, %
 
 @dataclass(frozen=True)
 class SlotCopy:
-    """A temporary copy of a slot. `begins_at`: it sends transactions that commit there or later.
+    """A temporary copy of a slot. `begins_at`: the copy sends transactions that commit at this LSN or later.
 
-    `catalog_xmin`: of the slot that was copied. All earlier transactions had ended at the position that was confirmed
-    for that slot.
+    `catalog_xmin` belongs to the slot that was copied. All earlier transactions had ended at the position that was
+    confirmed for that slot.
     """
 
     name: str
@@ -34,9 +37,11 @@ class SlotCopy:
 
 
 def copy_slot(stream: ReplicationStream, anchor: str, name: str, target: int) -> SlotCopy:
-    """Make the copy on the stream's connection. It sends what commits at `target` or later, or all that `anchor` would.
+    """Copy slot `anchor` on the stream's connection, as a temporary slot.
 
-    This may take long: the source reads all WAL in between. Raises a ReplicationError that says why it cannot.
+    The copy sends transactions that commit at `target` or later; if the anchor is beyond `target`, all that the
+    anchor would send. Copying may take long: the source reads all WAL in between. Raises a ReplicationError that says
+    why the slot cannot be copied.
     """
     stream.query(f"select pg_catalog.pg_copy_logical_replication_slot('{anchor}', '{name}', true)")
     found = stream.query(statement("capture.catchup", "copied_slot").format(name=name))
@@ -61,11 +66,11 @@ def remove_leftover(source: Connection, name: str) -> None:
 
 
 def advance_slot(source: Connection, anchor: str, commit_lsn: int, position: int) -> None:
-    """Let the source forget WAL that is staged durably, without sending it. Nothing else may read the slot.
+    """Advance the slot past WAL that is staged durably, so that the source can remove that WAL without sending it.
 
-    The last transaction with rows, at `commit_lsn`, is replayed so that it can be compared; if it is confirmed already,
-    the slot advances to `position`. If that fails the slot stays where it is, which only costs time later: replayed
-    transactions are skipped.
+    No other program may read the slot. The slot stops at the last transaction with rows, at `commit_lsn`, which is
+    then replayed and compared; if the slot has confirmed that transaction already, it advances to `position`. If the
+    source refuses, the slot stays where it is. That only costs time later: replayed transactions are skipped.
     """
     slot = slots.find(source, anchor)
     if slot is None or slot.confirmed_lsn is None:

@@ -1,4 +1,4 @@
-"""The process that stages one part of a backlog, with a temporary copy of the slot."""
+"""The helper process: stages one part of a backlog, which it reads from a temporary copy of the slot."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ from pipeline.process.signals import Stop, in_loop, in_thread, live_with_parent,
 logger = logging.getLogger(__name__)
 
 RETRIED: tuple[type[PipelineError], ...] = (DatabaseUnavailableError, SlotInUseError, FencedError)
-"""After these errors a part is begun again; after others it is left to worker 0, which meets them in order."""
+"""Errors after which a helper begins its part again. After others worker 0 takes the part, and meets the error in
+order."""
 
 
 COMMAND = (sys.executable, "-m", "pipeline.capture.catchup.helper")
-"""To start it where there is no fork server."""
+"""The command that starts a helper if there is no fork server."""
 
 
 def task(config: Config, publications: Sequence[str], worker: int) -> str:
-    """The line that `main` reads."""
+    """Return the line that tells a helper its part, for `main` to read."""
     return json.dumps({"settings": config.to_json(), "publications": publications, "worker": worker})
 
 
 def main() -> int:
-    """Do the `task` that is the first line of standard input; returns the exit status."""
+    """Read the `task` from the first line of standard input and do it; returns the exit status."""
     if (given := read_settings()) is None:
         return RETRY
     given_task = json.loads(given)
@@ -121,7 +122,7 @@ async def _copy_and_stage(
     publications: Sequence[str],
     stop: Stop,
 ) -> None:
-    """From the last staged transaction on, at `start`, which is replayed so that it can be compared."""
+    """Copy the slot and stage from `start` on, which is the last staged transaction: it is replayed and compared."""
     name = slots.part_name(stored.slot, part.worker)
     copying.remove_leftover(source, name)
     copied = await in_thread(copying.copy_slot, stream, stored.slot, name, start)

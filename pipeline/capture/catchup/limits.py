@@ -1,4 +1,4 @@
-"""How many slots may read a backlog at once, by the setting, the source's version and free slots, and the cores."""
+"""Limits how many slots read a backlog at once, by the setting, the source's version and free slots, and the cores."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEFAULT_SLOTS = 4
 with two slots took a sixth longer (docs/benchmarks.md)."""
 
 MOST_LETTERS = 63 - len("_part_63")
-"""The longest name of a slot whose copies still have valid names."""
+"""The most letters in a slot's name: the copies of a longer one would have no valid names."""
 
 
 @dataclass(frozen=True)
 class SourceCapacity:
-    """What the source can spare. `version` is server_version_num.
+    """The slots and walsenders that the source has free. `version` is server_version_num.
 
-    `kept_senders`: walsenders that are not in use and not counted as free, since sessions of clients need them.
+    `kept_senders`: unused walsenders that do not count as free, because clients' sessions will need them.
     """
 
     version: int
@@ -38,16 +38,16 @@ class SourceCapacity:
 
 @dataclass(frozen=True)
 class SlotLimit:
-    """How many slots in total, with the anchor. `held_by`: why there are fewer than wanted, and the remedy."""
+    """The most slots in total, with the anchor. `held_by`: why there are fewer than wanted, and the remedy."""
 
     slots: int
     held_by: str | None = None
 
 
 def read_capacity(source: Connection, sessions: Sequence[str] = ()) -> SourceCapacity:
-    """What the source can spare now; for each slot of `sessions` that nobody reads, a walsender is kept.
+    """Read what the source has free; for each slot of `sessions` without a reader, one walsender is reserved.
 
-    A session has its slot all the time, and its client comes back whenever it likes.
+    A session keeps its slot, and its client may connect again at any time.
     """
     found = queries.one(
         source, SourceCapacity, statement("capture.catchup", "source_capacity"), {"sessions": list(sessions)}
@@ -57,7 +57,10 @@ def read_capacity(source: Connection, sessions: Sequence[str] = ()) -> SourceCap
 
 
 def capacity_for_parts(source: Connection, anchor: str, sessions: Sequence[str] = ()) -> SourceCapacity:
-    """What is free when the anchor has its slot and walsender, running or not; what its parts use counts as free."""
+    """Return what is free once the anchor has its slot and walsender, running or not.
+
+    Slots and walsenders of the anchor's parts count as free.
+    """
     found, parts, slot = read_capacity(source, sessions), slots.find_parts(source, anchor), slots.find(source, anchor)
     read = sum(part.active_pid is not None for part in parts)
     return replace(
@@ -68,12 +71,12 @@ def capacity_for_parts(source: Connection, anchor: str, sessions: Sequence[str] 
 
 
 def count_cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def limit_slots(room: SourceCapacity, slot: str, setting: int | None, cores: int) -> SlotLimit:
-    """How many slots may read at once. `setting` is PIPELINE_CATCHUP_MAX_SLOTS; it may be more than the cores."""
+    """Return how many slots may read at once. `setting` is PIPELINE_CATCHUP_MAX_SLOTS, which may exceed the cores."""
     if (unfit := why_unsafe(room.version) or _too_long(slot)) is not None:
         return SlotLimit(1, unfit)
     if (most := wanted_slots(setting, cores)) == 1:
@@ -86,19 +89,19 @@ def limit_slots(room: SourceCapacity, slot: str, setting: int | None, cores: int
     possible = 1 + max(0, min(fewest, most - 1))
     if possible == most:
         return SlotLimit(possible)
-    kept = f", beside {room.kept_senders} for sessions" if name == "max_wal_senders" and room.kept_senders else ""
+    kept = f", besides {room.kept_senders} for sessions" if name == "max_wal_senders" and room.kept_senders else ""
     return SlotLimit(
         possible, f"the source has {max(0, fewest)} of its {name} = {in_all} free{kept}; raise it at the source"
     )
 
 
 def wanted_slots(setting: int | None, cores: int) -> int:
-    """How many slots there would be without limits at the source."""
+    """Return how many slots would read if the source had no limits."""
     return min(DEFAULT_SLOTS, max(1, cores - 1)) if setting is None else setting
 
 
 def why_unsafe(version: int) -> str | None:
-    """Why slots of this version must not be advanced; None when they may."""
+    """Return why slots of this version must not be advanced; None if they may."""
     major, minor = divmod(version, 10000)
     if minor >= SAFE_MINORS.get(major, 0):
         return None
@@ -107,7 +110,7 @@ def why_unsafe(version: int) -> str | None:
 
 
 def warn_beyond_cores(setting: int | None, cores: int) -> str | None:
-    """A warning when more slots than cores are set: the setting is used, but brings nothing."""
+    """Return a warning if more slots than cores are set: the setting is used, but brings nothing."""
     if setting is None or setting <= cores:
         return None
     return f"PIPELINE_CATCHUP_MAX_SLOTS is {setting}, and this process may use {cores} cores; {cores} are as fast"

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def find_orphans(source: Connection, anchor: str, working: Collection[int] = ()) -> list[Slot]:
-    """Slots of this database named as copies of `anchor`, except those of the `working` workers."""
+    """Return this database's slots that are named as copies of `anchor`, except those of the `working` workers."""
     known = {slots.part_name(anchor, worker) for worker in working}
     return [
         slot
@@ -29,7 +29,7 @@ def find_orphans(source: Connection, anchor: str, working: Collection[int] = ())
 
 
 def find_working(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
-    """The workers whose slots a running server uses, according to the pipeline database."""
+    """Return the workers whose slots a running server uses, according to the pipeline database."""
     stored = sources.find_in_any(pipeline, source_id)
     if stored is None or role_locks.server_of(pipeline, "replication") is None:
         return set()
@@ -37,9 +37,10 @@ def find_working(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
 
 
 def remove_orphans(source: Connection, anchor: str, working: Collection[int] = ()) -> list[str]:
-    """Drop what `find_orphans` returns, and end its readers; only the holder of the replication role may call this.
+    """Drop the orphans and end their readers; returns the names of the dropped slots.
 
-    A slot that cannot be dropped is left with a warning: a catch-up does without it. Returns the dropped slots' names.
+    Only the holder of the replication role may call this. A slot that cannot be dropped stays, with a warning: a
+    catch-up works without it.
     """
     removed = []
     for slot in find_orphans(source, anchor, working):
@@ -55,7 +56,7 @@ def remove_orphans(source: Connection, anchor: str, working: Collection[int] = (
 
 
 def _remove(source: Connection, slot: Slot) -> None:
-    """Drop it; a temporary one is dropped with its session."""
+    """Drop the slot; a temporary one disappears with its session."""
     slots.end_walsender(source, slot)
     try:
         slots.drop(source, slot.name)

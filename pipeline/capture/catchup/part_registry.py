@@ -1,8 +1,8 @@
-"""Relations in a later part of a backlog, while earlier parts are being read: which of them may be used already.
+"""Decides which relations of a later part may be used while workers still read earlier parts.
 
 Table versions are recorded in the order of the stream, so a part's worker must not add any before all earlier parts
-are staged. But most tables are not altered while a backlog builds up: for these the newest version holds for all of
-it, and waiting is not needed.
+are staged. But most tables are not altered while a backlog builds up. For these the newest version holds for the
+whole backlog, and the worker need not wait.
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ from pipeline.postgres.queries import statement
 from pipeline.wal.messages import LogicalMessage, RelationMessage
 
 _AFTER_ALL = 2**63, 0
-"""A place after those of all names that a column has had."""
+"""A place after all names that a column has had."""
 
 
 class PartRegistry(RelationRegistry):
-    """The registry of a part's worker: `admit` until the part is reached, then a new one, used as worker 0's is."""
+    """The registry of a part's worker.
+
+    Until the part is reached, the worker calls `admit`. Then `reload` returns a new registry, which is used like
+    worker 0's.
+    """
 
     def __init__(
         self,
@@ -47,12 +51,14 @@ class PartRegistry(RelationRegistry):
         *,
         reached: bool = False,
     ) -> None:
-        """`slot`: the copy that is read. `described`: oids of relations that were already sent in this session."""
+        """`slot`: the copy that the worker reads. `described`: oids of relations that the source has sent in this
+        session.
+        """
         super().__init__(source, pipeline, stored, publications, slot, described, own)
         self._worker, self._reached = worker, reached
 
     def replay(self, start_position: int) -> ReplayCheck:
-        """The replay of a copy that is started at `start_position`."""
+        """Return the check of what a copy that is started at `start_position` replays."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id, self._worker)
         if slot is None or staged is None:
@@ -60,7 +66,7 @@ class PartRegistry(RelationRegistry):
         return ReplayCheck(staged, max(slot.confirmed_lsn or 0, start_position), is_own=self.is_own)
 
     def reload(self, described: Iterable[int]) -> PartRegistry:
-        """A new registry, with the history as it is now."""
+        """Return a new registry, with the history as it is now."""
         return PartRegistry(
             self._source,
             self._pipeline,
@@ -74,7 +80,7 @@ class PartRegistry(RelationRegistry):
         )
 
     def _alter_types(self, known: KnownVersion, place: tuple[int, int]) -> StagedRelation | None:
-        """As that, but without a new version before the part is reached."""
+        """Record altered types as worker 0 does, but no new version before the part is reached."""
         if self._reached:
             return super()._alter_types(known, place)
         self._find_rewrites(known)
@@ -83,9 +89,9 @@ class PartRegistry(RelationRegistry):
     def admit(
         self, message: RelationMessage | LogicalMessage, xid: int | None, catalog_xmin: str
     ) -> StagedRelation | None:
-        """The newest version, if nothing can have changed since the slot had this catalog_xmin; else None.
+        """Return the newest version if nothing can have changed since the slot had this catalog_xmin; else None.
 
-        If the history has none, this one is recorded, from the anchor's position on.
+        If the history has no version, the one in the catalog is recorded, from the anchor's position on.
         """
         if isinstance(message, LogicalMessage):
             return self._admit_messages()
@@ -94,7 +100,7 @@ class PartRegistry(RelationRegistry):
         with self._pipeline.transaction():
             before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, (message.oid, ""))
             now = self._read_catalog(message, xid, before, again=False)
-            if self.changed([message.oid], catalog_xmin):  # after it was read
+            if self.may_have_changed([message.oid], catalog_xmin):  # only valid after the catalog was read
                 return None
             if before is None:
                 since = self._anchor()
@@ -107,7 +113,7 @@ class PartRegistry(RelationRegistry):
         return None if found or not _is_same(version, before.version) else StagedRelation(before.id, before.version)
 
     def _admit_messages(self) -> StagedRelation:
-        """Of these there is only one version."""
+        """Return the version of logical messages, of which there is only one."""
         version = versions.message_version()
         with self._pipeline.transaction():
             before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, versions.identity(version))
@@ -116,17 +122,17 @@ class PartRegistry(RelationRegistry):
                 before = KnownVersion(number, version)
         return StagedRelation(before.id, before.version)
 
-    def changed(self, oids: Collection[int], catalog_xmin: str) -> bool:
-        """Whether anything of these tables may have changed since the slot had this catalog_xmin."""
+    def may_have_changed(self, oids: Collection[int], catalog_xmin: str) -> bool:
+        """True if anything of these tables may have changed since the slot had this catalog_xmin."""
         values = {"oids": list(oids), "publications": list(self._publications), "catalog_xmin": catalog_xmin}
         return self._ask(self._source, "changed_since", values)
 
     def is_reached(self) -> bool:
-        """Whether everything before this part is staged."""
+        """True if everything before this part is staged."""
         return read_reach(self._pipeline, self._stored.id, self._worker)[0]
 
     def _anchor(self) -> tuple[int, int]:
-        """A place before everything that the anchor has not staged yet."""
+        """Return a place before everything that the anchor has not staged yet."""
         return read_reach(self._pipeline, self._stored.id, self._worker)[1], 0
 
     @staticmethod
@@ -135,7 +141,11 @@ class PartRegistry(RelationRegistry):
 
 
 def _is_same(version: SourceTableVersion, before: SourceTableVersion) -> bool:
-    """Without memberships no updates are published, and each description begins new lists of column names."""
+    """True if a table is as before.
+
+    Without memberships no updates are published, and each description begins new lists of column names: then these
+    lists do not count.
+    """
     return version == before or (not version.memberships and _bare(version) == _bare(before))
 
 
@@ -144,7 +154,7 @@ def _bare(version: SourceTableVersion) -> SourceTableVersion:
 
 
 def read_reach(connection: Connection, source_id: uuid.UUID, worker: int) -> tuple[bool, int]:
-    """Whether everything before this worker's part is staged, and worker 0's position."""
+    """Read whether everything before this worker's part is staged, and worker 0's position."""
     row = connection.execute(
         statement("capture.catchup", "is_reached"), {"source": source_id, "worker": worker}
     ).fetchone()

@@ -1,4 +1,4 @@
-"""The plan in the pipeline database: the parts of the backlog that is being read, and how far each is."""
+"""Reads the plan from the pipeline database: the parts of the backlog, and how far each is staged."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pipeline.postgres.queries import statement
 
 
 def read_plan(connection: Connection, source_id: uuid.UUID) -> list[BacklogPart]:
-    """Every part in order of WAL, the anchor's first; empty when there is no catch-up.
+    """Return all parts in order of WAL, the anchor's first; an empty list if there is no catch-up.
 
-    The anchor's part is only what is left of it: its `from_lsn` moves.
+    The anchor's part is only its remaining range: its `from_lsn` moves.
     """
     return order_parts(
         queries.rows(connection, BacklogPart, statement("capture.catchup", "parts"), {"source": source_id})

@@ -1,4 +1,4 @@
-"""Changes of the plan in the pipeline database. Without rows of a plan there is no catch-up: worker 0 reads all."""
+"""Changes the plan in the pipeline database. Without a plan there is no catch-up: worker 0 reads everything."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 IDLE_SECONDS = 15
-"""After so long without a statement a transaction is ended: its worker is frozen or cut off."""
+"""Seconds without a statement after which a transaction is ended: its worker is frozen or cut off."""
 _FORGET_SEQS = "update pipeline.catchup_parts set first_seq = null where source_id = %(source)s and worker = %(worker)s"
-"""What is read of a part is staged from now on."""
+"""Forget the seqs that are reserved for a part: its next rows are staged."""
 
 
 def connect(dsn: str, name: str) -> Connection:
-    """A connection of a catch-up to the pipeline database, which cannot hold its locks for ever.
+    """Connect a catch-up to the pipeline database, so that a frozen process cannot hold its locks forever.
 
     Raises DatabaseUnavailableError.
     """
@@ -33,10 +33,10 @@ def connect(dsn: str, name: str) -> Connection:
 
 
 def add_plan(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[BacklogPart]) -> None:
-    """Store a plan, all parts but the anchor's, with the progress of their workers, durably.
+    """Store a plan durably: all parts but the anchor's, with the progress of their workers.
 
-    `generation`: of the writer that is worker 0. Raises FencedError, having stored nothing, when another writer has
-    taken over, or when there is a plan already.
+    `generation` is that of worker 0's writer. Raises FencedError, having stored nothing, if another writer has taken
+    over, or if a plan exists already.
     """
     values = {
         "source": source_id,
@@ -54,20 +54,20 @@ def add_plan(connection: Connection, source_id: uuid.UUID, generation: int, part
 
 
 async def forget_seqs(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, part: int) -> None:
-    """What is read of the part is staged from now on."""
+    """Forget the seqs that are reserved for the part: its next rows are staged."""
     await connection.execute(_FORGET_SEQS, {"source": source_id, "worker": part})
 
 
 async def absorb_part(connection: AsyncConnection[TupleRow], part: WorkerClaim, own: WorkerClaim) -> None:
-    """Make what a part's worker has staged worker 0's, durably, and end the part.
+    """Give the staged rows of a part to worker 0, durably, and end the part.
 
-    `own` is the claim of worker 0, which has to be taken again after it. Raises FencedError, having changed nothing,
-    when another process has taken over.
+    `own` is the claim of worker 0, which must be taken again afterwards. Raises FencedError, having changed nothing,
+    if another process has taken over.
     """
     values = {**part.who, "own_generation": own.generation}
     async with connection.transaction():
         await connection.execute("set local synchronous_commit = on")
-        # Before locking any row of it: the shuffler locks rows in another order.
+        # Lock the table before any of its rows: the shuffler locks rows in another order.
         await connection.execute("lock table pipeline.segments in share row exclusive mode")
         absorbed = await connection.execute(statement("capture.catchup", "absorb_part"), values)
         if absorbed.rowcount != 1:
@@ -79,9 +79,10 @@ async def absorb_part(connection: AsyncConnection[TupleRow], part: WorkerClaim, 
 async def abandon_plan(
     connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[BacklogPart]
 ) -> None:
-    """End a plan that cannot be finished: what is staged without a gap becomes worker 0's, the rest is discarded.
+    """End a plan that cannot be finished.
 
-    `parts` begin with the anchor's. No worker may be running; a frozen one that wakes up later is fenced.
+    Rows that are staged without a gap become worker 0's; the others are discarded. `parts` begin with the anchor's.
+    No worker may be running; a frozen one that wakes up later is fenced.
     """
     whole = True
     for before, part in pairwise(parts):

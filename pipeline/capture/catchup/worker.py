@@ -21,10 +21,10 @@ POLL_SECONDS = 0.2
 
 
 class PartWorker(ReplicationWorker):
-    """Stages a part: until all earlier parts are staged, only changes of tables that were not altered in the backlog.
+    """Stages a part. Until the part is reached, it stages only tables that were not altered in the backlog.
 
-    At the first change of another table it stages the complete transactions and waits; once the part is reached it
-    goes on as worker 0 does.
+    At the first change of another table, the worker stages the complete transactions and waits. Once the part is
+    reached, it continues as worker 0 does.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class PartWorker(ReplicationWorker):
 
     async def _admit(self, message: Message) -> bool:
         assert isinstance(message, RelationMessage | LogicalMessage)  # noqa: S101  _needs_lookup
-        if is_marker(message):  # its table's version is compared with the one before it
+        if is_marker(message):  # its table's version must be compared with the version before it
             return False
         async with self._database_lock:
             staged = await in_thread(self._part_registry.admit, message, self._tagger.batch.xid, self._catalog_xmin)
@@ -71,7 +71,7 @@ class PartWorker(ReplicationWorker):
         return True
 
     async def _wait(self, message: Message) -> None:
-        """Until it is time for another check, or the part is reached."""
+        """Wait until the next check is due, or the part is reached."""
         await self._check_reached()
         if self._reached:
             return
@@ -97,7 +97,9 @@ class PartWorker(ReplicationWorker):
         return super()._ready() or (self._waiting and self._tagger.batch.has_whole)
 
     async def _watch_source(self) -> None:
-        """As worker 0 does once the part is reached; until then, check for altered tables and for the part's turn."""
+        """Check for altered tables and for the part's turn; once the part is reached, watch the source as worker 0
+        does.
+        """
         while not self._reached:
             await asyncio.sleep(WATCH_SECONDS)
             await self._check_reached()
@@ -107,8 +109,8 @@ class PartWorker(ReplicationWorker):
 
     async def _require_unchanged(self) -> None:
         async with self._database_lock:
-            changed = await in_thread(self._part_registry.changed, self._admitted, self._catalog_xmin)
-        if changed:  # then each of them is looked up again
+            changed = await in_thread(self._part_registry.may_have_changed, self._admitted, self._catalog_xmin)
+        if changed:  # the next attempt looks each of them up again
             raise DatabaseUnavailableError(
                 "a table was altered while its changes were read ahead; the part is begun again"
             )

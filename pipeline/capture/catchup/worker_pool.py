@@ -1,4 +1,4 @@
-"""The helper processes of a catch-up: one for each part, started, restarted with backoff, and ended."""
+"""Starts, restarts with backoff, and ends the helper processes of a catch-up, one for each part."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pipeline.process.child import POLL, Child, Launch
 logger = logging.getLogger(__name__)
 
 END_SECONDS = 20.0
-"""How long a helper has to end once it is asked to."""
+"""Seconds that a helper has to end once it is asked to."""
 
 
 class WorkerPool:
-    """Manages the processes, whatever they do. Everything but `end` and `end_all` returns at once."""
+    """Manages the processes, whatever they do. All methods but `end` and `end_all` return at once."""
 
     def __init__(self, launch: Launch, task: Callable[[int], str]) -> None:
         """`task` returns the first line of standard input for a part's helper."""
@@ -27,11 +27,11 @@ class WorkerPool:
         self._excluded: set[int] = set()
 
     def begin(self) -> None:
-        """A new plan begins: forget which parts of the last one were left to worker 0."""
+        """Begin a new plan: forget which parts of the last one were left to worker 0."""
         self._excluded.clear()
 
     def start_missing(self, parts: Sequence[BacklogPart], most: int) -> None:
-        """Start the missing helpers, at most `most` at once; to be called every POLL."""
+        """Start the missing helpers, at most `most` at once; must be called every POLL seconds."""
         for worker, child in self._children.items():
             self._check(worker, child)
         wanted = [part.worker for part in parts if not part.complete and part.worker not in self._excluded]
@@ -60,7 +60,7 @@ class WorkerPool:
             logger.warning("part %s of the backlog is left to worker 0", worker, extra={"action": "catchup.part_left"})
 
     def is_running(self, worker: int) -> bool:
-        """Whether its helper is running."""
+        """True if the part's helper is running."""
         child = self._children.get(worker)
         return child is not None and child.lives
 
@@ -69,19 +69,19 @@ class WorkerPool:
         self._excluded.add(worker)
 
     def retire_all(self) -> None:
-        """Ask all to stage the complete transactions, and to end."""
+        """Ask all helpers to stage the complete transactions, and to end."""
         for worker, child in self._children.items():
             self._excluded.add(worker)
             child.retire(END_SECONDS)
 
     async def end(self, worker: int) -> None:
-        """End this one, and wait until it has staged the complete transactions and ended."""
+        """End the part's helper, and wait until it has staged the complete transactions and ended."""
         self._excluded.add(worker)
         if (child := self._children.get(worker)) is not None:
             await _ended([child])
 
     async def end_all(self) -> None:
-        """The same for all of them."""
+        """End all helpers, and wait until they have staged the complete transactions and ended."""
         self.retire_all()
         await _ended(list(self._children.values()))
         self._children.clear()

@@ -16,13 +16,14 @@ from pipeline.wal.messages import BeginMessage, CommitMessage
 from pipeline.wal.tuples import Written
 
 KEPT_BYTES = 1_000_000
-"""More of an open transaction than that is staged with what is complete."""
+"""If the open transaction has more bytes than this, its changes are staged together with the complete transactions.
+"""
 
 
 class BatchBuilder:
-    """Counts the changes of the open transaction and collects their rows, until `take` hands them over.
+    """Counts the changes of the open transaction and collects their rows, until `take` returns them.
 
-    `confirm_rule` is told where transactions begin and end.
+    Tells `confirm_rule` where transactions begin and end.
     """
 
     def __init__(self, confirm_rule: ConfirmRule) -> None:
@@ -33,52 +34,52 @@ class BatchBuilder:
         self._transactions = 0
         self._whole: CommitMessage | None = None
         self._open_at = 0
-        """Where the rows of the open transaction begin."""
+        """The index of the open transaction's first row."""
         self._taken_in_part = False
         self._places_range = False
         self._begin: BeginMessage | None = None
         self._open_lsn = -1
-        """-1 outside of a transaction."""
+        """commit_lsn of the open transaction; -1 outside of a transaction."""
         self._head = b""
         self._idx = 0
         self._ordinal = 0
         self._marked = False
         self._annotations: bytes | None = None
         self.size = 0
-        """Bytes of rows not taken yet."""
+        """Bytes of the rows that `take` has not returned yet."""
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a Begin has arrived whose Commit has not."""
+        """True if a Begin has arrived whose Commit has not."""
         return self._begin is not None
 
     @property
     def unfinished(self) -> tuple[BeginMessage, int] | None:
-        """The open transaction, and how many of its changes have arrived; None when none is open."""
+        """The open transaction, and how many of its changes have arrived; None outside of a transaction."""
         return None if self._begin is None else (self._begin, self._idx)
 
     @property
     def has_whole(self) -> bool:
-        """Whether a complete transaction waits to be taken."""
+        """True if a complete transaction waits for `take`."""
         return self._whole is not None
 
     @property
     def commit_lsn(self) -> int:
-        """Of the open transaction, else of the last one; 0 before the first."""
+        """commit_lsn of the open transaction, else of the last one; 0 before the first."""
         return self._begin.final_lsn if self._begin else self._last_lsn
 
     @property
     def next_place(self) -> tuple[int, int]:
-        """commit_lsn and commit_idx that the next change will have."""
+        """The commit_lsn and commit_idx that the next change will have."""
         return self.commit_lsn, self._idx
 
     @property
     def xid(self) -> int | None:
-        """Of the open transaction."""
+        """The xid of the open transaction; None outside of one."""
         return self._begin.xid if self._begin else None
 
     def begin(self, message: BeginMessage) -> None:
-        """A transaction begins. Raises PartEndedError when it belongs to another worker."""
+        """Begin a transaction. Raises PartEndedError if the transaction belongs to another worker."""
         if self._begin is not None:
             raise DecodeError(f"Begin {show(message.final_lsn)} inside of transaction {show(self._begin.final_lsn)}")
         lsn = message.final_lsn
@@ -92,7 +93,7 @@ class BatchBuilder:
         self._annotations = None
 
     def commit(self, message: CommitMessage) -> None:
-        """The open transaction is complete."""
+        """Complete the open transaction."""
         if message.commit_lsn != self._open_lsn:
             raise DecodeError(f"Commit {show(message.commit_lsn)} does not match its Begin")
         self._on_commit()
@@ -103,7 +104,7 @@ class BatchBuilder:
         self._open_lsn = -1
 
     def annotate(self, annotations: bytes | None) -> None:
-        """Later changes of the open transaction get these annotations. Counts as a change, but adds no row."""
+        """Give later changes of the open transaction these annotations. Counts as a change, but adds no row."""
         self._annotations = annotations
         self._idx += 1
 
@@ -121,12 +122,14 @@ class BatchBuilder:
         change = relation.head if lsn == self._open_lsn and of_action is action else self._change(relation, action)
         annotations = self._annotations
         try:
-            if changes is None and exact is None and unchanged is None and annotations is None:  # nor previous_pk
+            if (
+                changes is None and exact is None and unchanged is None and annotations is None
+            ):  # then there is no previous_pk either
                 staged = row(self._head, self._idx, self._ordinal, change, pk, record)
             else:
                 rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk, None)
                 staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
-        except StructError:  # a field of 2 GB: COPY's format has no length for it
+        except StructError:  # a field of 2 GB, whose length does not fit into COPY's format
             record = too_long(len(record) + len(changes or b"") + len(exact or b""))
             rest = (None, None, None, annotations, previous_pk, None)
             staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
@@ -139,18 +142,18 @@ class BatchBuilder:
         self._ordinal += 1
 
     def place_range(self) -> None:
-        """The next change of the open transaction is a range's marker: it counts as a transaction with rows."""
+        """Count the next change, the marker of a range: its transaction then counts as one with rows."""
         self._idx += 1
         self._marked = True
 
     def skip(self) -> None:
-        """The next change of the open transaction is counted, and not staged."""
+        """Count the next change of the open transaction without staging it."""
         self._idx += 1
 
     def take_back(self, changes: int, skipped: int = 0) -> None:
-        """Remove the last so many changes, and so many skipped ones, which then come again.
+        """Remove the last `changes` rows, and do not count `skipped` other changes: all of them come again.
 
-        None of them is a truncation or was already taken.
+        None of them is a truncation, and `take` has returned none of them.
         """
         for _ in range(changes):
             self.size -= len(self._rows.pop())
@@ -158,7 +161,9 @@ class BatchBuilder:
         self._ordinal -= changes
 
     def take_whole(self) -> ChangeBatch | None:
-        """As `take`, but where a complete transaction waits the little that has come of an open one stays here."""
+        """Return what `take` returns, but if a complete transaction waits, keep the first changes of the open one
+        here.
+        """
         kept = self._rows[self._open_at :]
         size = sum(map(len, kept))
         if self._begin is None or self._whole is None or size > KEPT_BYTES:
@@ -178,10 +183,10 @@ class BatchBuilder:
         return batch
 
     def take(self) -> ChangeBatch | None:
-        """Everything collected, also the beginning of an open transaction; None when there is nothing.
+        """Return everything collected, also the beginning of an open transaction; None if nothing is collected.
 
-        A batch may have no rows: transactions without changes for us still move the position, and of a transaction that
-        was taken in part only the end may be left.
+        A batch may have no rows: transactions without changes for us still move the position. A transaction may also
+        end without a row of it, because an earlier batch had all of them.
         """
         if not self._rows and self._whole is None:
             return None
@@ -211,7 +216,7 @@ class BatchBuilder:
         return batch
 
     def _change(self, relation: StagedRelation, action: bytes) -> bytes:
-        """The part that rows of this relation and action share in the open transaction."""
+        """Return the bytes that rows of this relation and action share in the open transaction."""
         begin = self._begin
         if begin is None:
             raise DecodeError("a change outside of a transaction")

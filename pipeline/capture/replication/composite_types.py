@@ -1,4 +1,6 @@
-"""Composite types in the values of captured tables: no message says that one was altered, so they are looked at."""
+"""Composite types in the values of captured tables. No message reports that a type was altered, so the catalog is
+compared.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ group by attrelid
 
 
 class CompositeTypes:
-    """What the attributes of these types are known to be, by the oid of the relation that has them in its values."""
+    """The known attributes of composite types, by the oid of the relation that has such types in its values."""
 
     def __init__(self, known: Iterable[KnownVersion]) -> None:
         self._known = dict[int, dict[str, dict[str, str] | None]]()
@@ -26,16 +28,16 @@ class CompositeTypes:
     @property
     def relations(self) -> Collection[int]:
         """Oids of relations with such types in their values."""
-        return list(self._known)  # while another thread may add one
+        return list(self._known)  # a copy, since another thread may add one
 
     def remember(self, known: KnownVersion) -> None:
-        """From now on, the types of this relation are known to be as they were for its newest version."""
+        """Remember the types of this relation as they were for its newest version."""
         self._known.pop(known.version.relation_oid, None)
         if known.fingerprint is not None and known.fingerprint.composites:
             self._known[known.version.relation_oid] = dict(known.fingerprint.composites)
 
     def altered(self, source: Connection) -> list[int]:
-        """Return relations with types that have other attributes now; they are known to have those from then on."""
+        """Return the relations with types that have other attributes now, and remember the new attributes."""
         if not self._known:
             return []
         types = {int(oid) for types in self._known.values() for oid in types}

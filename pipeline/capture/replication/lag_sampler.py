@@ -28,15 +28,15 @@ logger = logging.getLogger(__name__)
 SECONDS = 1.0
 """Seconds between two samples."""
 STORE_BYTES, STORE_SECONDS = 8_192, 5.0
-"""A sample is stored only after so much WAL or time: storing writes WAL too, perhaps in the source's own cluster."""
+"""A sample is stored after this much WAL or time: storing writes WAL, too, perhaps in the source's own cluster."""
 THIN_SECONDS = 60.0
 _END_TIMEOUT = 0.5
 SAMPLES = 5
-"""What the worker waits for is averaged over so many samples."""
+"""The samples over which the worker's waits are averaged."""
 
 
 class SampledWorker(Protocol):
-    """What is read of the worker. Every transaction that commits before `staged` is staged."""
+    """A worker as samples read it. Every transaction that commits before `staged` is staged."""
 
     starved: WaitTimer
     blocked: WaitTimer
@@ -47,7 +47,7 @@ class SampledWorker(Protocol):
 
 @dataclass(frozen=True)
 class WalSample:
-    """The source's end of WAL at a time of its clock. `sending`: the walsender waited for its socket."""
+    """The end of the source's WAL, at a time of the source's clock. `sending`: the walsender waited for its socket."""
 
     lsn: int
     written_at: datetime
@@ -64,13 +64,15 @@ class _WorkerSample:
 
 
 def session_name(source: uuid.UUID) -> str:
-    """application_name of the sampling sessions: as long as the source shows one, the samples have no gap."""
+    """Return the application_name of sampling sessions: while the source shows such a session, the samples have no
+    gap.
+    """
     return f"pipeline lag {source}"
 
 
 @asynccontextmanager
 async def sample_lag(config: Config, source: uuid.UUID, worker: SampledWorker) -> AsyncIterator[None]:
-    """Sample while the block runs. After an error it tries again; an error never reaches the worker."""
+    """Sample while the block runs. After an error, sampling starts again; an error never reaches the worker."""
     sampler = _SamplerTask(config, source, worker)
     task = supervised.start_task("lag samples", sampler.run)
     try:
@@ -80,7 +82,7 @@ async def sample_lag(config: Config, source: uuid.UUID, worker: SampledWorker) -
 
 
 class _SamplerTask:
-    """Connects, samples, and connects again."""
+    """Connects, samples, and connects again after an error."""
 
     def __init__(self, config: Config, source: uuid.UUID, worker: SampledWorker) -> None:
         self._databases = (config.source, session_settings.SOURCE), (config.database, session_settings.SERVER)
@@ -111,7 +113,7 @@ class _SamplerTask:
         name = session_name(self._source)
         for dsn, settings in self._databases:
             self._open.append(await connections.connect_async(dsn, name=name, settings=settings))
-        await self._open[-1].execute("set synchronous_commit = off")  # nothing is lost by losing a sample
+        await self._open[-1].execute("set synchronous_commit = off")  # a lost sample does no harm
         at, store = self._open
         sampler = LagSampler(at, store, self._source, self._slot, self._worker)
         while not self._ending.is_set():
@@ -129,7 +131,7 @@ class _SamplerTask:
 
 
 class LagSampler:
-    """Takes samples, and stores as few of them as it may."""
+    """Takes samples, and stores no more of them than needed."""
 
     def __init__(
         self, at: AsyncConnection[Any], store: AsyncConnection[Any], source: uuid.UUID, slot: str, worker: SampledWorker
@@ -146,7 +148,7 @@ class LagSampler:
         self._thin_at = 0.0
 
     async def sample(self) -> None:
-        """Read both databases once, and store the sample if it is time."""
+        """Read both databases once, and store the sample if it is due."""
         async with self._source_connection.cursor(row_factory=class_row(WalSample)) as cursor:
             sample = await (
                 await cursor.execute(statement("capture.replication", "sample_wal"), self._values)
@@ -170,7 +172,7 @@ class LagSampler:
         since = (sample.written_at - stored.written_at).total_seconds() if stored else STORE_SECONDS
         if stored is not None and sample.lsn - stored.lsn < STORE_BYTES and since < STORE_SECONDS:
             return
-        quiet = since > STORE_SECONDS + SECONDS  # it had not moved until the sample before this one
+        quiet = since > STORE_SECONDS + SECONDS  # the WAL's end had not moved until the sample before this one
         await self._store_samples([before, sample] if before and quiet else [sample])
         self._stored = sample
         if time.monotonic() >= self._thin_at:
@@ -188,7 +190,10 @@ class LagSampler:
         await self._store.execute(statement("capture.replication", "store_written"), {**self._values, **values})
 
     async def _store_load(self, due: int) -> None:
-        """`due`: WAL that was written before the last sample should be staged by now."""
+        """Store what the worker waits for, if the worker is late.
+
+        `due`: WAL that was written before the last sample should be staged by now.
+        """
         row = await (
             await self._store.execute(statement("log.staging.frontier", "moved_position"), self._values)
         ).fetchone()

@@ -1,8 +1,8 @@
-"""Logical messages that Postgres sends after the change that was made after them. Pure.
+"""Moves logical messages before the changes that were made after them, which Postgres may send first. Pure.
 
 The changes of subtransactions are merged by LSN (reorderbuffer.c, ReorderBufferIterTXNNext). A change has the LSN of
-the beginning of its WAL record, but a message (pg_logical_emit_message) that of the end of its record (decode.c,
-logicalmsg_decode), which is where the next record begins: with the same LSN, either of the two may be sent first.
+the beginning of its WAL record. A message (pg_logical_emit_message) has the LSN of the end of its record (decode.c,
+logicalmsg_decode), where the next record begins. With the same LSN, either of the two may be sent first.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from pipeline.wal import pgoutput
 
 _LSN = slice(1, 9)
-"""Where the LSN is in the header of XLogData."""
+"""The bytes of the LSN in the header of XLogData."""
 _ROWS = frozenset(b"IUD")
-"""Not truncations: their record is never the next one, because records of new files come before it."""
+"""Truncations are not among them: records of new files come between a message and the record of a truncation."""
 
 
 class MessageReorder:
-    """Finds the changes before which a message belongs, also where they were read in another batch of messages."""
+    """Finds the changes before which a message belongs, even if an earlier read returned them."""
 
     def __init__(self) -> None:
         self.held: list[bytes] = []
@@ -25,7 +25,7 @@ class MessageReorder:
     def hold_back(self, messages: list[bytes]) -> None:
         """Remove the changes of one record at the end of `messages`: the next message may belong before them.
 
-        Their transaction is not complete yet, so nothing is delayed by that.
+        Their transaction is not complete yet, so this delays nothing.
         """
         places = _of_one_record(messages, len(messages), None)
         self.held = [messages[place] for place in places]
@@ -33,17 +33,20 @@ class MessageReorder:
             del messages[place]
 
     def joined(self, messages: list[bytes]) -> list[bytes]:
-        """What was held back, followed by what was read next."""
+        """Return the changes that were held back, followed by the messages that were read next."""
         return self.held + messages
 
     @staticmethod
     def sent_too_early(messages: list[bytes], place: int) -> list[bytes]:
-        """The changes directly before the message at `place` that were made after it."""
+        """Return the changes directly before the message at `place` that were made after the message."""
         return [messages[found] for found in _of_one_record(messages, place, messages[place][_LSN])]
 
 
 def _of_one_record(messages: list[bytes], end: int, lsn: bytes | None) -> list[int]:
-    """Indexes of the changes before `end` with this LSN, by default the last one's; keepalives may be between."""
+    """Return the indexes of the changes before `end` with this LSN, by default the last one's.
+
+    Keepalives may be between them.
+    """
     found: list[int] = []
     for place in reversed(range(end)):
         data = messages[place]

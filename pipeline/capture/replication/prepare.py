@@ -1,4 +1,4 @@
-"""Before the stream starts: identify the source, then prepare publications and slot. Refuses before any change."""
+"""Prepares the start of the stream: the source, its publications and its slot. Refuses before any change."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ MIN_VERSION = 150000
 
 @dataclass(frozen=True)
 class PreparedSource:
-    """What the stream needs to start."""
+    """The stored source and the publications in use, which the stream needs to start."""
 
     source: ReplicationSource
     publications: PublicationSet
 
 
 def require_fit(source: Connection) -> None:
-    """Raises SourceUnfitError when this server cannot be a source: wal_level, version, rights, or a standby."""
+    """Raises SourceUnfitError if this server cannot be a source: by wal_level, version, rights, or as a standby."""
     version, wal_level, may_replicate, user, standby = read_settings(source)
     if version < MIN_VERSION:
         raise SourceUnfitError(f"the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it")
@@ -69,7 +69,7 @@ def require_fit(source: Connection) -> None:
 
 
 def read_settings(source: Connection) -> tuple[int, str, bool, str, bool]:
-    """Version, wal_level, whether this user may replicate, its name, and whether the server is a standby."""
+    """Read version, wal_level, whether this user may replicate, its name, and whether the server is a standby."""
     row = source.execute(statement("capture.replication", "source_settings")).fetchone()
     assert row is not None  # noqa: S101  the current user's role exists
     version, wal_level, may_replicate, user, standby = row
@@ -77,7 +77,9 @@ def read_settings(source: Connection) -> tuple[int, str, bool, str, bool]:
 
 
 def publisher(config: Config, source: Connection, pipeline: Connection | None) -> Publisher:
-    """The publisher for these settings; it knows our own tables when they could be mistaken for the source's."""
+    """Return the publisher for these settings; it excludes the server's own tables if they are in the source's
+    database.
+    """
     own = own_tables.read(source, pipeline, config.events_tables)
     return Publisher(source, config.publication, config.tables, own)
 
@@ -85,9 +87,9 @@ def publisher(config: Config, source: Connection, pipeline: Connection | None) -
 def refuse_unfit(
     config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity | None = None
 ) -> None:
-    """Raises what is wrong with source, publication or slot, without changing anything.
+    """Raise the error if source, publication or slot is unfit. Changes nothing.
 
-    The pipeline database may be one without our schema. `identity`: see `continuity_checks`.
+    The pipeline database may lack the server's schema. `identity`: see `continuity_checks`.
     """
     require_fit(source)
     stored = sources.find_in_any(pipeline, config.source_id)
@@ -106,15 +108,15 @@ def continuity_checks(
     stored: ReplicationSource,
     identity: SystemIdentity | None = None,
 ) -> dict[str, Callable[[], None]]:
-    """What must hold for our positions to stay valid, in this order; each raises a SourceChangedError.
+    """Return the checks that our positions are still valid, in their order; each may raise a SourceChangedError.
 
-    They change nothing. Without an `identity` from IDENTIFY_SYSTEM it is read over the ordinary connection. Another
+    They change nothing. Without an `identity` from IDENTIFY_SYSTEM, it is read over the ordinary connection. Another
     server may be running.
     """
     position = progress.stored_position(pipeline, stored.id)
     if position is None:
         return {}
-    now = timeline.read_identity(source)  # after the position: a worker may be moving both
+    now = timeline.read_identity(source)  # read after the position, because a worker may be moving both
     if identity is not None:
         now = replace(identity, flushed=now.flushed)
     return {
@@ -127,8 +129,8 @@ def continuity_checks(
 
 
 def require_slot(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID | None) -> None:
-    """Raises SlotLostError when the slot no longer holds everything that is not stored yet."""
-    slot = slots.find(source, config.slot)  # first: a worker stores a position before it confirms it
+    """Raises SlotLostError if the slot no longer holds everything that is not stored yet."""
+    slot = slots.find(source, config.slot)  # before the position, which a worker stores before it confirms it
     position = progress.stored_position(pipeline, source_id) if source_id else None
     slots.require_whole(config.slot, slot, position, timeline.read_identity(source).flushed)
 
@@ -166,14 +168,14 @@ def prepare(
 ) -> PreparedSource:
     """Find or create the source (a new one gets `source_id`), its publications and its slot, in this order.
 
-    Raises a ReplicationError that says why it cannot.
+    Raises a ReplicationError that says why the stream cannot start.
     """
     refuse_unfit(config, source, pipeline, identity)
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
         stored = describe_source(ReplicationSource(source_id, 0, "", "", ""), config, source, identity)
         sources.add(pipeline, stored)
-    elif progress.stored_position(pipeline, stored.id) is None:  # nothing depends on what is stored of it yet
+    elif progress.stored_position(pipeline, stored.id) is None:  # nothing depends on the stored source yet
         stored = describe_source(stored, config, source, identity)
         sources.change(pipeline, stored)
     elif stored.timeline != identity.timeline:
@@ -186,7 +188,8 @@ def prepare(
 
 
 def create_slot(config: Config, source: Connection, pipeline: Connection) -> int:
-    """What the first start does before it streams, publications and slot, at a migrated pipeline database.
+    """Do what the first start does before it streams: create publications and slot, with a migrated pipeline
+    database.
 
     Returns the LSN from which the slot streams. Raises SlotExistsError, and what `prepare` raises.
     """
@@ -204,7 +207,7 @@ def create_slot(config: Config, source: Connection, pipeline: Connection) -> int
 def describe_source(
     known: ReplicationSource, config: Config, source: Connection, identity: SystemIdentity
 ) -> ReplicationSource:
-    """The source as it is now, with the settings we are about to use, under a known id and epoch."""
+    """Return the source as it is now, with the current settings, under a known id and epoch."""
     return replace(
         known,
         system_identifier=identity.system_identifier,
@@ -222,7 +225,7 @@ def publish(config: Config, source: Connection, pipeline: Connection, stored: Re
         ledger = publication_ledger.open_ledger(source, pipeline, stored.id, fresh.published)
         tables = publisher(config, source, pipeline)
         publications = tables.ensure(fresh.publications, ledger)
-        # A publication of somebody else's is used as it is, whatever the patterns are.
+        # A publication that another user made is used as it is, whatever the patterns are.
         _store_unmatched(pipeline, fresh, tables.unmatched if publications.made else None)
         for name, oid in publications.made.items():
             sources.add_publication(pipeline, stored.id, name, oid)
@@ -230,9 +233,9 @@ def publish(config: Config, source: Connection, pipeline: Connection, stored: Re
 
 
 def publish_new_tables(config: Config, source: Connection, pipeline: Connection) -> None:
-    """Bring publications that we made up to date with the existing tables; others are left alone.
+    """Bring the server's own publications up to date with the existing tables; others are left alone.
 
-    Raises PublicationChangedError when somebody else has removed something from them.
+    Raises PublicationChangedError if another user has removed something from them.
     """
     with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, config.source_id)
@@ -270,7 +273,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
         start = (slot.confirmed_lsn or 0) if slot else 0
         if progress.stored_position(pipeline, stored.id) is None and not slot_mark.find_marks(source, config.slot):
             logger.warning(
-                'slot "%s" was made by somebody else and is taken over: nothing from before %s comes',
+                'slot "%s" was made by another user and is taken over: no change before %s is sent',
                 config.slot,
                 lsn.show(start),
                 extra={"action": "slot.taken_over"},
@@ -282,7 +285,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
 
 
 def _jump_behind_others(config: Config, source: Connection, pipeline: Connection, slot: Slot | None) -> None:
-    """At the first start: readers may know the seqs of another log that the slot was read for."""
+    """Jump to higher seqs at the first start if the slot was read for another log, whose seqs readers may know."""
     marks, own = slot_mark.find_marks(source, config.slot), slot_mark.own_id(pipeline)
     if any(mark != own for mark in marks) or (slot is not None and not marks):
         tables = [EventsTable.parse(name) for name in config.events_tables]
@@ -291,7 +294,7 @@ def _jump_behind_others(config: Config, source: Connection, pipeline: Connection
 
 
 def connect(config: Config, *, name: str) -> tuple[Connection, Connection]:
-    """Ordinary connections to the source and the pipeline database, in this order."""
+    """Return ordinary connections to the source and the pipeline database, in this order."""
     source = connections.connect(config.source, "source", name=name)
     try:
         return source, connections.connect(config.database, "pipeline database", name=name)

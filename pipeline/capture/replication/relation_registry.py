@@ -1,4 +1,4 @@
-"""The relations of the stream: what the source sends of them is completed from the catalog and kept in the history."""
+"""The relations of the stream: completes from the catalog what the source sends of them, and keeps the history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLES_PER_CHECK = 50
 
 
 class RelationRegistry:
-    """Uses both databases; for one thread at a time."""
+    """Looks up and records relations in both databases; for one thread at a time."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class RelationRegistry:
         described: Iterable[int] = (),
         own: OwnTables = own_tables.NONE,
     ) -> None:
-        """`publications`: those that are replicated. `slot`: the slot that is read, when it is a copy of the source's.
+        """`publications`: those that are replicated. `slot`: the slot that is read, if it is a copy of the source's.
 
-        `described`: oids of relations that were already sent in this session. `own`: our own tables at the source.
+        `described`: oids of relations that the source has sent in this session. `own`: our own tables at the source.
         """
         self._source = source
-        self._source.execute("set search_path = ''")  # names of types come out qualified
+        self._source.execute("set search_path = ''")  # so that names of types are qualified
         self._pipeline = pipeline
         self._stored = stored
         self._slot = slot or stored.slot
@@ -60,10 +60,10 @@ class RelationRegistry:
         self._row_versions: dict[int, str] = {}
         self._renamed: dict[int, CatalogNames] = {}
         self.composites = CompositeTypes(self._known.values())
-        """Of relations of the stream."""
+        """The composite types in the values of the stream's relations."""
 
     def is_own(self, message: RelationMessage) -> bool:
-        """Whether its rows are our own: they are counted, and staged nowhere."""
+        """True if the relation is one of our own, whose rows are counted, but not staged."""
         return self._own.includes(message.schema, [f"{message.schema}.{message.name}"])
 
     def describe(
@@ -73,9 +73,9 @@ class RelationRegistry:
         xid: int | None = None,
         changed: int = 0,
     ) -> StagedRelation:
-        """Look a relation up, and record it when its version is new.
+        """Look a relation up, and record its version if it is new.
 
-        `xid`: of the transaction at `since`, None when not known. `changed`: commit_lsn of the last transaction with
+        `xid`: of the transaction at `since`; None if not known. `changed`: commit_lsn of the last transaction with
         rows of the relation as it was described last.
         """
         key = (
@@ -83,17 +83,17 @@ class RelationRegistry:
         )
         if key in self._known:
             return self._describe(message, since, xid, changed)
-        with self._pipeline.transaction():  # the worker of another part of a backlog may have recorded it first
+        with self._pipeline.transaction():  # the worker of another part may have recorded it first
             found = versions.find(self._pipeline, self._stored.id, self._stored.epoch, key)
             if found is not None:
                 self._known[key] = found
             return self._describe(message, since, xid, changed)
 
     def place_range(self, token: bytes, opened: tuple[BeginMessage, int] | None) -> bool:
-        """Rows that were read from a table come at the open transaction; False when no range has this token.
+        """Place the rows of a range at the open transaction; False if no range has this token.
 
-        The version of their table is that of the snapshot in which they were read, with the table locked until now: so
-        nothing of its fingerprint is in doubt.
+        The version of their table is that of the snapshot in which the rows were read. The table has been locked
+        since then, so its fingerprint is certain.
         """
         if opened is None:
             raise DecodeError("a marker outside of a transaction")
@@ -119,11 +119,11 @@ class RelationRegistry:
         return True
 
     def require_still_published(self) -> None:
-        """Raises PublicationChangedError when somebody has narrowed a publication that we use."""
+        """Raises PublicationChangedError if another user has narrowed a publication in use."""
         still_published.require_still_published(self._source, self._pipeline, self._stored.id)
 
     def replay(self, start_position: int) -> ReplayCheck:
-        """The replay of a slot that is started at `start_position`."""
+        """Return the check of what a slot that is started at `start_position` replays."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id)
         if slot is None or staged is None:
@@ -165,8 +165,8 @@ class RelationRegistry:
     def record_unsent(self, place: tuple[int, int], xids: Collection[int] = ()) -> dict[int, StagedRelation]:
         """Record what no message says: names that `check_tables` found, and attributes that composite types have now.
 
-        Returns relations, by oid, with the version that their changes have from `place` on. `xids`: what these
-        transactions have altered is seen.
+        Returns relations by oid, with the version that their changes have from `place` on. First waits until the
+        changes of the transactions `xids` are visible.
         """
         for xid in xids:
             introspection.wait_until_visible(self._source, xid)
@@ -177,7 +177,7 @@ class RelationRegistry:
         return found
 
     def _alter_types(self, known: KnownVersion, place: tuple[int, int]) -> StagedRelation | None:
-        """Record the version of a table whose types were altered; None if it was dropped."""
+        """Record the version of a table whose types were altered; None if the table was dropped."""
         read = introspection.describe_now(self._source, known, self._slot)
         if known.fingerprint is None or read is None or read.fingerprint is None:
             return None
@@ -186,11 +186,11 @@ class RelationRegistry:
         return self._remember(version, now, place, found)
 
     def _rename(self, place: tuple[int, int]) -> dict[int, StagedRelation]:
-        """By oid, relations that `check_tables` found under another name at an LSN that the stream has passed."""
+        """Return, by oid, relations whose new name `check_tables` found at an LSN that the stream has passed."""
         due = [oid for oid, table in self._renamed.items() if table.read_at < place[0]]
         found = {}
         for oid in due:
-            known = self._known[oid, ""]  # the source may have sent other columns since it was found
+            known = self._known[oid, ""]  # the source may have sent other columns since then
             renamed = self._renamed.pop(oid).renamed(known.version)
             if renamed != known.version:
                 version, _ = next_version(known.version, None, renamed, None, place)
@@ -217,12 +217,12 @@ class RelationRegistry:
         again = message.oid in self._described
         self._described.add(message.oid)
         pending = self._renamed.get(message.oid)
-        if pending is not None and pending.read_at < since[0]:  # the message has a name of later
+        if pending is not None and pending.read_at < since[0]:  # the message has a later name
             self._renamed[message.oid] = replace(pending, relation_schema=message.schema, relation_name=message.name)
         return self._compare(self._read_catalog(message, xid, before, again=again), before, since)
 
     def _compare(self, now: TableDescription, before: KnownVersion | None, since: tuple[int, int]) -> StagedRelation:
-        """Record what the table is from `since` on, where that is new."""
+        """Record the version of a table from `since` on, if the version is new."""
         if before is None:
             found = altered_before(now.version, now.fingerprint)
             return self._remember(first_version(now.version, since), now.fingerprint, since, found)
@@ -233,7 +233,10 @@ class RelationRegistry:
     def _read_catalog(
         self, message: RelationMessage, xid: int | None, before: KnownVersion | None, *, again: bool
     ) -> TableDescription:
-        """The table in the catalog as it is now. `before`: the last known version, else the one that was published."""
+        """Describe the table as the catalog has it now.
+
+        `before`: its last known version; without one, the version at its publication is used.
+        """
         return introspection.describe(
             self._source,
             message,
@@ -246,7 +249,7 @@ class RelationRegistry:
         )
 
     def _published(self, oid: int) -> KnownVersion | None:
-        """For the first change of a table: as it was when it was published."""
+        """Return the version of a table when it was published, for its first change."""
         version = baselines.find(self._pipeline, self._stored.id, self._stored.epoch, oid)
         return KnownVersion(0, version) if version else None
 

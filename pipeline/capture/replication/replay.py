@@ -1,7 +1,7 @@
-"""Replayed transactions, between the slot's confirmed LSN and our stored position, are checked and skipped. Pure.
+"""Checks and skips replayed transactions, between the slot's confirmed LSN and our stored position. Pure.
 
-A source that was restored to an earlier state and has written past our position since looks like the one we know: its
-cluster and timeline are the same. Only the stream shows the difference: the last transaction that we staged must be
+A source that was restored to an earlier state and has written past our position since looks like the known one: its
+cluster and timeline are the same. Only the stream shows the difference. The last transaction that we staged must be
 replayed with the same commit time, and between it and our position there must be no changes for us.
 """
 
@@ -54,7 +54,7 @@ class ReplayCheck:
     ) -> None:
         """`from_lsn`: the slot sends the transactions whose commit record begins there or later.
 
-        `is_own`: whether a relation is the server's own, whose rows are not for us.
+        `is_own`: True for a relation of the server's own, whose rows are not for us.
         """
         self.from_lsn = from_lsn
         self._staged = staged
@@ -64,25 +64,25 @@ class ReplayCheck:
         self._open = _Open.NONE
         self._begin: BeginMessage | None = None
         self.verified = from_lsn >= staged.position
-        """Everything before our position was replayed as we have stored it."""
+        """True once everything before our position was replayed as we have stored it."""
         self.over = self.verified and not self._carried
-        """Everything from here on is new."""
+        """True if all later messages are new."""
         self.new_from = staged.position
-        """When `over`: commit_lsn of the first new transaction, or how far the source had sent when there was none."""
+        """Valid if `over`: commit_lsn of the first new transaction; without one, the LSN up to which the source had
+        sent."""
         self.relations: dict[bytes, bytes] = {}
         """The last Relation message of each relation: the source sends it only once a session."""
         self.received = 0
-        """The source has sent everything before it, as its last keepalive outside of a transaction says."""
+        """The source has sent everything before this LSN, by its last keepalive outside of a transaction."""
         self.reply_requested = False
-        """Whether the source has requested a reply since `skip` was called."""
+        """True if the source has requested a reply since `skip` was called."""
         self._held: list[bytes] = []
         self._is_own = is_own
         self._own: set[int] = set()
 
     def skip(self, messages: list[bytes]) -> list[bytes]:
-        """Skip what is in the log; returns the new messages, with which the replay is over.
-
-        Raises HistoryDivergedError.
+        """Skip what is in the log; returns the first new messages, at which the replay is over. Raises
+        HistoryDivergedError.
         """
         self.reply_requested = False
         for place, data in enumerate(messages):
@@ -96,7 +96,7 @@ class ReplayCheck:
 
     def _keepalive(self, keepalive: KeepaliveMessage) -> None:
         self.reply_requested = self.reply_requested or keepalive.reply_requested
-        if self._open is _Open.NONE:  # inside of one, wal_end is its own commit (postgres-facts.md 8)
+        if self._open is _Open.NONE:  # in a transaction, wal_end is its commit (postgres-facts.md 8)
             self.received = keepalive.wal_end
             self._idle(keepalive.wal_end)
 
@@ -122,7 +122,7 @@ class ReplayCheck:
             self._own.add(relation.oid)
 
     def _are_own(self, data: bytes) -> bool:
-        """Whether this row, or everything that this truncates, is the server's own."""
+        """True if this row, or everything that this message truncates, is the server's own."""
         if not self._own:
             return False
         change = pgoutput.decode(data, _HEADER)
@@ -131,7 +131,7 @@ class ReplayCheck:
         return isinstance(change, InsertMessage | UpdateMessage | DeleteMessage) and change.relation in self._own
 
     def _idle(self, wal_end: int) -> None:
-        """The source has sent everything before `wal_end`."""
+        """Note that the source has sent everything before `wal_end`."""
         if self._last_expected and wal_end > self._staged.commit_lsn:
             raise self._absent()
         self.verified = self.verified or wal_end >= self._staged.position

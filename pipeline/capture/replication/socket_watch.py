@@ -1,4 +1,4 @@
-"""Waiting for a socket, which the event loop watches only meanwhile."""
+"""Waits for a socket. The event loop watches the socket only during the wait."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import asyncio
 
 
 class SocketWatch:
-    """Of one socket. What has come and is not read would keep a loop turning that watches it all the time."""
+    """A watch of one socket. If a loop watched it all the time, unread data would keep the loop turning."""
 
     def __init__(self) -> None:
-        self._come = asyncio.Event()
+        self._readable = asyncio.Event()
         self._socket = -1
         self._watched = False
 
     def set_socket(self, socket: int) -> None:
-        """The socket's number."""
+        """Set the number of the socket to watch."""
         self._socket = socket
 
     async def wait(self) -> None:
-        """Until there is something to read, or until `wake`."""
-        self._come.clear()
+        """Wait until there is something to read, or until `wake`."""
+        self._readable.clear()
         if not self._watched:
             asyncio.get_running_loop().add_reader(self._socket, self._seen)
             self._watched = True
-        await self._come.wait()
+        await self._readable.wait()
 
     def wake(self) -> None:
-        """Let `wait` return, where it waits now."""
-        self._come.set()
+        """Let `wait` return, if it is waiting."""
+        self._readable.set()
 
     def close(self) -> None:
-        """No longer watch it, also where the wait was given up. Raises RuntimeError outside of an event loop."""
+        """Stop watching the socket, also if the wait was cancelled. Raises RuntimeError outside of an event loop."""
         if self._watched:
             self._watched = False
             asyncio.get_running_loop().remove_reader(self._socket)
 
     def _seen(self) -> None:
         self.close()
-        self._come.set()
+        self._readable.set()

@@ -1,4 +1,4 @@
-"""What the source says when it refuses a command, or ends the stream: its SQLSTATE as our errors."""
+"""Translates the source's refusal of a command, or the end of the stream, from its SQLSTATE into our errors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from pipeline.errors import (
 )
 from pipeline.postgres import connections
 
-NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
+NEW_SLOT = (
+    "`pipeline sources adopt` continues without what is missing; if it finds nothing to do, delete the slot first"
+)
 _BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
-"""SQLSTATEs of errors that are not caused by the change that was to be sent."""
+"""SQLSTATEs of errors that are not caused by the change that the source was to send."""
 _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
     "55006": SlotInUseError,
     "42704": SlotMissingError,
@@ -28,7 +30,7 @@ _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
 
 
 def refusal_error(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
-    """Why a command failed. `said`: the connection's own message, for a result without one."""
+    """Return the error for a failed command. `said`: the connection's own message, for a result without one."""
     text = message(result) or "; ".join(said.splitlines())
     state = _sqlstate(result)
     if state == errors.UndefinedObject.sqlstate and "publication" in text:
@@ -43,7 +45,7 @@ def refusal_error(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
 
 
 def ending_error(result: pq.abc.PGresult | None, dsn: str, said: str) -> Exception:
-    """Why the stream has ended; UndecodableChangeError where the change that was to be sent is the cause."""
+    """Return why the stream has ended: UndecodableChangeError if the change that was to be sent is the cause."""
     if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
         return connections.unavailable(dsn, "source", OperationalError("it ended the replication stream"))
     error = refusal_error(result, dsn, said)
@@ -55,7 +57,7 @@ def ending_error(result: pq.abc.PGresult | None, dsn: str, said: str) -> Excepti
 
 
 def message(result: pq.abc.PGresult) -> str:
-    """The primary message of an error or a notice."""
+    """Return the primary message of an error or a notice."""
     return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
 
 

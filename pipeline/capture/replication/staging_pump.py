@@ -19,13 +19,13 @@ from pipeline.wal import lsn
 logger = logging.getLogger(__name__)
 
 HELD_EVERY = 0.1
-"""Seconds between two looks whether what was taken of a backlog can be stored, while nothing arrives."""
+"""Seconds between two checks whether rows taken from a backlog can be stored, if nothing arrives."""
 BUFFER_BYTES = 8_000_000
-"""With so many bytes of rows waiting, reading stops until staging has caught up: this bounds the worker's memory."""
+"""If rows of more bytes wait, reading stops until staging has caught up: this bounds the worker's memory."""
 
 
 class StagingPump:
-    """Stages what `batch` has collected when it is `ready`; otherwise moves the position as the confirm rule says."""
+    """Stages what `batch` has collected when `ready` returns True; otherwise moves the position by the confirm rule."""
 
     def __init__(
         self,
@@ -36,8 +36,9 @@ class StagingPump:
         ready: Callable[[], bool],
         before: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`ready`: whether the collected rows should be staged now. `before`: is awaited before rows from an LSN on are
-        staged.
+        """`ready` returns True if the collected rows should be staged now.
+
+        `before` is awaited before rows from an LSN on are staged.
         """
         self._batch = batch
         self._writer = writer
@@ -55,7 +56,7 @@ class StagingPump:
         """Adds up how long `wait_for_space` has waited."""
 
     def wake(self) -> None:
-        """Look whether there is something to do; most keepalives change nothing, and cost a turn of the loop less."""
+        """Wake the pump if there is something to do; most keepalives change nothing, and need no turn of the loop."""
         if (
             self._ready()
             or self._confirm_rule.held
@@ -80,7 +81,7 @@ class StagingPump:
         self._work.set()
 
     async def wait_for_space(self) -> None:
-        """Wait until there is room for more rows."""
+        """Wait until there is space for more rows."""
         while self._batch.size >= BUFFER_BYTES:
             self._space.clear()
             with self.blocked:
@@ -102,7 +103,7 @@ class StagingPump:
                     confirm_at = started + CONFIRM_EVERY
                 self._next_at = started + self._pace.after(rows, stretches=self._writer.writes_directly)
             elif (await self._settle()).holds:
-                await asyncio.sleep(PACE)  # what is wanted is stored later: nothing else lets others run
+                await asyncio.sleep(PACE)  # the wanted position is stored later; let other tasks run meanwhile
             elif (position := self._confirm_rule.due(time.monotonic())) is not None:
                 await self._store(position)
         await self._settle(finish=True)
@@ -113,7 +114,7 @@ class StagingPump:
         )
 
     async def _wait_for_work(self) -> None:
-        """Where there is something to stage, no earlier than the pace of commits lets it."""
+        """Wait for something to do; rows to stage also wait until the pace of commits allows the next commit."""
         self._work.clear()
         if not (self._ready() or self._stopping or self._confirm_rule.is_wanted):
             with suppress(TimeoutError):
@@ -140,13 +141,13 @@ class StagingPump:
         return len(batch.rows)
 
     async def _settle(self, *, finish: bool = False) -> WriteResult:
-        """Store what the writer holds of a backlog, if that has ended, or its whole transactions with `finish`."""
+        """Store what the writer holds of a backlog that has ended; with `finish`, all its complete transactions."""
         stored = await self._writer.settle(finish=finish)
         self._follow(stored)
         return stored
 
     def _follow(self, stored: WriteResult) -> None:
-        """Everything that was taken is written, and stored up to that position."""
+        """Note that everything that was taken is written, and stored up to the result's position."""
         self._confirm_rule.held = stored.holds
         self._confirm_rule.stage(stored.position)
 
@@ -158,7 +159,10 @@ class StagingPump:
 
 
 def _require_not_cancelled() -> None:
-    """Python before 3.12 loses a cancellation that arrives together with the awaited result (wait_for, gh-86296)."""
+    """Raise a cancellation that arrived together with an awaited result.
+
+    Python before 3.12 loses such a cancellation (wait_for, gh-86296).
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -31,9 +31,9 @@ def _less(source: Connection, stored: ReplicationSource) -> str | None:
 
 
 def require_still_published(source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
-    """`require_published` while the worker runs, every few seconds: one query in each database if nothing has changed.
+    """Check publications as `require_published` does, while the worker runs, every few seconds.
 
-    What is published in addition is stored.
+    If nothing has changed, this takes one query in each database. Additional members are stored.
     """
     stored = sources.find(pipeline, source_id)
     if stored is None or publication_ledger.read_publications(
@@ -50,4 +50,4 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
 def _published_less(pipeline: Connection, stored: ReplicationSource, less: str) -> PublicationChangedError:
     position = progress.stored_position(pipeline, stored.id)
     upto = "" if position is None else f"; the log has everything else up to {lsn.show(position)}"
-    return PublicationChangedError(f"{less}; what it did not publish meanwhile is not in the log{upto}; {ADOPT}")
+    return PublicationChangedError(f"{less}; changes that it did not publish are not in the log{upto}; {ADOPT}")

@@ -24,23 +24,23 @@ from pipeline.wal import lsn, pgoutput
 logger = logging.getLogger(__name__)
 
 PROTOCOL_OPTIONS = {"proto_version": "1", "messages": "true"}
-"""commit_idx depends on these besides the publications: change them only deliberately."""
+"""Options of pgoutput on which commit_idx depends, besides the publications: change them only deliberately."""
 
 SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; a source that is silent 1.5 times as long counts as unavailable."""
 REQUEST_REPLY_SECONDS = 20
 """Seconds of silence after which a reply is requested: the walsender of a source that writes no WAL sends nothing."""
 GATHER_SECONDS = 0.003
-"""Seconds to wait for more messages when they arrive faster than this: waking up for each would cost more."""
+"""Seconds to wait for more messages if they arrive faster than this: waking up for each would cost more."""
 NO_LIMIT = 1 << 62
 _EPOCH_2000 = 946_684_800
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
 
 
 class ReplicationStream:
-    """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`.
+    """One walsender's stream. Construct it, `identify`, `start`, then `read` until that raises; always `close`.
 
-    What comes before `join_loop` may be done in a thread, by one at a time.
+    Everything before `join_loop` may run in a thread, one thread at a time.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class ReplicationStream:
         gather: float = GATHER_SECONDS,
         timeout: int | None = None,
     ) -> None:
-        """Connect. `name`: says at the source, as application_name, whose connection it is.
+        """Connect. `name`: the application_name, which tells the source whose connection it is.
 
-        `settings`: of its session; `timeout`: seconds within which it must be accepted, if not the usual; `gather`:
-        seconds to wait for more messages when they arrive faster than that. Raises DatabaseUnavailableError, or
-        SourceUnfitError where replication connections are refused.
+        `settings`: of the session; `timeout`: seconds within which the source must accept the connection, if not the
+        usual ones; `gather`: seconds to wait for more messages if they arrive faster than that. Raises
+        DatabaseUnavailableError, or SourceUnfitError if the source refuses replication connections.
         """
         self._dsn = dsn
         self._gather = gather
@@ -73,7 +73,7 @@ class ReplicationStream:
         self.start_position = 0
         """The position that was passed to `start`."""
         self.is_drained = True
-        """Whether everything received so far has been read."""
+        """True if everything received so far has been read."""
         settings = {**settings, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
         try:
             self.query(session_settings.statement(settings))
@@ -83,25 +83,25 @@ class ReplicationStream:
 
     @property
     def encoding(self) -> str:
-        """What Postgres calls the encoding of the source's database."""
+        """Postgres' name of the encoding of the source's database."""
         return (self._connection.parameter_status(b"server_encoding") or b"UTF8").decode()
 
     def identify(self) -> SystemIdentity:
-        """Which cluster and database this is."""
+        """Return the identity of the source's cluster and database."""
         result = self._command("IDENTIFY_SYSTEM")
         values = [(result.get_value(0, column) or b"").decode() for column in range(4)]
         return SystemIdentity(values[0], int(values[1]), lsn.parse(values[2]), values[3])
 
     def timeline_history(self, timeline: int) -> str:
-        """The earlier timelines and where each ended, a line each; empty for the first timeline."""
+        """Return the earlier timelines and where each ended, a line each; empty for the first timeline."""
         if timeline <= 1:
             return ""
         return (self._command(f"TIMELINE_HISTORY {timeline}").get_value(0, 1) or b"").decode()
 
     def query(self, command: str) -> list[str | None]:
-        """The first row that an SQL statement returns, if it returns rows. Only before `start`.
+        """Run an SQL statement; returns its first row, if it returns rows. Only before `start`.
 
-        When it fails, temporary slots that were created on this connection no longer exist.
+        If the statement fails, temporary slots that were created on this connection no longer exist.
         """
         result = self._connection.exec_(command.encode())
         if result.status == pq.ExecStatus.COMMAND_OK:
@@ -112,14 +112,14 @@ class ReplicationStream:
         return [None if value is None else value.decode() for value in values]
 
     def start(self, slot: str, position: int, publications: Sequence[str]) -> None:
-        """`begin`, and `join_loop`."""
+        """Begin to stream, and read in the running event loop: `begin`, and `join_loop`."""
         self.begin(slot, position, publications)
         self.join_loop()
 
     def begin(self, slot: str, position: int, publications: Sequence[str]) -> None:
         """Begin to stream transactions that end after `position`; 0: after what the slot has confirmed.
 
-        Raises the ReplicationError that says why not; after a SlotInUseError it may be tried again.
+        Raises a ReplicationError that says why streaming cannot begin; after a SlotInUseError it may be tried again.
         """
         self.start_position = position
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
@@ -129,16 +129,16 @@ class ReplicationStream:
         self._connection.nonblocking = 1
 
     def join_loop(self) -> None:
-        """From now on `read` waits for it in the running event loop."""
+        """Let `read` wait for the socket in the running event loop."""
         self._socket.set_socket(self._connection.socket)
 
     async def read(
         self, limit: int = 500, empty: Callable[[], None] = lambda: None, room: int = NO_LIMIT
     ) -> list[bytes]:
-        """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`).
+        """Return the next messages, at least one and at most `limit`, each with its type byte (`w` or `k`).
 
-        The last of them is the one with which they have `room` bytes. `empty` is called when there is none, before
-        waiting for more.
+        Stops after the message with which they have `room` bytes. If no message has arrived, `empty` is called before
+        waiting.
         """
         gathered = time.monotonic() - self._received_at >= self._gather
         while not (messages := self._take(limit, room)):
@@ -153,14 +153,15 @@ class ReplicationStream:
         return messages
 
     def require_alive(self) -> None:
-        """Raises DatabaseUnavailableError when the source has been silent for so long that it must have ended."""
+        """Raises DatabaseUnavailableError if the source has been silent for so long that it must have ended."""
         if (silence := self.starved.now) > self._silence_limit:
             raise connections.unavailable(self._dsn, "source", OperationalError(f"silent for {silence:.0f} s"))
 
     def send_status(self, received: int, confirmed: int, staged: int = 0) -> None:
-        """Report our progress to the source; never blocks. `confirmed` lets it forget WAL before that.
+        """Report our progress to the source; never blocks. `confirmed` lets the source remove WAL before that LSN.
 
-        The source shows the others as write_lsn and replay_lsn in pg_stat_replication, and does nothing else with them.
+        The source shows the other two as write_lsn and replay_lsn in pg_stat_replication, and does not use them
+        otherwise.
         """
         if self._end is not None:
             return
@@ -175,7 +176,7 @@ class ReplicationStream:
 
     def close(self) -> None:
         """Close the connection."""
-        # Also of a connection that was lost, or the loop would not watch the next one of that number.
+        # Stop watching also a lost connection, or the loop would not watch the next socket with its number.
         try:
             self._socket.close()
         except RuntimeError:  # the event loop has ended: there is nothing to remove
@@ -183,12 +184,12 @@ class ReplicationStream:
         self._session.close()
 
     def end(self, reason: Exception) -> None:
-        """What was received still counts; then `read` raises the reason, also where it waits now."""
+        """Let `read` return the messages that were received, and then raise the reason, also if it is waiting."""
         self._end = self._end or reason
         self._socket.wake()
 
     def hang_up(self) -> None:
-        """End a connection that does not answer. Called in another thread; its reader gets DatabaseUnavailableError."""
+        """Cut a connection that does not answer, from another thread; its user gets DatabaseUnavailableError."""
         connections.hang_up(self._session)
 
     def _take(self, limit: int, room: int) -> list[bytes]:
@@ -234,7 +235,7 @@ class ReplicationStream:
     def _notice(self, result: pq.abc.PGresult) -> None:
         text = source_errors.message(result)
         logger.warning("notice from the source: %s", text, extra={"action": "replication.notice"})
-        # 18 skips the rows of a recreated publication, and says so only in this notice (pgoutput.c, LoadPublications).
+        # 18 skips rows of a recreated publication, and only this notice says so (pgoutput.c, LoadPublications).
         if "skipped loading publication" in text:
             self._skipped_publication = (
                 f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; "

@@ -37,12 +37,12 @@ ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
 class ChangeTagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
-    The worker looks Relation messages up, and the first logical message, and then calls `learn`; `feed` takes all
-    others. `confirm_rule` is told where transactions begin and end, and what is waited for.
+    The worker looks up Relation messages, and the first logical message, and then calls `learn`; `feed` takes all
+    other messages. Tells `confirm_rule` where transactions begin and end, and which position a client waits for.
     """
 
     def __init__(self, confirm_rule: ConfirmRule | None = None, encoding: str = "UTF8") -> None:
-        """`encoding`: the source's, in which the content of logical messages is."""
+        """`encoding`: the source's encoding, which the content of logical messages has."""
         self._encoding = encoding
         self._relations: dict[int, StagedRelation] = {}
         self._messages: StagedRelation | None = None
@@ -65,18 +65,22 @@ class ChangeTagger:
         }
 
     def last_change(self, relation: int) -> tuple[int, int]:
-        """commit_lsn and xid of the last transaction with rows of this relation since `learn` was called for it; 0 if
-        none.
+        """Return commit_lsn and xid of the last transaction with rows of this relation since `learn` was called for
+        it.
+
+        Both are 0 if there is none.
         """
         staged = self._relations.get(relation)
         return staged.changed if staged else (0, 0)
 
     def feed(self, message: Message) -> None:
-        """Take a message. Raises DecodeError for one that cannot follow those before it."""
+        """Take a message. Raises DecodeError if it cannot follow the messages before it."""
         self._handlers[type(message)](message)
 
     def feed_bytes(self, data: bytes, at: int) -> None:
-        """`feed` the message in `data` from `at` on; the most frequent kind, new rows without old ones, in one pass."""
+        """Take the message in `data` from `at` on, as `feed`; new rows without old ones, the most frequent kind, in
+        one pass.
+        """
         kind = data[at]
         if kind == _BEGIN:
             self._begin(pgoutput.decode_begin(data, at + 1))
@@ -97,17 +101,17 @@ class ChangeTagger:
             self.feed(pgoutput.decode(data, at))
 
     def feed_all(self, messages: Iterable[bytes], at: int) -> None:
-        """Call `feed_bytes` for each."""
+        """Call `feed_bytes` for each message."""
         for data in messages:
             self.feed_bytes(data, at)
 
     def take_back(self, messages: Collection[bytes], at: int) -> None:
-        """Undo `feed_all` of these rows, which were the last messages; none of them was taken yet."""
+        """Undo `feed_all` of these rows, which were the last messages, and which the batch still holds."""
         staged = sum(_u32(data, at + 1)[0] not in self._ignored for data in messages)
         self.batch.take_back(staged, len(messages) - staged)
 
     def ignore(self, oid: int) -> None:
-        """From now on, count the changes of this relation, and stage none of them."""
+        """From now on, count the changes of this relation without staging them."""
         self._ignored.add(oid)
 
     def learn(self, message: RelationMessage | LogicalMessage, staged: StagedRelation) -> None:
@@ -118,13 +122,13 @@ class ChangeTagger:
             self._relations[message.oid] = staged
 
     def rename(self, oid: int, staged: StagedRelation) -> None:
-        """From now on, rows of this relation have this table version; ignored when the relation is not known."""
+        """From now on, rows of this relation have this table version; ignored if the relation is not known."""
         if oid in self._relations:
             staged.changed = self._relations[oid].changed
             self._relations[oid] = staged
 
     def knows(self, message: LogicalMessage) -> bool:
-        """Whether `feed` can take this message without a call of `learn` first."""
+        """True if `feed` can take this message without a call of `learn` first."""
         return (
             not message.transactional
             or self._messages is not None
@@ -139,7 +143,7 @@ class ChangeTagger:
     def _update(self, message: UpdateMessage) -> None:
         relation = self._relation(message.relation)
         encoder = relation.encoder
-        # Also when only the key was sent: a TOASTed key that did not change is in the old row, but not in the new one.
+        # Also if only the key was sent: an unchanged TOASTed key is in the old row, but not in the new one.
         old = relation.known_of(message.old, full=message.old_is_full)
         changes = None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
         encoded = encoder.encode(message.new, old)
@@ -174,12 +178,12 @@ class ChangeTagger:
             record = encoding.message_record(message.content, self._encoding)
             if self._messages is None:
                 raise DecodeError("a logical message was fed without `learn`")
-            # The shuffler takes the prefix from here: one relation for each would be a row for each, for ever.
+            # The shuffler takes the prefix from here: a relation for each prefix would stay forever.
             encoded = encoding.EncodedRow(message.prefix.encode(), record, None, None)
             self._add(self._messages, b"message", encoded)
 
     def _ignore(self, message: Message) -> None:
-        """A message that staging rows do not need."""
+        """Ignore a message that staging rows do not need."""
 
     def _unlearned(self, message: RelationMessage) -> None:
         raise DecodeError(f"relation {message.oid} was fed without `learn`")

@@ -1,7 +1,8 @@
-"""A transaction that the source cannot send: recorded as blocked, and skipped when somebody requests it.
+"""A transaction that the source cannot send: records it as blocked, and skips it when a user requests that.
 
-It is recorded after everything before it is stored. Skipping is one staging transaction: an event that says so, and
-a position just past the start of its commit record, from where the slot sends the transactions after it.
+The transaction is recorded after everything before it is stored. Skipping is one staging transaction, with an event
+that says so, and a position just past the start of the transaction's commit record. From there the slot sends the
+transactions after it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pipeline.wal import lsn
 logger = logging.getLogger(__name__)
 
 PREFIX = "pipeline:skipped_transaction"
-"""Name of the event that stands for a skipped transaction, as if it were a message."""
+"""Name of the event that stands for a skipped transaction, as if the event were a message."""
 RETRY_SECONDS = 15.0
 """Seconds between two attempts; decoding a large transaction is work for the source."""
 _POLL_SECONDS = 0.5
@@ -51,7 +52,7 @@ def record(connection: Connection, source: ReplicationSource, error: Undecodable
 
 
 def wait_for_retry(connection: Connection, source_id: uuid.UUID, stopping: Stop) -> None:
-    """Until it is time for another attempt, or until somebody requests that the transaction be skipped."""
+    """Wait until the next attempt is due, or until a user requests that the transaction be skipped."""
     until = time.monotonic() + RETRY_SECONDS
     while time.monotonic() < until and not stopping.wait(_POLL_SECONDS):
         blocked = blocked_transactions.current(connection, source_id)
@@ -60,7 +61,8 @@ def wait_for_retry(connection: Connection, source_id: uuid.UUID, stopping: Stop)
 
 
 async def skip_requested(connection: Connection, staging: AsyncConnection[TupleRow], source: ReplicationSource) -> int:
-    """Skip the transaction if that was requested; returns the LSN to start the slot at, 0 for its own position.
+    """Skip the transaction if a user has requested that; returns the LSN to start the slot at, 0 for its own
+    position.
 
     Older writers are fenced first, so that none of them can still stage the transaction.
     """

@@ -1,4 +1,4 @@
-"""How long something has been waited for in total."""
+"""Adds up how long something has waited."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class WaitTimer:
 
     @property
     def seconds(self) -> float:
-        """In total, the current block included."""
+        """Seconds in total, the current block included."""
         return self._before + self.now

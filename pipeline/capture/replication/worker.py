@@ -20,7 +20,7 @@ from pipeline.wal.markers import is_marker
 from pipeline.wal.messages import LogicalMessage, Message, RelationMessage
 
 FLUSH_BYTES = 2_000_000
-"""With so many bytes of rows collected, they are staged even while more are arriving."""
+"""If collected rows have more bytes, they are staged even while more rows arrive."""
 WATCH_SECONDS = 2.0
 """Seconds between two checks that everything that was published still is."""
 
@@ -28,10 +28,10 @@ _RELATION, _MESSAGE = ord("R"), ord("M")
 
 
 class ReplicationWorker:
-    """Stages everything that the stream sends until `stop` is called or something fails.
+    """Stages everything that the stream sends, until `stop` is called or something fails.
 
-    The stream must be started at or before the writer's position: replayed transactions are skipped. Confirms only what
-    is durable in the pipeline database, and never a point inside of a transaction.
+    The stream must be started at or before the writer's position: replayed transactions are skipped. The worker
+    confirms only what is durable in the pipeline database, and never a point inside of a transaction.
     """
 
     def __init__(
@@ -52,38 +52,40 @@ class ReplicationWorker:
         self.blocked = self._pump.blocked
         """Adds up how long reading has waited for staging."""
         self.may_read = asyncio.Event()
-        """Cleared while it is planned who reads what comes next."""
+        """Cleared while a catch-up is planned, which decides which worker reads next."""
         self.may_read.set()
         self._stopping = False
         self._database_lock = asyncio.Lock()
-        """Held while the registry uses its two connections."""
+        """TableReadBlockedError while the registry uses its two connections."""
         self._undecodable: UndecodableChangeError | None = None
         if until is not None:
             self.stop_before(until)
 
     @property
     def resumed(self) -> bool:
-        """Whether the source has shown that its history contains our position."""
+        """True once the source has shown that its history contains our position."""
         return self._confirm_rule.resumed
 
     @property
     def ended(self) -> bool:
-        """Whether everything before `until` is staged; valid once `run` has returned."""
+        """True if everything before `until` is staged; valid once `run` has returned."""
         return self._confirm_rule.ended
 
     @property
     def staged(self) -> int:
-        """No change that commits before it waits to be staged; 0 until replayed transactions are verified."""
+        """An LSN: no change that commits before it waits to be staged; 0 until replayed transactions are verified."""
         return self._confirm_rule.staged
 
     @property
     def first_unread(self) -> int:
-        """No transaction that commits here or later has begun to arrive."""
+        """An LSN: no transaction that commits there or later has begun to arrive."""
         return max(self._confirm_rule.position, self._confirm_rule.passed, self._tagger.batch.commit_lsn + 1)
 
     def stop_before(self, until: int) -> None:
-        """Leave transactions that commit there or later to another worker, and return from `run` when all before are
-        staged and the stored position is `until`, durably. `until` must be beyond `first_unread`.
+        """Leave transactions that commit at `until` or later to another worker.
+
+        `run` returns when all transactions before `until` are staged and `until` is the stored position, durably.
+        `until` must be beyond `first_unread`.
         """
         self._confirm_rule.until = until
 
@@ -93,10 +95,10 @@ class ReplicationWorker:
         self._pump.stop()
 
     async def run(self) -> None:
-        """Run until stopped. Raises the first error; nothing that was confirmed is ever lost by that.
+        """Run until stopped. Raises the first error; an error never loses anything that was confirmed.
 
-        Where the source cannot send a transaction, all before it is stored durably when UndecodableChangeError is
-        raised.
+        If the source cannot send a transaction, all transactions before it are stored durably before
+        UndecodableChangeError is raised.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -142,7 +144,10 @@ class ReplicationWorker:
             messages = self._reorder.joined(await self._stream.read(empty=self._pump.offer))
 
     async def _feed_looked_up(self, messages: list[bytes], place: int) -> None:
-        """A Relation, or a logical message, which is put before the changes that the source sent too early."""
+        """Look up and feed a Relation or a logical message.
+
+        A logical message is put before the changes that the source sent too early.
+        """
         message = pgoutput.decode(messages[place], pgoutput.XLOG_HEADER)
         early: list[bytes] = []
         if isinstance(message, LogicalMessage) and message.transactional:
@@ -172,13 +177,13 @@ class ReplicationWorker:
         return rest
 
     def _allow_writing(self, replay: ReplayCheck) -> None:
-        """Nothing is stored or confirmed before the replayed transactions have proved equal to what is stored."""
+        """Allow storing and confirming, once the replayed transactions have proved equal to what is stored."""
         if not self._confirm_rule.resumed:
             self._confirm_rule.resume(replay.from_lsn)
             self._pump.begin()
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
-        """Look relations up, and that of messages, before rows that refer to them are tagged."""
+        """Look up relations, and the relation of messages, before rows that refer to them are tagged."""
         if isinstance(message, RelationMessage) and self._registry.is_own(message):
             self._tagger.ignore(message.oid)
             return
@@ -225,8 +230,8 @@ class ReplicationWorker:
     async def _record_unsent(self, first_lsn: int | None = None) -> None:
         """Record names, and attributes of composite types, that the source does not send.
 
-        `first_lsn`: only if changes from there on may have values of such types. If this is awaited before they are
-        staged, the log never has a value of a form that it does not know.
+        `first_lsn`: only if changes from there on may have values of such types. The log never has a value of an
+        unknown form if this is awaited before those changes are staged.
         """
         changes = [self._tagger.last_change(oid) for oid in self._registry.composites.relations]
         xids = {xid for lsn, xid in changes if first_lsn is not None and lsn >= first_lsn}

@@ -39,7 +39,7 @@ class BlockedTransaction:
             return f"the source cannot send the transaction that commits at {at}; it will be skipped, as requested"
         return (
             f"the source cannot send the transaction that commits at {at}: {self.cause} (SQLSTATE {self.sqlstate}); "
-            f"remove the cause at the source, or run `{SKIP} {at}` to go on without the transaction"
+            f"remove the cause at the source, or run `{SKIP} {at}` to continue without the transaction"
         )
 
 

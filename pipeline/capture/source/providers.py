@@ -37,7 +37,7 @@ PROVIDERS = (
     PostgresProvider(
         "Amazon RDS or Aurora",
         "rds_superuser",
-        "set rds.logical_replication = 1 in a parameter group of its own, reboot",
+        "set rds.logical_replication = 1 in a separate parameter group, reboot",
         'grant rds_replication to "{user}"',
     ),
     PostgresProvider(

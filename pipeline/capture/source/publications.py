@@ -121,13 +121,14 @@ class Publisher:
         reason = f'publication "{self._name}" was not made by this server and does not contain it'
         if self._name in made:
             in_use = [self._name + suffix for suffix in ACTIONS]
-            reason = "it is not in a publication yet: this user may have to own it"
+            reason = "no publication has the table yet: this user may have to own it"
         tables = self.tables()
         left_out = {str(table): reason for table in self._uncovered(tables, in_use)}
         for table in tables if self._name in made else []:
             if table.lacks_key and str(table) not in left_out:
                 left_out[str(table)] = (
-                    "only inserts and truncates: it has no replica identity that can be published (add a primary key)"
+                    "only inserts and truncates: the table has no replica identity that can be published "
+                    "(add a primary key)"
                 )
         partial = {} if self._name in made else publication_form.partial_tables(self._source, in_use)
         return partial | left_out

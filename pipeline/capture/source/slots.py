@@ -26,9 +26,9 @@ from pipeline.printable import identifier
 from pipeline.wal import lsn
 
 END_MILLISECONDS = 5_000
-"""How long a walsender of an earlier worker has to end."""
+"""Milliseconds that a walsender of an earlier worker has to end."""
 _CREATE_SLOT = "select lsn::text from pg_create_logical_replication_slot(%(name)s, 'pgoutput')"
-"""A slot for pgoutput without two-phase."""
+"""Create a slot for pgoutput without two-phase."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +59,22 @@ class Slot:
 
     @property
     def invalidated(self) -> bool:
-        """Whether the source has removed WAL that the slot still needed: it can no longer be read."""
+        """True if the source has removed WAL that the slot still needed: the slot can no longer be read."""
         return self.wal_status == "lost" or self.restart_lsn is None or self.confirmed_lsn is None
 
 
 def find(connection: Connection, name: str) -> Slot | None:
-    """The slot with this name, of any database."""
+    """Return the slot with this name, of any database."""
     return next((slot for slot in all_slots(connection) if slot.name == name), None)
 
 
 def find_ours(
     connection: Connection, name: str, source_id: uuid.UUID | None, pipeline_id: str | None = None
 ) -> Slot | None:
-    """The slot with this name; None if it does not exist, or a session of pipeline database `pipeline_id` creates it.
+    """Return the slot with this name.
 
-    Raises SlotUnusableError and SlotInUseError as `require_ours` and `require_free`.
+    None if it does not exist, or if a session of pipeline database `pipeline_id` is creating it. Raises
+    SlotUnusableError and SlotInUseError as `require_ours` and `require_free` do.
     """
     slot = find(connection, name)
     if slot is not None and slot.being_created and slot.holder == creator_name(pipeline_id):
@@ -85,34 +86,34 @@ def find_ours(
 
 
 def all_slots(connection: Connection) -> list[Slot]:
-    """Every logical slot of the cluster."""
+    """Return every logical slot of the cluster."""
     return queries.rows(connection, Slot, statement("capture.source", "slots"))
 
 
 def creator_name(pipeline_id: str | None) -> str | None:
-    """The application_name of sessions that create a slot for the pipeline database with this id."""
+    """Return the application_name of sessions that create a slot for the pipeline database with this id."""
     return pipeline_id and f"{NAME_PREFIX}slot {pipeline_id}"
 
 
 def part_name(anchor: str, worker: int) -> str:
-    """The name of the temporary copy that stages one part of a backlog."""
+    """Return the name of the temporary copy that stages one part of a backlog."""
     return f"{anchor}_part_{worker}"
 
 
 def find_parts(connection: Connection, anchor: str) -> list[Slot]:
-    """The copies of this slot that a catch-up has made, also those that a killed server left behind."""
+    """Return the copies of this slot that a catch-up has made, also those that a killed server left behind."""
     return [slot for slot in all_slots(connection) if is_part(slot.name, anchor)]
 
 
 def is_part(name: str, anchor: str) -> bool:
-    """Whether this is a name that `part_name` makes."""
+    """True if `part_name` makes this name."""
     return re.fullmatch(re.escape(anchor) + r"_part_[1-9]\d*", name) is not None
 
 
 def create(connection: Connection, name: str) -> int:
     """Create the slot; returns the LSN from which it streams. Waits for transactions that are running now.
 
-    Raises SlotExistsError, ConfigError for a name that Postgres refuses, and SourceUnfitError when privileges,
+    Raises SlotExistsError; ConfigError for a name that Postgres refuses; and SourceUnfitError if privileges,
     wal_level or free slots are missing.
     """
     try:
@@ -137,13 +138,15 @@ def create(connection: Connection, name: str) -> int:
 
 
 def require_absent(connection: Connection, name: str) -> None:
-    """Raises SlotExistsError."""
+    """Raises SlotExistsError if a slot has this name."""
     if find(connection, name) is not None:
         raise _exists(name)
 
 
 def require_idle(connection: Connection, name: str) -> Slot:
-    """The slot with this name, not being read. Raises SlotMissingError and SlotInUseError as `drop`."""
+    """Return the slot with this name, which no program reads. Raises SlotMissingError and SlotInUseError as `drop`
+    does.
+    """
     slot = find(connection, name)
     if slot is None:
         raise _missing(name)
@@ -153,7 +156,7 @@ def require_idle(connection: Connection, name: str) -> Slot:
 
 
 def drop(connection: Connection, name: str) -> None:
-    """Drop the slot. Raises SlotMissingError, or SlotInUseError with the pid that reads it."""
+    """Drop the slot. Raises SlotMissingError, or SlotInUseError with the pid of its reader."""
     try:
         connection.execute("select pg_drop_replication_slot(%s)", (name,))
     except psycopg.errors.UndefinedObject as error:
@@ -181,7 +184,7 @@ def require_ours(slot: Slot, database: str) -> None:
 
 
 def require_whole(name: str, slot: Slot | None, position: int | None, written: int) -> None:
-    """Raises SlotLostError when the slot does not hold all WAL from `position` on.
+    """Raises SlotLostError if the slot does not hold all WAL from `position` on.
 
     `position` is our stored position, None at the first start; `written` is where the source's WAL ends now.
     """
@@ -199,8 +202,8 @@ def require_whole(name: str, slot: Slot | None, position: int | None, written: i
     confirmed = slot.confirmed_lsn or 0
     if position is not None and confirmed > position:
         raise SlotLostError(
-            f'slot "{name}" was confirmed up to {lsn.show(confirmed)} by somebody else, or dropped and recreated, but '
-            f"{_stored(position)}; {describe_gap(position, confirmed)}"
+            f'slot "{name}" was confirmed up to {lsn.show(confirmed)} by another program, or dropped and recreated, '
+            f"but {_stored(position)}; {describe_gap(position, confirmed)}"
         )
 
 
@@ -209,21 +212,20 @@ def _stored(position: int) -> str:
 
 
 def describe_gap(position: int | None, until: int) -> str:
-    """The changes that are missing, and the remedy."""
+    """Return which changes are missing, and the remedy."""
     if position is None:
         return "drop it with `pipeline slots delete --force`, and a new one is created"
     if position >= until:
         return f"the log has everything up to where the source's WAL ends; {ADOPT}"
     return (
         f"changes from {lsn.show(position)} to {lsn.show(until)} are not in the log; "
-        "`pipeline sources adopt` goes on with this gap"
+        "`pipeline sources adopt` continues with this gap"
     )
 
 
 def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
-    """Raises SlotInUseError when anything but a worker of this source reads the slot.
-
-    `source_id` None: a new source.
+    """Raises SlotInUseError if another program than a worker of this source reads the slot. `source_id` None: a new
+    source.
     """
     ours = source_id is not None and slot.holder == application_name(source_id)
     if slot.active_pid is not None and not ours:
@@ -237,8 +239,8 @@ def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
 def end_walsender(connection: Connection, slot: Slot) -> None:
     """End the walsender that an earlier worker left behind. Only the holder of the replication role may call this.
 
-    Waits until it has ended: until then it may still confirm what it receives. Raises SlotInUseError when it does not
-    end.
+    Waits until the walsender has ended: until then it may still confirm what it receives. Raises SlotInUseError if it
+    does not end.
     """
     if slot.active_pid is None:
         return

@@ -11,7 +11,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
-ADOPT = "`pipeline sources adopt` goes on in a new epoch"
+ADOPT = "`pipeline sources adopt` continues in a new epoch"
 """The remedy when positions are no longer valid."""
 
 

@@ -61,7 +61,7 @@ def run(
         migrations.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         if stored is None:
-            raise PipelineError(missing_source.reason(pipeline))
+            raise PipelineError(missing_source.explain_missing_source(pipeline))
         _require_server(pipeline)
         with reading_session.transaction(source, SNAPSHOT):
             still_published.require_published(source, pipeline, stored)

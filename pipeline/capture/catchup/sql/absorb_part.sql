@@ -1,5 +1,5 @@
--- What a part's worker has staged becomes worker 0's, whose generation becomes higher than that of both: no worker ever
--- gets the same generation twice. No row when another worker has taken over one of them: roll back.
+-- Give a part's staged rows to worker 0. Its generation becomes higher than those of both workers: no worker ever
+-- gets the same generation twice. No row if another worker has taken over one of the two: roll back.
 with part as (
     delete from pipeline.catchup_parts where source_id = %(source)s and worker = %(worker)s
     returning worker

@@ -1,5 +1,6 @@
--- A plan and the progress of its workers; no rows when another worker 0 has taken over, or when there is a plan already.
--- Generations continue from those of all earlier parts: a worker that was frozen since then can write nothing.
+-- Store a plan and the progress of its workers. No rows if another worker 0 has taken over, or if a plan exists
+-- already. Generations continue from those of all earlier parts: a worker that was frozen since then can write
+-- nothing.
 with anchor as (
     select source_id, epoch, generation from pipeline.replication_progress
     where source_id = %(source)s and worker = 0 and generation = %(generation)s

@@ -1,4 +1,4 @@
--- Whether a transaction that may have committed, but is not visible yet, has locked these tables or their parents.
+-- True if these tables or their parents are locked by a transaction that may have committed, but is not visible yet.
 with recursive tree as (
     select unnest(%(oids)s::oid[]) as oid
     union

@@ -1,5 +1,5 @@
--- Whether anything that describes these tables may have been changed by a transaction that had not ended when the slot
--- had this catalog_xmin: then the current catalog is perhaps not right for everything that the slot sends.
+-- True if anything that describes these tables may have been changed by a transaction that had not ended when the
+-- slot had this catalog_xmin. Then the current catalog may be wrong for some of the changes that the slot sends.
 with recursive tree as (
     select c.oid, c.relnamespace from pg_catalog.pg_class c where c.oid = any(%(oids)s::oid[])
     union

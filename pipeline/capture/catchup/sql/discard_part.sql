@@ -1,4 +1,4 @@
--- End a part and discard what its worker has staged: changes before it will always be missing.
+-- End a part and discard what its worker has staged, because changes before it will always be missing.
 with part as (
     delete from pipeline.catchup_parts where source_id = %(source)s and worker = %(worker)s
 ), progress as (

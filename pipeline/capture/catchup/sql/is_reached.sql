@@ -1,4 +1,4 @@
--- Whether everything before this worker's part is staged, and up to where worker 0 has staged.
+-- Read whether everything before this worker's part is staged, and worker 0's position.
 select exists (
         select from pipeline.reached_workers r where r.source_id = p.source_id and r.worker = %(worker)s
     ) as reached, p.position

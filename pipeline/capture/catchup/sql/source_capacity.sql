@@ -1,5 +1,5 @@
--- Version of the source, and how many replication slots and walsenders it may have and has free. Of free walsenders,
--- those are kept that sessions will need: their slots are there, and nobody is connected for them.
+-- The source's version, and how many replication slots and walsenders it may have and has free. A walsender does not
+-- count as free if a session will need it: the session's slot exists, and no client is connected for it.
 select current_setting('server_version_num')::int as version,
     current_setting('max_replication_slots')::int as max_slots,
     (current_setting('max_replication_slots')::int - (select count(*) from pg_replication_slots))::int as free_slots,

@@ -1,5 +1,6 @@
 -- Known tables as they are now: the names of each and of its partition root, and the version of its catalog row.
--- Columns of each unique index of the root only where that is not the known one, as this is asked every other second.
+-- Columns of the root's unique indexes are read only if the root is not the known one: this query runs every other
+-- second.
 select c.oid::bigint as oid, c.xmin::text || c.ctid::text as row_version,
     n.nspname::text as relation_schema, c.relname::text as relation_name, root.oid::bigint as table_oid,
     case when root.oid = c.oid then null else rn.nspname::text end as root_schema,

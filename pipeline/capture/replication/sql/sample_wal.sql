@@ -1,4 +1,4 @@
--- How far the source has written, at what time, and the state of decoding for the slot.
+-- Read how far the source has written WAL, at what time, and the state of decoding for the slot.
 select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end) - '0/0')::bigint
     as lsn,
     clock_timestamp() as written_at,

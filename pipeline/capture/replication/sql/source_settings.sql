@@ -1,4 +1,4 @@
--- Whether this server can be a source. On RDS the right to replicate is a role, not an attribute.
+-- Read whether this server can be a source. On RDS the right to replicate is a role, not an attribute.
 select current_setting('server_version_num')::int,
     current_setting('wal_level'),
     r.rolreplication or r.rolsuper

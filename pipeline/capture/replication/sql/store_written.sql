@@ -1,4 +1,4 @@
--- Store samples of the source's end of WAL; where the LSN is stored already, its time becomes the later one.
+-- Store samples of the source's end of WAL; if an LSN is stored already, its time becomes the later of the two.
 insert into pipeline.wal_written (source_id, epoch, lsn, written_at, spilled_bytes)
 select s.id, s.epoch, w.lsn, w.written_at, w.spilled_bytes
 from pipeline.sources s

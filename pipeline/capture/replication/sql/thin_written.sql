@@ -1,4 +1,5 @@
--- Of the older samples keep the first and the last of each interval; the older they are, the longer the interval.
+-- Keep only the first and the last older sample of each interval; the older the samples, the longer the interval.
+-- After 8 days none is kept.
 with placed as (
     select w.epoch, w.lsn, w.written_at,
         row_number() over (partition by w.epoch, b.stretch, b.bucket order by w.lsn) as first,

@@ -23,7 +23,7 @@ from tests.fixtures.replicating import Replicating, catch_up, events, refuse, re
 from tests.fixtures.server import run_at_terminal, run_command
 from tests.fixtures.shuffling import jumps
 
-GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` goes on"
+GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` continues"
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def advance(config: Config) -> None:
     run(config, f"select pg_replication_slot_advance('{config.slot}', pg_current_wal_lsn())")
 
 
-CONFIRMED = r"was confirmed up to .* by somebody else, or dropped and recreated, but we have stored up to .*"
+CONFIRMED = r"was confirmed up to .* by another program, or dropped and recreated, but we have stored up to .*"
 GONE = r"does not exist, but we have stored up to .* it was dropped, or did not come along to this server"
 
 

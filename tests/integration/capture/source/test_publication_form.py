@@ -98,7 +98,7 @@ def test_a_narrowed_publication_stops_the_start_until_it_is_restored(
     store_as_it_is(config)
     with pytest.raises(PublicationChangedError) as refused:
         connect(config)
-    assert str(refused.value).startswith(f"{said}; what it did not publish meanwhile is not in the log; ")
+    assert str(refused.value).startswith(f"{said}; changes that it did not publish are not in the log; ")
     adopted = adopt.adopt(config, reread=True)
     assert adopted is not None
     assert adopted.reasons[0].startswith(said)

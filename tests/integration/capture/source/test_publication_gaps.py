@@ -26,8 +26,8 @@ from tests.fixtures.replicating import Replicating, catch_up
 from tests.fixtures.waiting import eventually
 
 GAP = (
-    "what it did not publish meanwhile is not in the log; the log has everything else up to "
-    "[0-9A-F]+/[0-9A-F]+; `pipeline sources adopt` goes on"
+    "changes that it did not publish are not in the log; the log has everything else up to "
+    "[0-9A-F]+/[0-9A-F]+; `pipeline sources adopt` continues"
 )
 
 

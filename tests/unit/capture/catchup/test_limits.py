@@ -50,7 +50,7 @@ def test_cores_decide_only_where_nothing_is_set(setting: int | None, cores: int,
             4,
             4,
             2,
-            "1 of its max_wal_senders = 9 free, beside 2 for sessions; raise it",
+            "1 of its max_wal_senders = 9 free, besides 2 for sessions; raise it",
         ),
         (
             SourceCapacity(180000, 5, 1, 9, 3, 2),
