@@ -1,4 +1,4 @@
-"""Transactions that the source could not send: which one blocks the stream, and which of them are to be skipped."""
+"""Transactions that the source could not send: which one blocks the stream, and which of them a user wants to skip."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ where s.source_id = %(source)s and s.skipped_at is not null
 
 @dataclass(frozen=True)
 class BlockedTransaction:
-    """A transaction by its commit record; so many `changes` of it arrived, the next one could not be sent: `cause`."""
+    """A transaction, by its commit record, of which the source has sent only the first `changes`. `cause`: of the
+    error.
+    """
 
     epoch: int
     commit_lsn: int
@@ -44,24 +46,24 @@ class BlockedTransaction:
 
 
 def record(connection: Connection, source_id: uuid.UUID, blocked: BlockedTransaction) -> None:
-    """Record it. Only when everything before it is stored; does nothing when our position is past it already."""
+    """Record the transaction, once everything before it is stored; does nothing if our position is past it already."""
     connection.execute(statement("capture.source", "record_blocked"), {**vars(blocked), "source": source_id})
 
 
 def current(connection: Connection, source_id: uuid.UUID) -> BlockedTransaction | None:
-    """The transaction that blocks the stream now; None when there is none."""
+    """Return the transaction that blocks the stream now; None if none does."""
     return queries.one(
         connection, BlockedTransaction, statement("capture.source", "current_blocked"), {"source": source_id}
     )
 
 
 def request_skip(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bool:
-    """Ask the worker to skip the transaction that blocks the stream; False when this one does not block it."""
+    """Ask the worker to skip the transaction that blocks the stream; False if this one does not block it."""
     values = {"source": source_id, "commit_lsn": commit_lsn}
     return connection.execute(statement("capture.source", "request_skip"), values).rowcount == 1
 
 
 def last_skipped(connection: Connection, source_id: uuid.UUID) -> int | None:
-    """commit_lsn of the newest skipped transaction of this epoch."""
+    """Return commit_lsn of the newest skipped transaction of this epoch; None if there is none."""
     found: int | None = queries.value(connection, _LAST_SKIPPED, {"source": source_id})
     return found

@@ -1,4 +1,4 @@
-"""Which tables of the source are captured now, and how: of each its partitions and its key."""
+"""Reads which tables of the source are captured now, and how: the partitions and the key of each."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection
 
 _UPDATES_CAPTURED = "select keyed from pipeline.snapshot_tables where source_id = %(source)s and table_oid = %(oid)s"
-"""Whether updates and deletes of a table are captured, as it was looked at last."""
+"""True if updates and deletes of a table were captured when the server last compared it."""
 _VOID_UPTO = """\
 select void_epoch, void_lsn from pipeline.snapshot_tables
 where source_id = %(source)s and table_oid = %(oid)s and void_lsn is not null
 """
-"""Up to which place in the log events know the rows of a table by another key than they have now; none where none
-do."""
+"""The place in the log up to which events know a table's rows by another key than now; no row if none do."""
 
 
 @dataclass(frozen=True)
 class CapturedTable:
-    """A table that is captured now, of partitions the root. `keyed`: its updates and deletes are captured, too.
+    """A table that is captured now; of a partitioned table the root. `keyed`: its updates and deletes are captured,
+    too.
 
-    `relations`: itself, or the partitions that hold its rows. `key`: the numbers of its columns by which rows are
-    known, of each kind of partition; "" where they have none, None where there is no partition. `members`: what names
-    it, itself, in publications of its updates; a membership that was dropped and added again has another oid.
-    `covered`: those of `relations` that are published.
+    `relations`: the table itself, or the partitions that hold its rows. `key`: the numbers of the columns that
+    identify its rows, for each kind of partition; "" without a key, None without a partition. `members`: oids of the
+    memberships that name the table itself in publications of its updates; a membership that was dropped and added
+    again has another oid. `covered`: the published ones of `relations`.
     """
 
     oid: int
@@ -45,7 +45,7 @@ class CapturedTable:
 def read(
     config: Config, source: Connection, pipeline: Connection, stored: ReplicationSource
 ) -> dict[int, CapturedTable]:
-    """The tables that the publications in use publish now, by oid."""
+    """Return the tables that the publications in use publish now, by oid."""
     own = own_tables.read(source, pipeline, config.events_tables)
     found = [
         table
@@ -57,7 +57,7 @@ def read(
         source, list(publication_ledger.known_publications(stored))
     ).values()
     covered = publishable_tables.find_covered(found, published)
-    there = frozenset(table.oid for table in covered)
+    covered_oids = frozenset(table.oid for table in covered)
     roots = {table.line[-1] for table in covered} & by_oid.keys()
     whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
     updated = _updated(found, whole)
@@ -74,14 +74,14 @@ def read(
             tuple(each.oid for each in holding[oid]),
             _key(holding[oid]),
             tuple(sorted(each.tables[str(oid)][0] for each in whole if str(oid) in each.tables)),
-            there.intersection(each.oid for each in holding[oid]),
+            covered_oids.intersection(each.oid for each in holding[oid]),
         )
         for oid in roots
     }
 
 
 def read_void_place(pipeline: Connection, stored: ReplicationSource, table_oid: int) -> tuple[int, int] | None:
-    """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
+    """Return epoch and LSN up to which events know a table's rows by another key than now; None if none do."""
     values = {"source": stored.id, "oid": table_oid}
     row: tuple[int, int] | None = pipeline.execute(_VOID_UPTO, values).fetchone()
     return row
@@ -93,15 +93,19 @@ def _key(holding: Sequence[PublishableTable]) -> str | None:
 
 
 def _updated(tables: Sequence[PublishableTable], whole: Collection[PublicationState]) -> set[int]:
-    """Those whose updates and deletes are published. One that has just got its key is moved to where they are later."""
+    """Return the tables whose updates and deletes are published.
+
+    A table that has just got its key is moved to the publication of updates later.
+    """
     return {table.oid for table in publishable_tables.find_covered(tables, whole) if table.keyed}
 
 
 def is_about_to_be_keyed(
     source: Connection, pipeline: Connection, stored: ReplicationSource, table: int, relation: int
 ) -> bool:
-    """Whether we will publish the updates of a table that has its key already, in all partitions, and read it once
-    more after that. `relation`: itself, or the partition in question.
+    """True if the server will publish the updates of a table, and then read the table again.
+
+    Such a table has its key already, in all partitions. `relation`: the table itself, or the partition in question.
     """
     values = {"source": stored.id, "oid": table}
     row = pipeline.execute(_UPDATES_CAPTURED, values).fetchone()

@@ -1,7 +1,7 @@
-"""From when to when each table is in our publications, and what the log therefore lacks of it.
+"""Records from when to when each table is in our publications, and what the log therefore lacks of the table.
 
-A table joins with the rows that it has by then, and one that is taken out and added again has changed in between: the
-log has neither, and this is where that is on record.
+A table joins with existing rows. A table that is taken out and added again has changed in between. The log has
+neither those rows nor those changes, and this record says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE = "2s"
 _PIECES = 8
-"""Rows of a table that come in so many pieces are read to their end; to cancel more takes another connection."""
+"""If a table's rows come in this many pieces, reading is cancelled, which takes another connection; fewer are read to
+the end."""
 _NOT_KNOWN = (
     psycopg.errors.LockNotAvailable,
     psycopg.errors.QueryCanceled,
@@ -37,31 +38,33 @@ _CAPTURE_BEGINS = """\
 update pipeline.captured_tables set joined_lsn = %(lsn)s, was_empty = %(was_empty)s, root_oid = %(root)s
 where source_id = %(source)s and table_oid = %(oid)s and left_at is null
 """
-"""Since when a table is captured, and whether it has rows from before."""
+"""Store from when on a table is captured, and whether it has existing rows."""
 _CAPTURED_NOW = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
-"""Where changes are written now."""
+"""The LSN at which the source writes changes now."""
 _FORGET_CAPTURED = "delete from pipeline.captured_tables where source_id = %(source)s and table_oid = any(%(oids)s)"
-"""A table that was dropped at the source: nothing of it is missing any more."""
+"""Forget tables that were dropped at the source: the log lacks nothing of them."""
 _TABLE_JOINED = """\
 insert into pipeline.captured_tables (source_id, epoch, table_oid, table_name, joined_lsn, was_empty, root_oid)
 values (%(source)s, %(epoch)s, %(oid)s, %(name)s, %(lsn)s, %(was_empty)s, %(root)s)
 on conflict do nothing
 """
-"""A table is captured from now on; nothing where that is known."""
+"""Store that a table is captured from now on; does nothing if that is stored already."""
 _UPDATES_BEGIN = """\
 update pipeline.captured_tables set root_oid = null
 where source_id = %(source)s and table_oid = any(%(oids)s) and left_at is null and root_oid is not null
 """
-"""Updates and deletes of tables are captured later than they joined: what they were when they joined says nothing
-now."""
+"""Store that updates and deletes of tables are captured later than the tables joined.
+
+Their roots at joining then say nothing about their rows.
+"""
 
 
 @dataclass(frozen=True)
 class CaptureGap:
-    """What the log lacks of a table; LSNs as integers.
+    """Something that the log lacks of a table; LSNs as integers.
 
-    `what`: "rows", which it had, or may have had, before `until_lsn`, where it joined; or "changes" after `from_lsn`,
-    up to `until_lsn`, or up to now where that is None.
+    `what`: "rows" that the table had, or may have had, before it joined at `until_lsn`; or "changes" after
+    `from_lsn`, up to `until_lsn`, or up to now if that is None.
     """
 
     table: str
@@ -74,9 +77,9 @@ class CaptureGap:
 
 @dataclass(frozen=True)
 class MembershipChange:
-    """Tables that joined, and those that left, by oid with their names, at an LSN. `filled`: they may have rows.
+    """The tables that joined and left publications at an LSN: names by oid. `filled`: tables that may have rows.
 
-    `roots`: of those that joined, which table's rows they have.
+    `roots`: the table whose rows each joined table holds.
     """
 
     at: int
@@ -87,22 +90,23 @@ class MembershipChange:
     dropped: Collection[int]
 
     def first_rows(self, oid: int) -> dict[str, object]:
-        """What is stored of one that joined: whether it was empty, None where that is not known, and its root."""
+        """Return what is stored of a table that joined: whether it was empty (None if not known), and its root."""
         filled = self.filled.get(oid, False)
         return {"was_empty": None if filled is None else not filled, "root": self.roots.get(oid)}
 
 
 def read_gaps(connection: Connection, source_id: uuid.UUID) -> list[CaptureGap]:
-    """All that is on record, by table and in the order in which it happened."""
+    """Return all recorded gaps, by table and in the order in which they arose."""
     return queries.rows(connection, CaptureGap, statement("capture.source", "gaps"), {"source": source_id})
 
 
 @dataclass(frozen=True)
 class CaptureStart:
-    """When a table joined last. `was_empty`: it had no rows then, and none of open transactions; None: not known.
+    """When a table joined last. `was_empty`: it had no rows then, nor did open transactions write any; None: not
+    known.
 
-    `root_oid`: which table its rows were in then, itself or what it was a partition of; None: not known, or its
-    updates and deletes were captured only later, and what was done to its rows before that is not in the log.
+    `root_oid`: the table that had its rows then, which is the table itself or its partition root. None: not known; or
+    its updates and deletes were captured only later, so the log lacks changes of its rows before that.
     """
 
     id: int
@@ -114,13 +118,13 @@ class CaptureStart:
 
 
 def read_starts(connection: Connection, source_id: uuid.UUID) -> dict[int, CaptureStart]:
-    """The last time that each captured table joined, by oid, where that is on record."""
+    """Return the last time that each captured table joined, by oid, if that is on record."""
     found = queries.rows(connection, CaptureStart, statement("capture.source", "capture_starts"), {"source": source_id})
     return {each.table_oid: each for each in found}
 
 
 def find_change(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) -> MembershipChange | None:
-    """How the tables differ that publications name, by oid; None where they do not. The change must be committed."""
+    """Compare the tables that publications name, by oid; None if they are the same. The change must be committed."""
     joined = {oid: name for oid, name in now.items() if oid not in before}
     left = {oid: name for oid, name in before.items() if oid not in now}
     if not joined and not left:
@@ -128,21 +132,23 @@ def find_change(source: Connection, before: Mapping[int, str], now: Mapping[int,
     row = source.execute(_CAPTURED_NOW).fetchone()
     assert row is not None  # noqa: S101  function calls
     (at,) = row
-    there = find_existing(source, left)
+    existing = find_existing(source, left)
     return MembershipChange(
         at,
         joined,
         find_filled(source, joined),
         _roots(source, joined),
-        {oid: name for oid, name in left.items() if oid in there},
-        left.keys() - there,
+        {oid: name for oid, name in left.items() if oid in existing},
+        left.keys() - existing,
     )
 
 
 def record_first_start(
     source: Connection, connection: Connection, source_id: uuid.UUID, now: Mapping[int, str]
 ) -> None:
-    """The slot of a first start has just been made: changes are captured from here on, whenever a table joined."""
+    """Store that changes are captured from here on, whenever a table joined: the slot of a first start has just been
+    made.
+    """
     if (changed := find_change(source, {}, now)) is None:
         return
     for oid in changed.joined:
@@ -151,7 +157,10 @@ def record_first_start(
 
 
 def record_change(connection: Connection, source_id: uuid.UUID, epoch: int, changed: MembershipChange) -> None:
-    """Store it, and warn of what is no longer captured. In the transaction that stores what is published."""
+    """Store the change, and warn of tables that are no longer captured.
+
+    Call it in the transaction that stores what is published.
+    """
     place = {"source": source_id, "epoch": epoch, "lsn": changed.at}
     for oid, name in changed.joined.items():
         values = {**place, "oid": oid, "name": name, **changed.first_rows(oid)}
@@ -169,14 +178,17 @@ def record_change(connection: Connection, source_id: uuid.UUID, epoch: int, chan
 
 
 def record_updates_begin(connection: Connection, source_id: uuid.UUID, oids: Collection[int]) -> None:
-    """Of these tables inserts alone were captured until now. In the transaction that stores what is published."""
+    """Store that updates and deletes of these tables are captured from now on; until now only inserts were.
+
+    Call it in the transaction that stores what is published.
+    """
     if oids:
         values = {"source": source_id, "oids": list(oids)}
         connection.execute(_UPDATES_BEGIN, values)
 
 
 def find_existing(source: Connection, tables: Collection[int]) -> set[int]:
-    """Which of these relations there are, by oid."""
+    """Return those of these relations that exist, by oid."""
     query = "select c.oid::bigint from pg_catalog.pg_class c where c.oid = any(%s::oid[])"
     return {oid for (oid,) in source.execute(query, (list(tables),)).fetchall()} if tables else set()
 
@@ -188,7 +200,7 @@ def _roots(source: Connection, tables: Mapping[int, str]) -> dict[int, int]:
 
 
 def find_filled(source: Connection, tables: Collection[int]) -> dict[int, bool | None]:
-    """Which of these tables may have rows, by oid; None where that could not be read."""
+    """Return which of these tables may have rows, by oid; None if that could not be read."""
     if not tables:
         return {}
     found: dict[int, bool | None] = {}
@@ -203,10 +215,11 @@ def find_filled(source: Connection, tables: Collection[int]) -> dict[int, bool |
 
 
 def _has_row(source: Connection, name: sql.Identifier) -> bool | None:
-    """A row is found at once; if deleted ones have to be read first it may take too long.
+    """Return whether the table has a row. A row is found at once, but reading deleted rows first may take too long.
 
-    By a plain COPY, because to plan a query of a table may run functions of its owner with the rights of this session.
-    Any row counts, however new: it may be an old one that was updated since, whose other values were never sent.
+    The query is a plain COPY, because planning any other may run functions of the table's owner with the rights of
+    this session. Every row counts, even a new one: it may be an old row that was updated since, whose other values
+    were never sent.
     """
     found = None
     with suppress(*_NOT_KNOWN), source.transaction(force_rollback=True):

@@ -1,4 +1,6 @@
-"""What to say if no source has been replicated from yet: a user must not start a server beside one that runs."""
+"""Explains that the server has not replicated from a source yet: a user must not start a second server beside one
+that runs.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from pipeline.postgres import migrations, role_locks
 from pipeline.postgres.connections import Connection
 
 NO_SERVER = "no source has been replicated from yet; start `pipeline serve` first"
-"""The reason if no server runs."""
+"""The explanation if no server runs."""
 _ROLE = "replication"
 
 

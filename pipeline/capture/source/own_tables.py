@@ -1,6 +1,6 @@
-"""The server's own tables, where source and pipeline database are one.
+"""The server's own tables, if source and pipeline database are the same database.
 
-Nothing of them is captured, whatever a publication says: each event would make another.
+None of them is captured, whatever a publication says: each event would cause another.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ _DATABASE_IDENTITY = "select (select system_identifier from pg_control_system())
 
 @dataclass(frozen=True)
 class OwnTables:
-    """Our tables at the source. `names`: those outside of our schema; empty where the databases are two."""
+    """The server's tables at the source. `names`: those outside of its schema; empty if the databases are two."""
 
     names: frozenset[str] = frozenset()
 
     def includes(self, schema: str, names: Iterable[str]) -> bool:
-        """Whether a table of this schema is ours; `names`: its own, and those of the tables it is a partition of."""
+        """True if a table of this schema is the server's. `names`: the table's, and those of the tables it is a
+        partition of.
+        """
         return bool(self.names) and (schema == SCHEMA or not self.names.isdisjoint(names))
 
 
@@ -32,7 +34,9 @@ NONE = OwnTables()
 
 
 def read(source: Connection, pipeline: Connection | None, events_tables: Iterable[str]) -> OwnTables:
-    """`events_tables`: those that the settings name. `pipeline` is None where it does not answer."""
+    """Return the server's own tables. `events_tables`: those that the settings name. `pipeline`: None if it does not
+    answer.
+    """
     if pipeline is None or not shares_database(source, pipeline):
         return NONE
     written = [*events_tables, *(table.name for table in tables.known(pipeline))]
@@ -40,6 +44,6 @@ def read(source: Connection, pipeline: Connection | None, events_tables: Iterabl
 
 
 def shares_database(source: Connection, pipeline: Connection) -> bool:
-    """Whether both connections are to the same database of the same cluster."""
+    """True if both connections are to the same database of the same cluster."""
     query = _DATABASE_IDENTITY
     return source.execute(query).fetchone() == pipeline.execute(query).fetchone()

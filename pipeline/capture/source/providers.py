@@ -1,6 +1,6 @@
-"""Managed Postgres: which service a source runs at, and how one does there what elsewhere is done by a superuser.
+"""Managed Postgres: finds the service that a source runs at, and how its users do what otherwise a superuser does.
 
-What is said here is in docs/providers.md too, with where it is from.
+The texts are in docs/providers.md, too, with their sources.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ _PROVIDER_ROLE = """\
 select rolname::text from pg_catalog.pg_roles where rolname = any (%(roles)s)
 order by array_position(%(roles)s::text[], rolname::text) limit 1
 """
-"""The role by which a managed service is told, if this server is of one."""
+"""The role that identifies a managed service, if this server belongs to one."""
 
 
 @dataclass(frozen=True)
 class PostgresProvider:
-    """`role`: what only its servers have. `logical`: how wal_level becomes logical; `replication`: the right to it."""
+    """A managed service. `role`: only its servers have this role.
+
+    `logical`: how wal_level becomes logical; `replication`: the statement that lets a user replicate.
+    """
 
     name: str
     role: str
@@ -28,7 +31,7 @@ class PostgresProvider:
     replication: str = 'alter role "{user}" with replication'
 
     def granting(self, user: str) -> str:
-        """The statement that lets this user replicate; any name is quoted."""
+        """Return the statement that lets this user replicate; any name is quoted."""
         return sql(self.replication.format(user=user.replace('"', '""')))
 
 
@@ -50,7 +53,7 @@ PROVIDERS = (
 
 
 def find_provider(source: Connection) -> PostgresProvider:
-    """Where the source runs, as far as its roles tell; else how one does it at one's own server."""
+    """Return the service that the source runs at, as far as its roles tell; else the remedies for one's own server."""
     roles = [provider.role for provider in PROVIDERS]
     found = queries.value(source, _PROVIDER_ROLE, {"roles": roles})
     return next((provider for provider in PROVIDERS if provider.role == found), _PLAIN)

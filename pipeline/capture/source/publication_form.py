@@ -1,7 +1,7 @@
-"""What a publication leaves out of its tables: actions, options, row filters and column lists.
+"""Compares what a publication leaves out of its tables: actions, options, row filters and column lists.
 
-The ledger compares a publication with what it was. This compares one that the server made with what the server would
-create, so that a narrowed publication is found also if an earlier version has stored it as it is.
+The ledger compares a publication with its earlier state. This module compares a publication that the server made with
+what the server would create. So it also finds a narrowed publication that an earlier version has stored as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ ACTIONS = {"": ("insert", "update", "delete", "truncate"), KEYLESS_SUFFIX: ("ins
 
 @dataclass(frozen=True)
 class _Form:
-    """`partial`: members with a row filter or a column list, as `schema`, `name`, `filter` and `columns`."""
+    """The form of a publication. `partial`: members with a row filter or a column list, as `schema`, `name`, `filter`
+    and `columns`.
+    """
 
     name: str
     oid: int
@@ -35,7 +37,7 @@ class _Form:
     partial: list[dict[str, Any]]
 
     def difference(self, actions: Sequence[str]) -> str | None:
-        """How it differs from one of all rows and columns with these actions."""
+        """Return how it differs from a publication of all rows and columns with these actions; None if it does not."""
         if set(self.actions) != set(actions):
             return f"publishes {', '.join(self.actions) or 'nothing'}, not {', '.join(actions)}"
         if self.via_root:
@@ -44,10 +46,11 @@ class _Form:
 
 
 def find_difference(source: Connection, made: Mapping[str, int]) -> str | None:
-    """How one of the server's publications differs from what the server would create, as text; None if none does.
+    """Return how one of the server's publications differs from what the server would create, as text; None if none
+    does.
 
-    `made`: the publications that the server made, name to oid. A publication of that name with another oid is another
-    user's. Which tables a publication has is not compared.
+    `made`: the publications that the server made, name to oid. A publication of that name with another oid belongs to
+    another user. Which tables a publication has is not compared.
     """
     return next((text for _, _, text in _different(source, made)), None)
 
@@ -55,7 +58,7 @@ def find_difference(source: Connection, made: Mapping[str, int]) -> str | None:
 def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
     """Make the server's publications what the server would create again; returns how they differed.
 
-    Raises PublicationChangedError if this user may not alter one of them: that one is left as it was.
+    Raises PublicationChangedError if this user may not alter a publication, which is then left as it was.
     """
     texts = []
     for form, actions, text in _different(source, made):
@@ -74,7 +77,7 @@ def restore(source: Connection, made: Mapping[str, int]) -> list[str]:
 
 
 def partial_tables(source: Connection, publications: Sequence[str]) -> dict[str, str]:
-    """The tables of which these publications send some rows or columns only: the name, and what is sent."""
+    """Return the tables of which these publications send only some rows or columns: the name, and what is sent."""
     return {
         _shown(table): f'publication "{form.name}" sends {_part(table)} of it'
         for form in _read(source, publications)
@@ -87,7 +90,9 @@ def _read(source: Connection, names: Sequence[str]) -> list[_Form]:
 
 
 def _different(source: Connection, made: Mapping[str, int]) -> Iterator[tuple[_Form, tuple[str, ...], str]]:
-    """Each publication of the server that differs: its form, the actions that it should have, and how it differs."""
+    """Yield each publication of the server that differs: its form, the actions that it should have, and the
+    difference.
+    """
     for form in _read(source, list(made)):
         main = form.name.removesuffix(KEYLESS_SUFFIX)
         actions = ACTIONS[KEYLESS_SUFFIX if main != form.name and main in made else ""]

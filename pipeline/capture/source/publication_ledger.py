@@ -1,4 +1,4 @@
-"""What publications publish, as stored and as it is now: where it became less, changes are missing.
+"""Compares what publications publish now with what is stored: if they publish less, changes are missing.
 
 pgoutput reads the catalog as it was when a change was written. A publication that publishes less silently leaves
 changes out, and one that was dropped and recreated does not exist for earlier changes (postgres-facts.md 1, 4).
@@ -20,12 +20,12 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Members = dict[str, list[Any]]
-"""By oid of a table or schema: [oid of the membership, schema, table or ""]."""
+"""Maps the oid of a table or schema to [oid of the membership, schema, table or ""]."""
 
 
 @dataclass(frozen=True)
 class PublicationState:
-    """One publication with its members.
+    """A publication with its members.
 
     A membership gets a new oid when it is dropped and added again, and when its filter or columns change.
     """
@@ -41,7 +41,7 @@ class PublicationState:
 
 
 def read_publications(source: Connection, names: Sequence[str]) -> dict[str, PublicationState]:
-    """These publications as they are now; those that do not exist are left out."""
+    """Return these publications as they are now; those that do not exist are left out."""
     found = queries.rows(
         source, PublicationState, statement("capture.source", "publications"), {"publications": list(names)}
     )
@@ -49,17 +49,19 @@ def read_publications(source: Connection, names: Sequence[str]) -> dict[str, Pub
 
 
 def to_json(published: dict[str, PublicationState]) -> dict[str, Any]:
-    """For `pipeline.sources.published`."""
+    """Return the value of `pipeline.sources.published`."""
     return {name: vars(publication) for name, publication in published.items()}
 
 
 def from_json(stored: dict[str, Any]) -> dict[str, PublicationState]:
-    """What `to_json` made."""
+    """Read the value that `to_json` returned."""
     return {name: PublicationState(**publication) for name, publication in stored.items()}
 
 
 def known_publications(stored: ReplicationSource) -> dict[str, PublicationState]:
-    """What is stored of the publications in use. Of those that we made, an older server stored only the oid."""
+    """Return the stored state of the publications in use; an older server stored only oids of publications that it
+    made.
+    """
     made = {
         name: PublicationState(name, oid, [], False, False, None, {}, {}) for name, oid in stored.publications.items()
     }
@@ -67,7 +69,7 @@ def known_publications(stored: ReplicationSource) -> dict[str, PublicationState]
 
 
 def named_tables(published: dict[str, PublicationState]) -> dict[int, str]:
-    """Tables that publications name, by oid; those of whole schemas or databases are not among them."""
+    """Return the tables that publications name, by oid; tables of whole schemas or databases are not among them."""
     return {
         int(oid): f"{schema}.{name}"
         for publication in published.values()
@@ -80,7 +82,7 @@ def _with_updates(published: dict[str, PublicationState]) -> dict[str, Publicati
 
 
 def find_recreated(stored: dict[str, PublicationState], now: dict[str, PublicationState]) -> str | None:
-    """Which publication was dropped or recreated, as text; None when none was."""
+    """Return which publication was dropped or recreated, as text; None if none was."""
     for name, before in stored.items():
         if name not in now:
             return f'publication "{name}" was dropped'
@@ -92,7 +94,10 @@ def find_recreated(stored: dict[str, PublicationState], now: dict[str, Publicati
 def find_narrowed(
     stored: dict[str, PublicationState], now: dict[str, PublicationState], dropped: Collection[int]
 ) -> str | None:
-    """Where less is published than before, as text; None if nowhere. `dropped`: tables and schemas that are dropped."""
+    """Return which publication publishes less than before, as text; None if none does.
+
+    `dropped`: tables and schemas that no longer exist.
+    """
     for name, before in stored.items():
         if name in now and (less := _less(before, now[name], dropped)):
             return f'publication "{name}" {less}'
@@ -124,7 +129,7 @@ def _lost(kind: str, before: Members, now: Members, dropped: Collection[int]) ->
 
 
 def find_dropped(source: Connection, stored: dict[str, PublicationState]) -> set[int]:
-    """Tables and schemas of these publications that no longer exist."""
+    """Return the tables and schemas of these publications that no longer exist."""
     members = [int(oid) for publication in stored.values() for oid in (*publication.tables, *publication.schemas)]
     return {
         row[0] for row in source.execute(statement("capture.source", "dropped_members"), {"oids": members}).fetchall()
@@ -134,17 +139,18 @@ def find_dropped(source: Connection, stored: dict[str, PublicationState]) -> set
 def find_difference(
     source: Connection, stored: dict[str, PublicationState], now: dict[str, PublicationState]
 ) -> str | None:
-    """What is no longer published, as text; None when nothing is missing. Additions are not a difference."""
+    """Return what is no longer published, as text; None if nothing is missing. Additions are not a difference."""
     if stored == now:
         return None
     return find_recreated(stored, now) or find_narrowed(stored, now, find_dropped(source, stored))
 
 
 class PublicationLedger:
-    """What is stored of the publications in use, updated with each change of ours. Only inside of `publishing`.
+    """The stored state of the publications in use, updated with each change that we make. Only inside of
+    `publishing`.
 
-    A membership is forgotten before we drop it and stored after we add it, so that an interrupted change of ours never
-    looks like a change by somebody else; and what somebody else drops is not stored as dropped.
+    A membership is forgotten before we drop it and stored after we add it. So an interrupted change never looks like
+    another user's change, and a membership that another user drops stays stored.
     """
 
     def __init__(
@@ -155,10 +161,11 @@ class PublicationLedger:
         made: Callable[[str, int], None],
         before_publishing: Callable[[Sequence[int]], None] = lambda _: None,
     ) -> None:
-        """`save` is given what was published and what is now, to store it; `made` stores name and oid of a publication
-        that we are creating.
+        """`save` gets what was published and what is now, to store it; `made` stores name and oid of a new
+        publication.
 
-        `before_publishing` is called with tables that are about to be published and whose stream will lack some facts.
+        `before_publishing` is called with tables that are about to be published and whose stream will lack some
+        facts.
         """
         self._source = source
         self._save = save
@@ -167,7 +174,9 @@ class PublicationLedger:
         self.before_publishing = before_publishing
 
     def check(self, names: Sequence[str]) -> dict[str, PublicationState]:
-        """The publications as they are now. Raises PublicationChangedError where they publish less than is stored."""
+        """Return the publications as they are now. Raises PublicationChangedError if they publish less than is
+        stored.
+        """
         now = read_publications(self._source, [*names, *self.stored])
         if less := find_difference(self._source, self.stored, now):
             raise PublicationChangedError(less)
@@ -175,13 +184,13 @@ class PublicationLedger:
         return self.stored
 
     def forget(self, publication: str, tables: Collection[int]) -> None:
-        """These tables are about to be dropped from it."""
+        """Forget these tables, which are about to be dropped from the publication."""
         known = self.stored[publication]
         rest = {oid: member for oid, member in known.tables.items() if int(oid) not in tables}
         self._store({**self.stored, publication: replace(known, tables=rest)})
 
     def added(self, publication: str, tables: Collection[int]) -> None:
-        """These tables were added to it."""
+        """Store these tables, which were added to the publication."""
         now = read_publications(self._source, [publication])
         known = self.stored[publication]
         found = now[publication].tables if publication in now else {}
@@ -197,7 +206,7 @@ class PublicationLedger:
 def open_ledger(
     source: Connection, pipeline: Connection, source_id: uuid.UUID, stored: dict[str, Any]
 ) -> PublicationLedger:
-    """The ledger of a source in the pipeline database; `stored` must have been read inside of `publishing`."""
+    """Return the ledger of a source in the pipeline database; `stored` must have been read inside of `publishing`."""
     return PublicationLedger(
         source,
         from_json(stored),

@@ -1,7 +1,8 @@
-"""Publications that cannot make a user's statement fail: keyed tables in one, only inserts of keyless ones in another.
+"""Publications that cannot make a user's statement fail: one for keyed tables, one for only the inserts of the
+others.
 
 A publication of updates and deletes makes both *fail* on a table without a replica identity
-(CheckCmdReplicaIdentity), so such a table is never added to one. Publications of others are used as they are.
+(CheckCmdReplicaIdentity), so such a table is never added to one. Publications of other users are used as they are.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ logger = logging.getLogger(__name__)
 _WITH_GENERATED = sql.SQL("alter publication {} set (publish_generated_columns = stored)")
 _NOT_OWNED = "this user does not own it, or may not use its schema"
 _AT_ONCE = 500
-"""Tables in one statement: each is locked until it commits, and the number of locks is limited."""
+"""The most tables in one statement: each is locked until it commits, and the number of locks is limited."""
 LOCK_TIMEOUT = "2s"
-"""How long a statement waits for the locks of users."""
+"""How long a statement waits for locks that users hold."""
 _MEMBER_TABLES = """\
 select r.prrelid::bigint
 from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
 where p.pubname = %(publication)s
 """
-"""Tables that a publication names, as our open transaction sees them."""
+"""The tables that a publication names, as our open transaction sees them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class PublicationSet:
 
 
 def tables_of(source: Connection, publication: str) -> list[QualifiedTableName]:
-    """The tables that a publication of any kind publishes; none when it does not exist."""
+    """Return the tables that a publication of any kind publishes; none if it does not exist."""
     rows = source.execute(
         "select schemaname::text, tablename::text from pg_publication_tables where pubname = %s order by 1, 2",
         (publication,),
@@ -87,12 +88,12 @@ class Publisher:
         self._patterns = tuple(patterns)
         self._own = own
         self.unmatched: str | None = None
-        """Why nothing can be captured, as `tables` found it last: the patterns match none of the tables there are."""
+        """Why nothing can be captured, as `tables` found it last: the patterns match none of the existing tables."""
 
     def ensure(self, made: dict[str, int], ledger: PublicationLedger) -> PublicationSet:
         """Create missing publications and bring them up to date. `made`: the stored publications that we made.
 
-        Raises PublicationMissingError when there is none and we may not create one, and PublicationChangedError when
+        Raises PublicationMissingError if there is none and we may not create one. Raises PublicationChangedError if
         those in use publish less than the ledger says.
         """
         existing = self._existing()
@@ -107,14 +108,14 @@ class Publisher:
         return PublicationSet(tuple(owned), owned, self.refresh(ledger))
 
     def require_possible(self) -> None:
-        """Raises PublicationMissingError when there is no publication and we may not create one; changes nothing."""
+        """Raises PublicationMissingError if there is no publication and we may not create one; changes nothing."""
         if self._name not in self._existing() and not (
             queries.value(self._source, "select has_database_privilege(current_database(), 'create')")
         ):
             raise self._missing("permission denied for database " + self._source.info.dbname)
 
     def missing(self, made: dict[str, int]) -> dict[str, str]:
-        """Tables that match but are not captured in full, and why; changes nothing."""
+        """Return the tables that match but are not captured completely, and why; changes nothing."""
         if self._name not in self._existing():  # before the first start nothing is left out
             return {}
         in_use = [self._name]
@@ -134,16 +135,17 @@ class Publisher:
         return partial | left_out
 
     def refresh(self, ledger: PublicationLedger) -> dict[str, str]:
-        """Add new tables, and move those that got or lost a key; returns the tables that cannot be published, and why.
+        """Add new tables, and move those that got or lost a key; returns the tables that cannot be published, and
+        why.
 
-        Raises PublicationChangedError, having changed nothing, when somebody else removed a table: adding it again
-        would hide that changes of it are missing. Tables are added before any are dropped, so that one that moves is
+        Raises PublicationChangedError, having changed nothing, if another user removed a table: adding it again would
+        hide that changes of it are missing. Tables are added before any are dropped, so that a table that moves is
         always in at least one publication.
         """
         names = [self._name + suffix for suffix in ACTIONS]
         published = self._with_generated(ledger.check(names), ledger)
         tables = self.tables()
-        if self.unmatched:  # nobody means that: what is captured stays captured
+        if self.unmatched:  # most likely a mistake: captured tables stay captured
             return {}
         missing = {str(table): _NOT_OWNED for table in self._uncovered(tables, names) if not table.owned}
         to_drop: dict[str, dict[int, QualifiedTableName]] = {}
@@ -170,7 +172,10 @@ class Publisher:
     def _with_generated(
         self, published: dict[str, PublicationState], ledger: PublicationLedger
     ) -> dict[str, PublicationState]:
-        """From 18 on, publish stored generated columns; in both publications alike, since a table may be in both."""
+        """Publish stored generated columns, from Postgres 18 on.
+
+        Both publications do, since a table may be in both.
+        """
         late = [name for name, publication in published.items() if publication.generated not in (None, "s")]
         if not late:
             return published
@@ -197,7 +202,7 @@ class Publisher:
                 if self._source.info.server_version >= 180000:
                     self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
                 oid = self._existing()[name]
-                ledger.made(name, oid)  # before others can see it: so we never take our own for somebody else's
+                ledger.made(name, oid)  # before others can see it, so that we always know our own
         except psycopg.errors.InsufficientPrivilege as error:
             raise self._missing(connections.one_line(error)) from error
         logger.info("publication created", extra={"action": "publication.created", "publication": name})
@@ -210,7 +215,7 @@ class Publisher:
         )
 
     def tables(self) -> list[PublishableTable]:
-        """Every table to publish, and its partitions."""
+        """Return every table to publish, and its partitions."""
         found = [
             table
             for table in publishable_tables.read(self._source, self._name)
@@ -221,7 +226,7 @@ class Publisher:
         return wanted
 
     def unpublishable(self) -> dict[str, list[str]]:
-        """Relations that match and can never be replicated: names by kind."""
+        """Return relations that match and can never be replicated: names by kind."""
         found: dict[str, list[str]] = {}
         for name, kind in publishable_tables.find_unpublishable(self._source):
             if self._matches([name]):
@@ -232,13 +237,13 @@ class Publisher:
         return any(patterns.matches(self._patterns, name) for name in names)
 
     def _alter(self, publication: str, verb: str, tables: dict[int, QualifiedTableName]) -> dict[str, str]:
-        """`tables`: by oid. Returns the tables for which it failed, with the reason."""
+        """Add or drop tables, by oid. Returns the tables for which that failed, with the reason."""
         missing: dict[str, str] = {}
         for first in range(0, len(tables), _AT_ONCE):
             some = dict(list(tables.items())[first : first + _AT_ONCE])
             try:
                 self._run(publication, verb, some)
-            except (psycopg.Error, _AnotherTableError):  # it fails for one of them: alter the others one by one
+            except (psycopg.Error, _AnotherTableError):  # one of them fails: alter the others one by one
                 missing |= self._one_by_one(publication, verb, some)
         return missing
 
@@ -258,7 +263,7 @@ class Publisher:
         return {oid for (oid,) in rows}
 
     def _run(self, publication: str, verb: str, tables: dict[int, QualifiedTableName]) -> None:
-        # ONLY: without it the children of a table are added too, and a child may have no key.
+        # ONLY, or the children of a table would be added, too, and a child may have no key.
         listed = sql.SQL(", ").join(sql.SQL("only {}").format(table.identifier) for table in tables.values())
         with self._source.transaction(), queries.lock_timeout(self._source, LOCK_TIMEOUT):
             before = self._members(publication)

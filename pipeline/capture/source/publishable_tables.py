@@ -1,4 +1,4 @@
-"""The tables of the source that can be published, and those that cannot."""
+"""Lists the tables of the source that can be published, and those that cannot."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ class QualifiedTableName(NamedTuple):
 class PublishableTable:
     """A table or partition that could be published.
 
-    `partitioned`: has no rows itself. `keyed`: all its updates and deletes can be published safely, also those of its
-    partitions. `lacks_key`: this table is the reason why not, rather than the table that it is a partition of.
-    `refuses_updates`: Postgres refuses its own updates and deletes where they are published; never a partitioned table,
-    whose rows are in its partitions.
-    `key_columns`: numbers of the columns by which its rows are known, in the table that it is part of; none of a
-    partitioned table. `owned`: this user may publish it. `line`: its oid and those of the partitioned tables that it
-    is part of, up to the root; `names` and `schemas` of these.
+    `partitioned`: it has no rows itself. `keyed`: all its updates and deletes can be published safely, also those of
+    its partitions. `lacks_key`: this table is the reason why not, rather than the table that it is a partition of.
+    `refuses_updates`: Postgres refuses the table's own updates and deletes if they are published; never true for a
+    partitioned table, whose rows are in its partitions. `key_columns`: numbers of the columns that identify its rows,
+    in the root; empty for a partitioned table. `owned`: this user may publish it. `line`: its oid and those of the
+    partitioned tables above it, up to the root; `names` and `schemas` belong to these.
     """
 
     oid: int
@@ -58,17 +57,17 @@ class PublishableTable:
 
     @property
     def partition(self) -> bool:
-        """Whether it is a partition."""
+        """True if the table is a partition."""
         return len(self.line) > 1
 
     @property
     def needs_baseline(self) -> bool:
-        """Whether the stream lacks what an event needs: a partition's root, or the primary key of a full identity."""
+        """True if the stream lacks what an event needs: a partition's root, or the primary key of a full identity."""
         return not self.partitioned and (self.partition or self.full_identity)
 
     @property
     def table_name(self) -> QualifiedTableName:
-        """Its name in publications."""
+        """The table's name in publications."""
         return QualifiedTableName(self.schema, self.name)
 
     def __str__(self) -> str:
@@ -85,19 +84,22 @@ def read(source: Connection, publication: str, *, by_publisher: bool = False) ->
 
 
 def find_unpublishable(source: Connection) -> list[tuple[str, str]]:
-    """Relations that can never be replicated: name and kind."""
+    """Return relations that can never be replicated: name and kind."""
     return source.execute(statement("capture.source", "unpublishable_tables")).fetchall()
 
 
 def find_uncovered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
-    """Tables in no publication; for partitioned ones the root, or, if some partitions are covered, the others."""
-    there = {table.oid: table.line[-1] for table in find_covered(tables, published)}
-    listed, roots = {table.oid for table in tables}, set(there.values())
-    return [table for table in tables if table.oid not in there and _is_reported(table, listed, roots)]
+    """Return the tables in no publication.
+
+    For a partitioned table, return its root; or, if some of its partitions are covered, the other partitions.
+    """
+    root_of = {table.oid: table.line[-1] for table in find_covered(tables, published)}
+    listed, roots = {table.oid for table in tables}, set(root_of.values())
+    return [table for table in tables if table.oid not in root_of and _is_reported(table, listed, roots)]
 
 
 def find_covered(tables: Sequence[PublishableTable], published: Iterable[PublicationState]) -> list[PublishableTable]:
-    """Tables in one of these publications: by name, with a table that they are part of, or with their schema."""
+    """Return the tables in one of these publications: by name, with a table above them, or with their schema."""
     found = list(published)
     members = {int(oid) for publication in found for oid in (*publication.tables, *publication.schemas)}
     everything = any(publication.all_tables for publication in found)
@@ -105,7 +107,7 @@ def find_covered(tables: Sequence[PublishableTable], published: Iterable[Publica
 
 
 def _is_reported(table: PublishableTable, listed: set[int], roots: set[int]) -> bool:
-    """Whether to report an uncovered table. `roots`: those with a covered partition."""
+    """True if an uncovered table must be reported. `roots`: those with a covered partition."""
     root = table.line[-1]
     if root == table.oid or root not in listed:
         return root not in roots

@@ -1,4 +1,4 @@
-"""What publications let through of a table: which of its relations, columns and rows."""
+"""Reads which relations, columns and rows of a table its publications let through."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class PublishedRelation:
-    """One that holds rows of a table. `name`: quoted where need be. `condition`: SQL; None: all its rows.
+    """A relation that holds rows of a table. `name`: quoted if necessary. `condition`: SQL; None: all its rows.
 
-    `shape`: changes with its name and its columns.
+    `shape` changes with its name and its columns.
     """
 
     oid: int
@@ -25,6 +25,6 @@ class PublishedRelation:
 
 
 def read(source: Connection, oid: int, publications: Sequence[str]) -> list[PublishedRelation]:
-    """Those of a table: itself, or its partitions, in the order of oids; none that is not published."""
+    """Return the published relations of a table: the table itself, or its partitions, in the order of oids."""
     values = {"oid": oid, "publications": list(publications)}
     return queries.rows(source, PublishedRelation, statement("capture.source", "published_relations"), values)

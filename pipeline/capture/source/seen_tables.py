@@ -1,4 +1,4 @@
-"""Which tables of the source are new: created after the slot was made, or after the epoch began."""
+"""Records which tables of the source are new: created after the slot was made, or after the epoch began."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _KEPT_DAYS = 30
-"""How long a dropped table is remembered: a reader may be that far behind."""
+"""Days for which a dropped table is remembered: a reader may be that far behind."""
 
 
 def begin(source: Connection, pipeline: Connection, source_id: uuid.UUID, epoch: int) -> None:
-    """Store that all tables which exist now are old. To be called before the slot is made, or as an epoch begins."""
+    """Store that all existing tables are old. Must be called before the slot is made, or as an epoch begins."""
     with pipeline.transaction():
         values = {"source": source_id, "epoch": epoch}
         pipeline.execute("delete from pipeline.seen_tables where source_id = %(source)s and epoch = %(epoch)s", values)
@@ -22,7 +22,7 @@ def begin(source: Connection, pipeline: Connection, source_id: uuid.UUID, epoch:
 
 
 class SeenTables:
-    """Stores when each new table of one epoch was seen first."""
+    """Stores when the server first saw each new table of one epoch."""
 
     def __init__(self, source: Connection, pipeline: Connection, source_id: uuid.UUID, epoch: int) -> None:
         self._source, self._pipeline = source, pipeline
@@ -30,7 +30,10 @@ class SeenTables:
         self._known: set[int] = set()
 
     def record_new(self) -> None:
-        """Look once at the catalog. If an older version made the slot or began the epoch, what exists now is old."""
+        """Record tables that are new in the catalog.
+
+        If an older version made the slot or began the epoch, existing tables count as old.
+        """
         existing = _existing(self._source)
         if not self._known:
             self._begin(existing)

@@ -1,6 +1,6 @@
-"""The session that creates our slot: it may wait long, and may be left behind by a server that was killed meanwhile.
+"""The session that creates our slot. It may wait long, and a server that is killed meanwhile may leave it behind.
 
-So its application_name has the id of the pipeline database, and no other program's has it.
+So its application_name has the id of the pipeline database, which no other program's has.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ select a.pid, pg_catalog.pg_terminate_backend(a.pid, %(milliseconds)s)
 from pg_catalog.pg_stat_activity a
 where a.application_name = %(program)s::text and a.datname = pg_catalog.current_database() and a.usename = current_user
 """
-"""Ends this user's sessions that create a slot for this pipeline database."""
+"""End this user's sessions that create a slot for this pipeline database."""
 
 
 def create(dsn: str, pipeline: Connection, name: str) -> int:
-    """Create the slot over a session of its own, as `slots.create` does; returns the LSN from which it streams."""
+    """Create the slot in a separate session, as `slots.create` does; returns the LSN from which the slot streams."""
     program = slots.creator_name(slot_mark.own_id(pipeline)) or "pipeline slots"
     with connections.connect(dsn, "source", name=program) as session:
         try:
@@ -34,12 +34,12 @@ def create(dsn: str, pipeline: Connection, name: str) -> int:
 
 
 def subject(slot: str, program: str) -> str:
-    """What a start does in a session with this application_name, for `waits.named`."""
+    """Return, for `waits.named`, what a start does in a session with this application_name."""
     return f'creating slot "{slot}"' if program.startswith(f"{NAME_PREFIX}slot") else "the start of replication"
 
 
 def end_left_behind(source: Connection, pipeline: Connection) -> None:
-    """End sessions of this user that still create a slot for this pipeline database; waits until they have ended.
+    """End this user's sessions that still create a slot for this pipeline database, and wait until they have ended.
 
     Only the holder of the replication role may call this.
     """

@@ -1,7 +1,8 @@
 """The mark of a slot: the id of the pipeline database that reads it, in a line of its publication's comment.
 
-Without it, a pipeline database that was emptied would begin anew at its slot without a word, and another one would
-take over a slot while its server is down: what the slot has confirmed never comes again.
+Without the mark, a pipeline database that was emptied would silently start again at its slot. Another pipeline
+database would take over a slot while its server is down. In both cases changes that the slot has confirmed would
+never come again.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ order by 1
 
 
 def own_id(pipeline: Connection) -> str | None:
-    """The id of this pipeline database; None for one without our tables, or from before it had an id."""
+    """Return the id of this pipeline database; None if it lacks our tables, or is older than such ids."""
     if queries.value(pipeline, "select to_regclass('pipeline.identity') is null"):
         return None
     return str(queries.value(pipeline, "select id from pipeline.identity"))
 
 
 def find_marks(source: Connection, slot: str) -> list[str]:
-    """The ids that the slot is marked with: one, or none. Several where one could not be removed."""
+    """Return the ids that the slot is marked with: one or none; several if one could not be removed."""
     return [mark for comment in _comments(source).values() for name, mark in _MARK.findall(comment) if name == slot]
 
 
 def require_own(source: Connection, pipeline: Connection, slot: str) -> None:
-    """Raise SlotTakenError if the slot has the mark of another pipeline database; without a mark it is free."""
+    """Raises SlotTakenError if the slot exists with the mark of another pipeline database; any may take an unmarked
+    slot.
+    """
     marks = find_marks(source, slot)
     if marks and own_id(pipeline) not in marks and slots.find(source, slot) is not None:
         raise SlotTakenError(
@@ -52,7 +55,7 @@ def require_own(source: Connection, pipeline: Connection, slot: str) -> None:
 def write_mark(source: Connection, pipeline: Connection, publication: str, slot: str) -> bool:
     """Mark the slot as ours, and remove marks of others; returns whether it is marked.
 
-    It is not where this user does not own the publication: one cannot comment on it then.
+    It is not if this user does not own the publication: only the owner may comment on a publication.
     """
     ours = own_id(pipeline)
     if ours is None:
@@ -71,7 +74,8 @@ def write_mark(source: Connection, pipeline: Connection, publication: str, slot:
 def marking_statement(
     source: Connection, pipeline: Connection, publication: str, slot: str, *, made: bool = False
 ) -> str | None:
-    """The statement that marks the slot as ours, for the owner of the publication; None if there is nothing to mark.
+    """Return the statement with which the publication's owner marks the slot as ours; None if there is nothing to
+    mark.
 
     `made`: the publication will exist by then. Without a slot or an id of our database there is no mark yet.
     """

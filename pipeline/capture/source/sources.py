@@ -1,4 +1,4 @@
-"""The source: one row of `pipeline.sources`, stored at the first start, and its epochs."""
+"""The stored source: one row of `pipeline.sources`, added at the first start, and the source's epochs."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 PUBLISHING_SECONDS = 30.0
-"""How long to wait while another session changes publications, which takes it a few seconds at most."""
+"""Seconds to wait while another session changes publications, which takes that session a few seconds at most."""
 _PUBLISHING, _PUBLISHING_THERE = "publications", "publications at the source"
-"""Two lock names, because both may be in the same database."""
+"""Two lock names, because both locks may be in the same database."""
 _ADD_PUBLICATION = "update pipeline.sources set publications = publications || %(publication)s where id = %(id)s"
-"""A publication that we made, by name and oid."""
+"""Store a publication that we made, by name and oid."""
 _BEGIN_READING = "update pipeline.sources set reads_tables = true where id = %(source)s"
-"""Tables that join from now on are read."""
+"""Read tables that join from now on."""
 _CARRIED_TRANSACTIONS = """\
 select commit_lsn, (extract(epoch from committed_at - timestamptz '2000-01-01 00:00:00+00') * 1000000)::bigint
 from pipeline.carried_transactions
 where source_id = %(source)s and commit_lsn >= %(from_lsn)s
 """
-"""Transactions of the epoch before, with their commit time in µs since 2000."""
+"""Transactions of earlier epochs, with their commit times in µs since 2000."""
 _CARRY_TRANSACTION = """\
 insert into pipeline.carried_transactions (source_id, commit_lsn, committed_at)
 values (%(source)s, %(commit_lsn)s, timestamptz '2000-01-01 00:00:00+00' + %(committed_at)s * interval '1 microsecond')
 """
-"""A transaction that is in the log, and that the slot may replay."""
+"""Store a transaction that is in the log, and that the slot may replay."""
 _EPOCH_BEGINS = "select from_lsn from pipeline.epochs where source_id = %(source)s and epoch = %(epoch)s"
-"""Where an epoch begins."""
+"""The LSN at which an epoch begins."""
 _EPOCH_CLUSTERS = "select epoch, system_identifier from pipeline.epochs where source_id = %(source)s"
-"""In which cluster the source was in each epoch."""
+"""The cluster in which the source was in each epoch."""
 _EPOCH_GAP = """\
 select previous_position, from_lsn from pipeline.epochs
 where source_id = %(source)s and epoch = %(epoch)s and previous_position is not null
 """
-"""What lies between an epoch and the one before it."""
+"""The end of the epoch before, and the beginning of this one; no row if nothing came before it."""
 _EPOCHS = "select epoch, after_seqs from pipeline.epochs where source_id = %(source)s order by epoch desc"
 """The epochs of a source, newest first."""
 _FORGET_CARRIED = "delete from pipeline.carried_transactions where source_id = %(source)s and commit_lsn < %(from_lsn)s"
 """Delete the transactions that the slot no longer sends."""
 _READS_FROM = "select case when reads_tables is false then reads_from end from pipeline.sources where id = %(source)s"
-"""Of the tables that are captured now only those that joined after it are read; null: all."""
+"""Of the tables that are captured now, only those that joined after this time are read; null: all."""
 
 
 @dataclass(frozen=True)
 class ReplicationSource:
     """A source as stored. `publications`: those that we made, name to oid. `timeline`: None until known.
 
-    `published`: what the publications in use published at the last check, as `publication_ledger.to_json` writes it.
-    `unmatched`: why the settings match none of its tables; None where they do.
+    `published`: what the publications in use published at the last check, as `publication_ledger.to_json` returns it.
+    `unmatched`: why the settings match none of its tables; None if they match one.
     """
 
     id: uuid.UUID
@@ -74,10 +74,10 @@ class ReplicationSource:
 
 @dataclass(frozen=True)
 class SourceEpoch:
-    """One history of a source. LSNs can be compared only within it.
+    """One history of a source. LSNs can be compared only within an epoch.
 
-    `previous_position` and `after_seq`: how far the epoch before it was staged, and the last seq of that in the default
-    log; `after_seqs`: its last seq in each events table.
+    `previous_position`: how far the epoch before was staged; `after_seq`: its last seq in the default log;
+    `after_seqs`: its last seq in each events table.
     """
 
     source: uuid.UUID
@@ -92,9 +92,9 @@ class SourceEpoch:
 
 
 def find(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSource | None:
-    """The source with this id, or the only one; None when none is stored yet.
+    """Return the source with this id, or the only source; None if none is stored yet.
 
-    Raises ConfigError when several are stored and no id says which.
+    Raises ConfigError if several are stored and no id chooses one.
     """
     found = queries.rows(connection, ReplicationSource, statement("capture.source", "find_sources"), {"id": source_id})
     if len(found) > 1:
@@ -104,7 +104,7 @@ def find(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSour
 
 
 def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> ReplicationSource | None:
-    """As `find`; None also for a pipeline database without our schema."""
+    """Return the source as `find` does; None also if the pipeline database lacks our schema."""
     return find(connection, source_id) if migrations.current_revision(connection) else None
 
 
@@ -123,7 +123,7 @@ def _values(source: ReplicationSource) -> dict[str, Any]:
 
 
 def add_publication(connection: Connection, source_id: uuid.UUID, name: str, oid: int) -> None:
-    """Remember that we made this publication: we never change any other."""
+    """Store that we made this publication: we never change any other."""
     connection.execute(_ADD_PUBLICATION, {"id": source_id, "publication": Jsonb({name: oid})})
 
 
@@ -138,17 +138,17 @@ def store_published(connection: Connection, source_id: uuid.UUID, published: dic
 
 
 def store_unmatched(connection: Connection, source_id: uuid.UUID, why: str | None) -> None:
-    """Store why nothing can be captured, or None where something can."""
+    """Store why nothing can be captured; None if something can."""
     connection.execute("update pipeline.sources set unmatched = %s where id = %s", (why, source_id))
 
 
 @contextmanager
 def publishing(connection: Connection, source: Connection) -> Iterator[None]:
-    """Held while publications and what is stored of them change, so that nothing compares them in between.
+    """Lock publications and their stored state while they change, so that no session compares them in between.
 
-    Held in both databases: after a holder has died, or has lost the lock in the pipeline database, its statement may
-    still run at the source. A frozen holder loses it, as a role does. Raises DatabaseUnavailableError after a long wait
-    for it.
+    The lock is held in both databases: after a holder has died, or has lost the lock in the pipeline database, its
+    statement may still run at the source. A frozen holder loses the lock, as a role does. Raises
+    DatabaseUnavailableError after PUBLISHING_SECONDS.
     """
     with (
         role_locks.held(connection, _PUBLISHING, PUBLISHING_SECONDS),
@@ -165,55 +165,57 @@ def begin_epoch(connection: Connection, epoch: SourceEpoch) -> None:
 
 
 def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, dict[str, int]]]:
-    """Number and `after_seqs` of every epoch, the newest first."""
+    """Return number and `after_seqs` of every epoch, the newest first."""
     return connection.execute(_EPOCHS, {"source": source_id}).fetchall()
 
 
 def epoch_begins(connection: Connection, source_id: uuid.UUID, epoch: int) -> int | None:
-    """The LSN from which this epoch streams; None before it is known."""
+    """Return the LSN from which this epoch streams; None before it is known."""
     values = {"source": source_id, "epoch": epoch}
     found: int | None = queries.value(connection, _EPOCH_BEGINS, values)
     return found
 
 
 def read_no_tables(connection: Connection, source_id: uuid.UUID) -> None:
-    """Rows of the tables that are captured by now are not read; those of tables that join later are."""
+    """Do not read the tables that are captured by now; tables that join later are read."""
     connection.execute(
         "update pipeline.sources set reads_tables = false, reads_from = now() where id = %s", (source_id,)
     )
 
 
 def reads_from(connection: Connection, source_id: uuid.UUID) -> datetime | None:
-    """None when all tables that join are read; else, of those that are captured now, only those that joined later."""
+    """Return the time after which captured tables must have joined to be read; None if all are read."""
     found: datetime | None = queries.value(connection, _READS_FROM, {"source": source_id})
     return found
 
 
 def read_tables(connection: Connection, source_id: uuid.UUID) -> None:
-    """Tables that join from now on are read."""
+    """Read tables that join from now on."""
     connection.execute(_BEGIN_READING, {"source": source_id})
 
 
 def request_reread(connection: Connection, source_id: uuid.UUID, epoch: int | None) -> None:
-    """What is captured when this epoch begins is compared with the log; None: it is taken care of."""
+    """Request that the tables captured when this epoch begins are compared with the log; None: that is done."""
     connection.execute("update pipeline.sources set rereads_epoch = %s where id = %s", (epoch, source_id))
 
 
 def requested_reread(connection: Connection, source_id: uuid.UUID) -> int | None:
-    """The epoch given to `request_reread` that is still to be taken care of."""
+    """Return the epoch given to `request_reread` whose tables must still be compared."""
     query = "select rereads_epoch from pipeline.sources where id = %s"
     found: int | None = queries.value(connection, query, (source_id,))
     return found
 
 
 def epoch_gap(connection: Connection, source_id: uuid.UUID, epoch: int) -> tuple[int, int] | None:
-    """Where the epoch before this one ended and where it begins, LSNs; None where nothing came before it."""
+    """Return the LSNs where the epoch before this one ended and where this one begins; None if nothing came before
+    it.
+    """
     values = {"source": source_id, "epoch": epoch}
     return connection.execute(_EPOCH_GAP, values).fetchone()
 
 
 def clusters(connection: Connection, source_id: uuid.UUID) -> dict[int, str]:
-    """The system identifier of the source in each epoch."""
+    """Return the system identifier of the source in each epoch."""
     return dict(connection.execute(_EPOCH_CLUSTERS, {"source": source_id}).fetchall())
 
 
@@ -229,7 +231,7 @@ def carry_transactions(connection: Connection, source_id: uuid.UUID, transaction
 
 
 def carried_transactions(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
-    """Those of them that a slot confirmed up to `from_lsn` may replay; deletes the others."""
+    """Return the stored transactions that a slot confirmed up to `from_lsn` may replay; deletes the others."""
     values = {"source": source_id, "from_lsn": from_lsn}
     connection.execute(_FORGET_CARRIED, values)
     return frozenset(connection.execute(_CARRIED_TRANSACTIONS, values).fetchall())

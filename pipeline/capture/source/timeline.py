@@ -1,4 +1,4 @@
-"""Whether this is the source we know, and whether its history contains our position. Pure except for its queries."""
+"""Checks that the source is the known one, and that its history contains our position. Pure except for its queries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ADOPT = "`pipeline sources adopt` continues in a new epoch"
 
 
 def read_identity(source: Connection) -> SystemIdentity:
-    """As IDENTIFY_SYSTEM, but over an ordinary connection."""
+    """Return the same as IDENTIFY_SYSTEM, over an ordinary connection."""
     row = source.execute(statement("capture.source", "identity")).fetchone()
     assert row is not None  # noqa: S101  a query without a table
     return SystemIdentity(*row)
 
 
 def switch_point(timeline_history: str, timeline: int) -> int | None:
-    """Where a timeline ended in the TIMELINE_HISTORY of a later one; None when it is not an ancestor."""
+    """Return where a timeline ended, from the TIMELINE_HISTORY of a later one; None if it is not an ancestor."""
     for line in timeline_history.splitlines():
         fields = line.split("\t")
         if fields[0].strip() == str(timeline) and len(fields) > 1:
@@ -34,9 +34,9 @@ def switch_point(timeline_history: str, timeline: int) -> int | None:
 def require_continued(
     stored: ReplicationSource, identity: SystemIdentity, position: int | None, fetch_history: Callable[[int], str]
 ) -> None:
-    """Raises HistoryDivergedError when positions are stored that are not in this source's history.
+    """Raises HistoryDivergedError if positions are stored that are not in this source's history.
 
-    `fetch_history` returns the history of a timeline; it is called only when the timeline is not the stored one.
+    `fetch_history` returns the history of a timeline; it is called only if the timeline is not the stored one.
     """
     if position is None:
         return
@@ -52,7 +52,7 @@ def require_continued(
     if identity.flushed < position:
         raise HistoryDivergedError(
             f"the source has written WAL only up to {lsn.show(identity.flushed)}, but we have stored up to "
-            f"{lsn.show(position)}: it was restored to an earlier state, and what came after is in the log, not in its "
+            f"{lsn.show(position)}: it was restored to an earlier state, and later changes are in the log, not in its "
             f"history; {ADOPT}"
         )
 
@@ -64,8 +64,8 @@ def _require_ancestor(before: int, now: int, position: int, fetch_history: Calla
             end = switch_point(fetch_history(now), before)
         except ReplicationError as error:
             raise HistoryDivergedError(
-                f"the source went from timeline {before} to {now}, and cannot say where ({error}): whether our "
-                f"position {lsn.show(position)} is in its history is not known; {ADOPT}"
+                f"the source went from timeline {before} to {now}, and cannot say where ({error}): we do not know "
+                f"whether our position {lsn.show(position)} is in its history; {ADOPT}"
             ) from error
     if end is None:
         raise HistoryDivergedError(

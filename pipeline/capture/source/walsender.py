@@ -1,4 +1,4 @@
-"""Connections that speak the replication protocol, one walsender each at the source; what they are called there."""
+"""Connections that speak the replication protocol, one walsender each at the source, and their names there."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pipeline.postgres import connections, open_sessions
 from pipeline.postgres.connections import Connection
 
 NAME_PREFIX = "pipeline "
-"""The application_name of our walsenders at the source begins with this."""
+"""The application_name of our walsenders at the source begins with this text."""
 
 
 @dataclass(frozen=True)
 class SystemIdentity:
-    """The answer of the source to IDENTIFY_SYSTEM."""
+    """The source's answer to IDENTIFY_SYSTEM."""
 
     system_identifier: str
     timeline: int
@@ -27,13 +27,13 @@ class SystemIdentity:
 
 
 def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
-    """A replication connection that the source sees as `name`, with the settings that its role and database have.
+    """Open a replication connection that the source sees as `name`, with the settings of its role and database.
 
-    `timeout`: seconds within which it must be accepted, where not as usual. Raises DatabaseUnavailableError, or
-    SourceUnfitError where replication connections are refused.
+    `timeout`: seconds within which the source must accept it, if not the usual ones. Raises DatabaseUnavailableError,
+    or SourceUnfitError if the source refuses replication connections.
     """
     limit = {"connect_timeout": str(timeout)} if timeout else {}
-    try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
+    try:  # PGconn.connect would block every other thread until the source has answered
         info = connections.conninfo(dsn, replication="database", application_name=name, **limit)
         connection = psycopg.connect(info, autocommit=True)
     except psycopg.OperationalError as error:
@@ -51,5 +51,5 @@ def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
 
 
 def application_name(source_id: uuid.UUID, part: int = 0) -> str:
-    """The name of our walsender at the source: no worker of another pipeline database has the same."""
+    """Return the name of our walsender at the source: no worker of another pipeline database has the same name."""
     return f"{NAME_PREFIX}{source_id}{f' part {part}' if part else ''}"

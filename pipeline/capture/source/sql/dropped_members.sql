@@ -1,4 +1,4 @@
--- Which of these tables and schemas no longer exist.
+-- Find which of these tables and schemas no longer exist.
 select m.oid
 from unnest(%(oids)s::bigint[]) m(oid)
 where not exists (select from pg_catalog.pg_class c where c.oid = m.oid::oid)

@@ -1,4 +1,4 @@
--- The source with an id, or all of them. A pipeline database of an older server may lack the newer columns.
+-- Find the source with an id, or all sources. A pipeline database of an older server may lack the newer columns.
 select id, epoch, system_identifier, database_name, slot, publications, options,
     (to_jsonb(s) ->> 'timeline')::integer as timeline,
     coalesce(to_jsonb(s) -> 'published', '{}') as published,

@@ -1,4 +1,5 @@
--- What the log lacks of tables: their rows from before they joined where they were not read, and their changes while they were left out.
+-- Find what the log lacks of tables: rows that existed before a table joined and were not read, and changes while the
+-- table was left out.
 select g.table_name as table, g.what, g.from_lsn, g.until_lsn, g.since, g.until
 from (
     select c.table_name, c.id, 'rows' as what, null::bigint as from_lsn, c.joined_lsn as until_lsn,

@@ -1,5 +1,6 @@
--- Which of these tables have pages, and whether a transaction that began to write before may still be open: its rows
--- from before are not sent (postgres-facts.md 18). The others are certainly empty. Partitioned tables have no pages.
+-- Find which of these tables have pages, and whether a transaction that began to write before may still be open: rows
+-- that it has written before are not sent (postgres-facts.md 18). The other tables are certainly empty. Partitioned
+-- tables have no pages.
 select c.oid::bigint, exists (
     select from pg_catalog.pg_locks l
     where l.locktype = 'relation' and l.relation = c.oid and l.mode = 'RowExclusiveLock' and l.granted

@@ -1,4 +1,4 @@
--- Publications with what they leave out: actions, options, and the tables of which they send some rows or columns only.
+-- Read what publications leave out: actions, options, and the tables of which they send only some rows or columns.
 select p.pubname::text as name, p.oid::bigint as oid, p.pubviaroot as via_root,
     array_remove(array[case when p.pubinsert then 'insert' end, case when p.pubupdate then 'update' end,
         case when p.pubdelete then 'delete' end, case when p.pubtruncate then 'truncate' end], null) as actions,

@@ -1,4 +1,4 @@
--- Publications with their members: [oid of the membership, schema, table] by the oid of table or schema.
+-- Read publications with their members: [oid of the membership, schema, table] by the oid of table or schema.
 select p.pubname::text as name, p.oid::bigint as oid, p.puballtables as all_tables, p.pubviaroot as via_root,
     to_jsonb(p) ->> 'pubgencols' as generated,
     array_remove(array[case when p.pubinsert then 'insert' end, case when p.pubupdate then 'update' end,

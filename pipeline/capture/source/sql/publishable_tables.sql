@@ -1,5 +1,6 @@
--- Tables that can be published, the partitioned tables they are part of, and whether updates and deletes can be.
--- Partitions are listed as well as their roots: a detached one stays published, and a new one is published at once.
+-- List tables that can be published, the partitioned tables above them, and whether updates and deletes can be
+-- published. Partitions are listed as well as their roots: a detached partition stays published, and a new one is
+-- published at once.
 with published as (
     select coalesce(
         (select to_jsonb(p) ->> 'pubgencols' = 's' from pg_catalog.pg_publication p where p.pubname = %(publication)s),
@@ -19,7 +20,7 @@ with published as (
                 where i.indrelid = c.oid and i.indisreplident and i.indimmediate and i.indisvalid)
             else false
         end as identified,
-        -- An unpublished generated column in the identity: updates fail (from 18 on), or a part of it is not sent.
+        -- With an unpublished generated column in the identity, updates fail (from 18 on), or a part of it is not sent.
         exists (select from pg_catalog.pg_attribute a
             where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped
                 and not (published.stored and a.attgenerated = 's')
@@ -34,7 +35,7 @@ with published as (
         and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
 ), class as (
     select f.*, f.identified and not f.incomplete as keyed,
-        -- Only where rows are: Postgres checks the partition, never the partitioned table.
+        -- Only tables with rows: Postgres checks the partition, never the partitioned table.
         f.relkind = 'r' and not (f.identified and not (f.incomplete and current_setting('server_version_num')::int >= 180000))
             as refuses_updates
     from found f
@@ -46,7 +47,7 @@ with published as (
 select c.oid::bigint as oid, c.nspname::text as schema, c.relname::text as name, c.relkind = 'p' as partitioned, t.keyed,
     c.relreplident = 'f' as full_identity,
     not c.keyed and coalesce(parent.keyed, true) as lacks_key, c.refuses_updates,
-    -- In the order of numbers: that of an index says nothing about a row. With FULL, events have the primary key.
+    -- In the order of numbers: an index's order says nothing about a row. With FULL, events have the primary key.
     array(select in_root.attnum::int
         from pg_catalog.pg_index i cross join unnest(i.indkey::int2[]) with ordinality k(attnum, place)
         join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum

@@ -1,6 +1,6 @@
--- The relations that hold the rows of a table, as far as their inserts are published: with the columns and rows that
--- are, of several publications all of both. From the catalogs alone: Postgres' own view opens every table that a
--- publication has, and so waits for whoever locks any of them.
+-- Read the relations that hold a table's rows and whose inserts are published, with their published columns and rows.
+-- If several publications have a relation, the columns and rows of all of them count. Only the catalogs are read:
+-- Postgres' own view opens every table that a publication has, and so waits for any session that locks one of them.
 select c.oid::pg_catalog.int8 as oid, pg_catalog.format('%%I.%%I', n.nspname, c.relname) as name, published.columns,
     published.condition,
     pg_catalog.md5(pg_catalog.concat_ws(' ', c.relname, n.nspname, c.relreplident, (
@@ -16,7 +16,7 @@ cross join lateral (
             else pg_catalog.string_agg(
                 distinct pg_catalog.concat('(', pg_catalog.pg_get_expr(r.prqual, r.prrelid), ')'), ' or ') end as condition
     from pg_catalog.pg_publication p
-    -- Of the table and those that it is a partition of, the topmost that the publication has.
+    -- The topmost table that the publication has: this table, or one that it is a partition of.
     cross join lateral (
         select m.oid from pg_catalog.pg_class m
         left join pg_catalog.pg_partition_ancestors(c.oid) with ordinality u (oid, place) on u.oid = m.oid
@@ -27,7 +27,7 @@ cross join lateral (
         order by u.place desc nulls last limit 1
     ) top
     join pg_catalog.pg_class sent on sent.oid = case when p.pubviaroot then top.oid else c.oid end
-    -- A list of columns and a filter do not hold where the publication has the table without naming it, too.
+    -- A list of columns and a filter do not hold if the publication also has the table without naming it.
     left join pg_catalog.pg_publication_rel r on r.prpubid = p.oid and r.prrelid = sent.oid and not p.puballtables
         and not exists (select from pg_catalog.pg_publication_namespace s
             where s.pnpubid = p.oid and s.pnnspid = sent.relnamespace)

@@ -1,4 +1,4 @@
--- The source cannot send this transaction; no row when our position is past it in the meantime.
+-- Store that the source cannot send this transaction; no row if our position is already past it.
 insert into pipeline.source_stops as s (source_id, epoch, commit_lsn, committed_at, xid, changes, cause, sqlstate)
 select %(source)s, p.epoch, %(commit_lsn)s, %(committed_at)s, %(xid)s, %(changes)s, %(cause)s, %(sqlstate)s
 from pipeline.replication_progress p

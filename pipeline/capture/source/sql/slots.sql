@@ -1,4 +1,4 @@
--- Logical slots, with who reads them and the WAL they hold back.
+-- List logical slots, with their readers and the WAL that they hold back.
 select s.slot_name::text as name, s.plugin::text as plugin, s.database::text as database, s.two_phase, s.temporary,
     s.active_pid, a.application_name as holder,
     (s.restart_lsn - '0/0')::bigint as restart_lsn,

@@ -1,4 +1,4 @@
--- A table is no longer captured. Of one that was captured before this was recorded, only that is known.
+-- Store that a table is no longer captured. If an older server began to capture it, nothing else is known of it.
 with known as (
     update pipeline.captured_tables set left_at = now(), left_lsn = %(lsn)s, left_epoch = %(epoch)s
     where source_id = %(source)s and table_oid = %(oid)s and left_at is null
