@@ -155,9 +155,8 @@ class _Adoption:
     def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
         """Every reason why our positions are no longer valid."""
         found: list[ReplicationError] = []
-        for check in prepare.continuity_checks(
-            self._config, self._source, self._pipeline, self._stored, identity
-        ).values():
+        checks = prepare.continuity_checks(self._config, self._source, self._pipeline, self._stored, identity)
+        for check in checks.values():
             try:
                 check()
             except SourceChangedError as error:
@@ -314,9 +313,8 @@ class _Adoption:
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
             sources.read_no_tables(self._pipeline, stored.id)
-            if (
-                self._reread or sources.requested_reread(self._pipeline, stored.id) is not None
-            ):  # asked before, and not done yet
+            # A comparison that was requested before may not be done yet.
+            if self._reread or sources.requested_reread(self._pipeline, stored.id) is not None:
                 sources.request_reread(self._pipeline, stored.id, stored.epoch)
 
 
