@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from psycopg import sql
 
 from pipeline.capture.schema_history import continuity, introspection, versions
-from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion, PublishedColumn
 from pipeline.capture.source import captured_now, publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import ReplicationSource
@@ -100,7 +100,7 @@ def comparison(source: Connection, table: ComparableTable) -> KeyComparison:
     return key_comparison.read(source, table.relations[0].oid, [column.name for column in table.key])
 
 
-def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> SourceTableVersion | None:
+def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> HistoryVersion | None:
     """The last version that the stream had of it, or of one of its partitions."""
     found = [
         known for known in versions.latest(pipeline, stored.id, stored.epoch).values() if known.version.table_oid == oid
@@ -108,7 +108,7 @@ def _last(pipeline: Connection, stored: ReplicationSource, oid: int) -> SourceTa
     return max(found, key=lambda known: known.id).version if found else None
 
 
-def _names(column: PublishedColumn, last: SourceTableVersion | None, oid: int) -> tuple[versions.ColumnName, ...]:
+def _names(column: PublishedColumn, last: HistoryVersion | None, oid: int) -> tuple[versions.ColumnName, ...]:
     """The names under which the log has its values: those of the same number, but a partition may have others.
 
     Events say nothing of a column that the log has not seen yet with its type, or cannot tell from one that is gone.

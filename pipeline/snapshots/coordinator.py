@@ -11,7 +11,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.schema_history import introspection, rewrites
-from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion
 from pipeline.capture.source import publication_ledger
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.config.settings import Config
@@ -158,7 +158,7 @@ class SnapshotCoordinator:
             files = {extent.oid: extent.file for extent in extents}
             backfills.planned(self._pipeline, backfill, files, by_key, estimate, added, floor_seqs)
 
-    def _version(self, oid: int) -> SourceTableVersion | None:
+    def _version(self, oid: int) -> HistoryVersion | None:
         made = self._stored.publications
         names = list(publication_ledger.known_publications(self._stored))
         found = introspection.describe_current(self._source, oid, self._stored.slot, names, list(made.values()))

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.log import tables as events_tables
 from pipeline.log.table import EventsTable
@@ -39,14 +39,14 @@ class KeyDepartures:
         self._pipeline, self._stored = pipeline, stored
         self._known: dict[int, _TableDepartures] = {}
 
-    def of(self, table_oid: int, version: SourceTableVersion, keys: Iterable[str]) -> dict[str, Any]:
+    def of(self, table_oid: int, version: HistoryVersion, keys: Iterable[str]) -> dict[str, Any]:
         """Of these keys, as `record_pk` has them and as far as was looked: `pipeline.snapshot_ranges.departed`."""
         known = self._known.get(table_oid)
         if known is None or known.key_columns != version.key_columns:
             return {"keys": {}, "seqs": {}}
         return {"keys": {key: known.places[key] for key in keys if key in known.places}, "seqs": known.seqs}
 
-    def look(self, table_oid: int, version: SourceTableVersion) -> None:
+    def look(self, table_oid: int, version: HistoryVersion) -> None:
         """Read what the log has now of this table."""
         known = self._known.pop(table_oid, None)
         if known is None or known.key_columns != version.key_columns:
@@ -64,7 +64,7 @@ class KeyDepartures:
             del self._known[next(iter(self._known))]
 
     def _between(
-        self, table: EventsTable, table_oid: int, version: SourceTableVersion, after: int, upto: int
+        self, table: EventsTable, table_oid: int, version: HistoryVersion, after: int, upto: int
     ) -> Iterator[tuple[str, ChangePlace]]:
         query = sql.SQL(statement("snapshots", "departures")).format(
             events=table.identifier,

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion
 from pipeline.capture.source import captured_now
 from pipeline.capture.source.sources import ReplicationSource
 from pipeline.errors import PipelineError
@@ -300,7 +300,7 @@ class RangeReader:
 
 
 def range_query(
-    taken: ClaimedRange, name: str, version: SourceTableVersion, conditions: Iterable[sql.Composable | None]
+    taken: ClaimedRange, name: str, version: HistoryVersion, conditions: Iterable[sql.Composable | None]
 ) -> sql.Composable:
     """The range's rows for which all conditions hold, with the columns in the order of the version."""
     columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in version.columns)

@@ -11,7 +11,7 @@ from pipeline import printable
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.introspection import TableDescription
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion
 from pipeline.capture.source import publication_ledger, published_relations, sources
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import ReplicationSource
@@ -61,7 +61,7 @@ class RelationShape:
     relation: StagedRelation
 
     @property
-    def version(self) -> SourceTableVersion:
+    def version(self) -> HistoryVersion:
         """The table's version."""
         return self.description.version
 
@@ -71,7 +71,7 @@ class RelationShape:
         return has_key(self.version)
 
 
-def has_key(version: SourceTableVersion) -> bool:
+def has_key(version: HistoryVersion) -> bool:
     """Whether rows of this version have a key that no other row of the table has."""
     return bool(version.key_columns) and version.unique_in_root is not False
 

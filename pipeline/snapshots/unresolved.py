@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -41,7 +41,7 @@ class UnresolvedKeySearch:
 def keys(
     connection: Connection,
     backfill: StoredBackfill,
-    version: SourceTableVersion,
+    version: HistoryVersion,
     last: UnresolvedKeySearch,
     written: Sequence[EventsTable],
 ) -> list[list[str]]:

@@ -1,8 +1,8 @@
-"""Values as JSON text, by the type and the text Postgres prints, and by nothing else (docs/reference/types.md).
+"""Encodes values as JSON text, only by their type and the text that Postgres prints (docs/reference/types.md).
 
 The text is what a session with SESSION_SETTINGS prints. bool, int2, int4, int8, oid, numeric and float become JSON
-scalars when their text is a JSON number; json and jsonb and domains over them are embedded; the rest is a JSON string.
-A new type goes here; tuples.py has a faster way for rows of some of these types, which is tested equal.
+scalars if their text is a JSON number; json, jsonb and domains over them are embedded; all others are JSON strings. A
+new type goes here; tuples.py has a faster way for rows of some of these types, which is tested equal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ValueEncoder = Callable[[bytes], bytes]
 
 
 class EncodedRow(NamedTuple):
-    """One row as JSON texts. `exact` holds source texts that jsonb may not carry, by column, or is None."""
+    """One row as JSON texts. `exact`: source texts that jsonb may not carry, by column; None if there are none."""
 
     record_pk: bytes
     record: bytes
@@ -54,7 +54,7 @@ def as_is(value: bytes) -> bytes:
 
 
 def number(value: bytes) -> bytes:
-    # NaN and ±Infinity end in a letter; everything else numeric_out and float8out print is a JSON number.
+    # NaN and ±Infinity end in a letter; all else that numeric_out and float8out print is a JSON number.
     return value if value[-1] <= 57 else b'"' + value + b'"'
 
 
@@ -63,7 +63,7 @@ def _float(value: bytes) -> bytes:
 
 
 def string(value: bytes) -> bytes:
-    """A JSON string of UTF-8 text."""
+    """Return the JSON string of UTF-8 text."""
     return dumps(value.decode())
 
 
@@ -90,15 +90,15 @@ _SCALARS: dict[int, ValueEncoder] = {
 
 
 def encoder_for(type_oid: int) -> ValueEncoder:
-    """How values of a type are written. For a domain over json or jsonb pass JSON or JSONB."""
+    """Return the function that writes values of a type. For a domain over json or jsonb, pass JSON or JSONB."""
     return _SCALARS.get(type_oid, string)
 
 
 class RowEncoder:
     """Encodes rows of one relation version.
 
-    `columns`: (name, type oid) in the order of the row, domains over json and jsonb given as those types.
-    `key`: indexes of the key columns, in table column order.
+    `columns`: (name, type oid) in the order of the row, domains over json and jsonb given as those types. `key`:
+    indexes of the key columns, in the order of the table's columns.
     """
 
     def __init__(self, columns: Sequence[tuple[str, int]], key: Sequence[int]) -> None:
@@ -113,10 +113,11 @@ class RowEncoder:
         self._key_may_need_exact = not {*self._json, *self._jsonb}.isdisjoint(key)
         self._width = len(columns)
         self.key_of = key_writer(self.key, self.value)
-        """record_pk of a row."""
+        """Returns record_pk of a row."""
 
     def encode(self, row: Row, old: Row | None = None) -> EncodedRow:
-        """A whole row. Values that are UNCHANGED are taken from `old` where it has them, else left out and named.
+        """Encode a complete row. UNCHANGED values are taken from `old` if it has them; others are left out, and
+        named.
 
         Raises DecodeError for a row of another width than the relation's.
         """
@@ -128,7 +129,7 @@ class RowEncoder:
         return EncodedRow(self.key_of(row), record, self.exact(row, self.deep(row)), None)
 
     def encode_present(self, row: Row) -> EncodedRow:
-        """Only the key columns, for an old key (`K`): the row's other values are not in the WAL."""
+        """Encode only the key columns, for an old key (`K`): the row's other values are not in the WAL."""
         present = [i for i in self.key if row[i] is not UNCHANGED]
         record = self.object(row, present)
         exact = None
@@ -138,17 +139,20 @@ class RowEncoder:
         return EncodedRow(self.key_of(row), record, exact, None)
 
     def changes(self, old: Row, new: Row, *, full: bool) -> bytes:
-        """The old values of the columns that differ, as a JSON object; with a bare key (`K`) only key columns."""
+        """Return the old values of the columns that differ, as a JSON object.
+
+        With a bare key (`K`) only key columns are compared.
+        """
         columns = range(len(self.names)) if full else self.key
         changed = [i for i in columns if new[i] is not UNCHANGED and old[i] != new[i] and old[i] is not UNCHANGED]
         return self.object(old, changed)
 
     def object(self, row: Row, columns: Sequence[int]) -> bytes:
-        """The named columns as a JSON object."""
+        """Return these columns as a JSON object."""
         return b"{" + b",".join([self._prefixes[i][1:] + self.value(i, row[i]) for i in columns]) + b"}"
 
     def value(self, column: int, value: Value) -> bytes:
-        """One value as JSON text; null for NULL and UNCHANGED."""
+        """Return one value as JSON text; null for NULL and UNCHANGED."""
         return self._encoders[column](value) if isinstance(value, bytes) else b"null"
 
     def _encode_toasted(self, row: Row, old: Row | None) -> EncodedRow:
@@ -160,14 +164,15 @@ class RowEncoder:
         return EncodedRow(self.key_of(row), self.object(row, present), exact, unchanged or None)
 
     def deep(self, row: Row) -> list[int]:
-        """Columns of jsonb that is not embedded."""
+        """Return the jsonb columns whose values are too deep to be embedded."""
         sizeable = [i for i in self._jsonb if isinstance(row[i], bytes) and len(row[i]) > DEEP_SIZE]  # type: ignore[arg-type]
         return [i for i in sizeable if is_too_deep(row[i])]  # type: ignore[arg-type]
 
     def exact(self, row: Row, deep: Sequence[int] = ()) -> bytes | None:
-        """json texts that may differ from their jsonb form, JSON nulls, and `deep` jsonb.
+        """Return json texts that may differ from their jsonb form, JSON nulls, and `deep` jsonb; None if there are
+        none.
 
-        The shuffle keeps those that do differ.
+        The shuffler keeps those that do differ.
         """
         for i in self._jsonb:
             if row[i] == b"null":
@@ -181,18 +186,18 @@ class RowEncoder:
 
 
 def message_record(content: bytes, encoding: str = "UTF8") -> bytes:
-    """A logical message's content as its record: text where it is some that jsonb takes, else base64.
+    """Return the record of a logical message: its content as text if jsonb accepts that, else as base64.
 
-    Postgres sends the content as it was given (logicalrep_write_message): in the source's own `encoding`.
+    Postgres sends the content as it was given (logicalrep_write_message): in the source's `encoding`.
     """
     text = server_encoding.decode_text(content, encoding)
     return _base64(content) if text is None or "\0" in text else dumps({"content": text})
 
 
 def transaction_annotations(content: bytes, encoding: str = "UTF8") -> bytes | None:
-    """Transaction annotations as JSON text that jsonb takes, or None when the content is no JSON.
+    """Return transaction annotations as JSON text that jsonb accepts; None if the content is no such JSON.
 
-    What is no text in this encoding, or is nested too deeply to be checked, is `{"content_base64": …}`.
+    Content that is no text in this encoding, or is nested too deeply to be checked, becomes `{"content_base64": …}`.
     """
     text = server_encoding.decode_text(content, encoding)
     if text is None:

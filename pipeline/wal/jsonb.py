@@ -1,4 +1,4 @@
-"""Which JSON texts a jsonb column certainly accepts, so that they can be embedded in one."""
+"""Checks which JSON texts a jsonb column certainly accepts, so that they can be embedded in one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|[eE][+-]?\d{4}|\d{1000}")
 _MAX_DEPTH = 3000
 DEEP_SIZE = 20_000
-"""Length in bytes from which nesting is counted: with the default stack depth every server accepts shorter texts."""
+"""Bytes of a text from which nesting is counted: with the default stack depth every server accepts shorter texts."""
 _MAX_EXPONENT = 16_000
 
 
 def is_accepted_by_jsonb(text: bytes) -> bool:
-    """Whether jsonb certainly accepts this json text (which json has accepted). Never true for one that jsonb refuses.
+    """True if jsonb certainly accepts this json text, which json has accepted; never if jsonb refuses it.
 
     jsonb refuses `\\u0000`, lone surrogates, numbers beyond numeric's range (src/backend/utils/adt/jsonb.c), and
     nesting beyond the server's stack.
@@ -31,7 +31,7 @@ def is_accepted_by_jsonb(text: bytes) -> bool:
 
 
 def is_too_deep(text: bytes) -> bool:
-    """Whether it may be nested too deep for a server with less stack than the source."""
+    """True if the text may be nested too deep for a server with less stack than the source."""
     if len(text) < 2 * _MAX_DEPTH or text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
         return False
     bare = _STRING.sub(b"", text)

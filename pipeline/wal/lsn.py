@@ -1,4 +1,4 @@
-"""Log sequence numbers: Postgres prints them as `16/B374D848`, we keep them as integers that fit a bigint."""
+"""Log sequence numbers: Postgres prints them as `16/B374D848`; here they are integers that fit a bigint."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated, NewType
 
 Lsn = NewType("Lsn", int)
 Shown = Annotated[int, "LSN"]
-"""Metadata of a dataclass's field: in text and `--json` it is printed as Postgres prints LSNs."""
+"""Metadata of a dataclass's field, which text and `--json` then print as Postgres prints LSNs."""
 
 
 def parse(text: str) -> Lsn:
-    """`"16/B374D848"` as an integer. Raises ValueError for anything else."""
+    """Return `"16/B374D848"` as an integer. Raises ValueError for anything else."""
     high, slash, low = text.partition("/")
     if not slash:
         raise ValueError(f"expected an LSN such as 16/B374D848, not {text!r}")
@@ -18,5 +18,5 @@ def parse(text: str) -> Lsn:
 
 
 def show(lsn: int) -> str:
-    """The text as Postgres prints it."""
+    """Return the text of an LSN as Postgres prints it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class UnchangedValue(Enum):
-    """Stands for a TOASTed value that the update did not touch and the WAL therefore lacks."""
+    """Stands for a TOASTed value that the update did not touch, so that the WAL lacks it."""
 
     VALUE = "unchanged"
 
@@ -25,7 +25,7 @@ Row = list[Value]
 
 
 class BeginMessage(NamedTuple):
-    """Opens a transaction. `final_lsn` is the LSN of its commit record: an event's commit_lsn."""
+    """Opens a transaction. `final_lsn`: the LSN of its commit record, which is an event's commit_lsn."""
 
     final_lsn: int
     committed_at: int
@@ -33,7 +33,7 @@ class BeginMessage(NamedTuple):
 
 
 class CommitMessage(NamedTuple):
-    """Closes a transaction. `end_lsn` is the position to confirm and to resume from."""
+    """Closes a transaction. `end_lsn`: the position to confirm and to resume from."""
 
     commit_lsn: int
     end_lsn: int
@@ -41,14 +41,14 @@ class CommitMessage(NamedTuple):
 
 
 class OriginMessage(NamedTuple):
-    """The transaction came from another server."""
+    """Tells that the transaction came from another server."""
 
     commit_lsn: int
     name: str
 
 
 class RelationColumn(NamedTuple):
-    """`key`: part of the replica identity (with FULL: every column)."""
+    """A column of a relation. `key`: part of the replica identity (with FULL: every column)."""
 
     key: bool
     name: str
@@ -57,7 +57,9 @@ class RelationColumn(NamedTuple):
 
 
 class RelationMessage(NamedTuple):
-    """A table's columns for the changes that follow. `replica_identity` is pg_class.relreplident: d, n, f or i."""
+    """Describes a table's columns for the changes that follow. `replica_identity`: pg_class.relreplident: d, n, f or
+    i.
+    """
 
     oid: int
     schema: str
@@ -67,7 +69,7 @@ class RelationMessage(NamedTuple):
 
 
 class TypeMessage(NamedTuple):
-    """The name of a type that is not built in."""
+    """Names a type that is not built in."""
 
     oid: int
     schema: str
@@ -107,7 +109,7 @@ class TruncateMessage(NamedTuple):
 
 
 class LogicalMessage(NamedTuple):
-    """`pg_logical_emit_message`. One that is not transactional stands outside of any Begin and Commit."""
+    """A message of `pg_logical_emit_message`. If it is not transactional, it stands outside of any Begin and Commit."""
 
     transactional: bool
     lsn: int
@@ -130,7 +132,7 @@ Message = (
 
 
 class KeepaliveMessage(NamedTuple):
-    """A keepalive of the walsender: how far it has sent, and whether it asks for an answer at once."""
+    """A keepalive of the walsender: how far it has sent, and whether it requests a reply at once."""
 
     wal_end: int
     reply_requested: bool

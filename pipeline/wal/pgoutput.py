@@ -1,4 +1,4 @@
-"""pgoutput's bytes as messages. Every function takes a whole message; a torn or unknown one raises DecodeError.
+"""Decodes the messages of pgoutput. Each function takes a complete message; a torn or unknown one raises DecodeError.
 
 Layout: Postgres manual, "Logical Replication Message Formats" (src/backend/replication/logical/proto.c).
 """
@@ -35,15 +35,15 @@ _begin = Struct(">QqI")
 _commit = Struct(">xQQq")  # its flags are unused
 _keepalive = Struct(">QqB")
 _status = Struct(">cQQQqB")
-_new = tuple.__new__  # a named tuple at half the cost, for what comes with each transaction
+_new = tuple.__new__  # makes a named tuple at half the cost, for messages of each transaction
 
 XLOG_DATA, KEEPALIVE = ord("w"), ord("k")
 XLOG_HEADER = 25
-"""Bytes of an XLogData message before pgoutput's own: type, start, end, clock."""
+"""Bytes of an XLogData message before pgoutput's message: type, start, end, clock."""
 
 
 def decode(data: bytes, at: int = 0) -> Message:
-    """The message that begins at offset `at` and ends where `data` ends."""
+    """Return the message that begins at offset `at` and ends where `data` ends."""
     try:
         message, end = _DECODERS[data[at]](data, at + 1)
     except KeyError:
@@ -58,21 +58,21 @@ def decode(data: bytes, at: int = 0) -> Message:
 
 
 def decode_begin(data: bytes, at: int) -> BeginMessage:
-    """A Begin whose type byte was read already, up to the end of `data`; there is one a transaction."""
+    """Decode a Begin without its type byte, up to the end of `data`; each transaction has one."""
     if len(data) - at != _begin.size:
         raise DecodeError(f"torn Begin of {len(data) - at} bytes")
     return _new(BeginMessage, _begin.unpack_from(data, at))
 
 
 def decode_commit(data: bytes, at: int) -> CommitMessage:
-    """A Commit whose type byte was read already, up to the end of `data`."""
+    """Decode a Commit without its type byte, up to the end of `data`."""
     if len(data) - at != _commit.size:
         raise DecodeError(f"torn Commit of {len(data) - at} bytes")
     return _new(CommitMessage, _commit.unpack_from(data, at))
 
 
 def decode_keepalive(data: bytes) -> KeepaliveMessage:
-    """A walsender's `k` message, with its type byte."""
+    """Decode a walsender's `k` message, with its type byte."""
     if len(data) != 1 + _keepalive.size:
         raise DecodeError(f"torn keepalive of {len(data)} bytes")
     wal_end, _clock, reply = _keepalive.unpack_from(data, 1)
@@ -80,9 +80,9 @@ def decode_keepalive(data: bytes) -> KeepaliveMessage:
 
 
 def encode_status(written: int, confirmed: int, clock: int, *, applied: int = 0, ask: bool = False) -> bytes:
-    """Our status update. `confirmed` is reported as flushed, and as applied where that is less; `clock`: µs since 2000.
+    """Encode our status update. `confirmed` is reported as flushed, and at least as applied; `clock`: µs since 2000.
 
-    `ask`: the source is to answer with a keepalive at once.
+    `ask`: request a keepalive from the source at once.
     """
     return _status.pack(b"r", written, confirmed, max(applied, confirmed), clock, ask)
 

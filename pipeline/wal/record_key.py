@@ -1,7 +1,7 @@
-"""record_pk: the text of a row's key. The same rule stands in SQL, in pipeline/log/sql/key_of_record.sql, and in Spark.
+"""record_pk: the text of a row's key. SQL has the same rule in pipeline/log/sql/key_of_record.sql, and Spark, too.
 
-Spark's is KEY_OF_RECORD in spark/pyspark_sequin_events/selection.py. tuples.py writes the key of one short column
-itself. tests/fidelity/types/test_keys.py compares all of them over all types.
+Spark's is KEY_OF_RECORD in spark/pyspark_sequin_events/selection.py. tuples.py itself writes the key of one short
+column. tests/fidelity/types/test_keys.py compares all of them for all types.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from hashlib import sha256
 from pipeline.wal.messages import Row, Value
 
 LONGEST_KEY = 2_000
-"""Bytes of a key's text that are written as they are: an entry of a B-tree holds 2,704 (nbtree.h, BTMaxItemSize), and
-a source's own may be of that size in binary, which as text is longer."""
+"""The most bytes of a key's text that are written as they are.
+
+An entry of a B-tree holds 2,704 bytes (nbtree.h, BTMaxItemSize). A source's key may have that size in binary, and is
+longer as text.
+"""
 
 
 def key_writer(key: Sequence[int], as_json: Callable[[int, Value], bytes]) -> Callable[[Row], bytes]:
-    """A function that makes record_pk of rows whose key columns are these, in this order.
+    """Return a function that makes record_pk of rows with these key columns, in this order.
 
-    The key's text when it is one column; a JSON array, whose items `as_json` writes, when it is more; empty when there
-    is none. For a text of more than LONGEST_KEY bytes, `sha256:` and its digest.
+    With one column, record_pk is the key's text; with several, a JSON array whose items `as_json` writes; without a
+    key, it is empty. A text of more than LONGEST_KEY bytes becomes `sha256:` and its digest.
     """
     if len(key) == 1:
         return lambda row: _bounded(value if isinstance(value := row[key[0]], bytes) else b"")
@@ -31,7 +34,10 @@ def key_writer(key: Sequence[int], as_json: Callable[[int, Value], bytes]) -> Ca
 
 
 def split_key(record_pk: str, columns: int) -> tuple[str, ...]:
-    """The texts of the key's columns; none where record_pk is a digest. A boolean alone is `t`, in several `true`."""
+    """Return the texts of the key's columns; an empty tuple if record_pk is a digest.
+
+    A boolean alone is `t`; among several columns it is `true`.
+    """
     if record_pk.startswith("sha256:"):
         return ()
     if columns == 1:

@@ -1,4 +1,4 @@
-"""The values of a record in the text that Postgres prints for jsonb, without parsing them: no digit is lost."""
+"""Reads the values of a record in the text that Postgres prints for jsonb, without parsing them: no digit is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
 def read_values(record: str) -> Iterator[tuple[str, str]]:
-    """Names and JSON texts of the values of an object, in its order."""
+    """Yield names and JSON texts of an object's values, in its order."""
     at, end = 1, len(record) - 1
     while at < end:
         name, at = scanstring(record, at + 1)
@@ -22,12 +22,12 @@ def read_values(record: str) -> Iterator[tuple[str, str]]:
 
 
 def read_string(value: str) -> str:
-    """The text of a JSON string."""
+    """Return the text of a JSON string."""
     return str(scanstring(value, 1)[0])
 
 
 def find_end(text: str, at: int) -> int:
-    """Where the value that begins there ends."""
+    """Return where the value that begins at `at` ends."""
     if text[at] == '"':
         return int(scanstring(text, at + 1)[1])
     if text[at] not in "{[":

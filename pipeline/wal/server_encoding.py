@@ -1,10 +1,10 @@
-"""What Postgres calls the encoding of a database, and what Python calls it."""
+"""Decodes text in the encoding of a database, whose names in Postgres and Python differ."""
 
 from __future__ import annotations
 
 _CODECS = {
     "UTF8": "utf-8",
-    "SQL_ASCII": "utf-8",  # any bytes; those that are text are most often this
+    "SQL_ASCII": "utf-8",  # any bytes; text among them is most often UTF-8
     "EUC_CN": "gb2312",
     "EUC_JP": "euc_jp",
     "EUC_JIS_2004": "euc_jis_2004",
@@ -23,11 +23,14 @@ _CODECS = {
     "LATIN9": "iso8859_15",
     "LATIN10": "iso8859_16",
 }
-"""From Table 24.3 of Postgres' documentation, `Character Set Support`; Python has none for EUC_TW and MULE_INTERNAL."""
+"""Python's name of each encoding; it has none for EUC_TW and MULE_INTERNAL.
+
+From Table 24.3 of Postgres' documentation, `Character Set Support`.
+"""
 
 
 def decode_text(content: bytes, encoding: str) -> str | None:
-    """The content as text; None where it is not, in the encoding that Postgres calls so."""
+    """Return the content as text; None if it is no text in the encoding with this Postgres name."""
     try:
         return content.decode(_CODECS.get(encoding, "ascii"))
     except UnicodeDecodeError:

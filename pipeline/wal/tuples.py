@@ -1,6 +1,6 @@
 """Encodes new rows directly from pgoutput's TupleData, all columns at once: the worker spends most of its time here.
 
-wal2json.py writes them in another form in the same way.
+wal2json.py writes rows in another form in the same way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLAIN = frozenset({1082, 1083, 1114, 1184, 1186, 1266, 2950, 650, 869, 774, 829,
 """Types whose text is ASCII without characters that JSON escapes: dates, times, intervals, uuid, addresses, bits."""
 
 _TEMPLATES = 64
-"""How many different sets of NULL columns are cached for a relation."""
+"""The most sets of NULL columns that are cached for a relation."""
 
 Written = tuple[bytes, bytes, bytes | None, list[str] | None] | EncodedRow
 """The fields of EncodedRow; naming them takes as long as writing a column."""
@@ -51,7 +51,7 @@ class RowTemplates(dict[tuple[int, ...], list[bytes]]):
 
 
 class TupleWriter(ABC, Generic[Made]):
-    """Takes TupleData apart, all columns at once, for one who writes a row of texts and NULLs in some form."""
+    """Reads TupleData, all columns at once; subclasses write a row of texts and NULLs in some form."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -60,17 +60,17 @@ class TupleWriter(ABC, Generic[Made]):
 
     @abstractmethod
     def _write(self, row: Row, nulls: tuple[int, ...]) -> Made:
-        """The row, which may be changed; `nulls`: which of its columns are NULL. Raises UnicodeDecodeError."""
+        """Write the row, which may be changed; `nulls`: which of its columns are NULL. May raise UnicodeDecodeError."""
 
     def _looks_odd(self, row: Row) -> bool:
-        """Whether a row of more than DEEP_SIZE bytes needs a closer look."""
+        """True if a row of more than DEEP_SIZE bytes needs a closer look."""
         return False
 
     def encode(self, data: bytes, at: int) -> Made | None:
-        """The TupleData at `at`, which must end where `data` ends.
+        """Encode the TupleData at `at`, which must end where `data` ends.
 
-        None when it holds more than text and NULLs, or is torn, or needs a closer look: then what `pgoutput.decode`
-        makes of it must be written in another way.
+        None if it holds more than text and NULLs, is torn, or needs a closer look. Then the message that
+        `pgoutput.decode` returns must be written in another way.
         """
         if not data.startswith(self._count, at):
             return None
@@ -107,7 +107,7 @@ class TupleEncoder(TupleWriter[Written]):
         by_column = [encoding.encoder_for(oid) for _, oid in columns]
         self._strings = [i for i, encode in enumerate(by_column) if encode is encoding.string and not self._plain[i]]
         self._numbers = [i for i, encode in enumerate(by_column) if encode is encoding.number]
-        # jsonb is as it is too: one that may be too deep is left to RowEncoder
+        # jsonb is embedded as it is: a value that may be too deep is left to RowEncoder
         in_loops = (encoding.string, encoding.number, encoding.as_is, encoding.embedded_jsonb)
         self._others = [(i, encode) for i, encode in enumerate(by_column) if encode not in in_loops]
         self._json = [i for i, (_, oid) in enumerate(columns) if oid in (encoding.JSON, encoding.JSONB)]
@@ -118,9 +118,9 @@ class TupleEncoder(TupleWriter[Written]):
         return bool(self._encoder.deep(row))
 
     def encode_texts(self, row: Row, size: int) -> Written:
-        """A row of texts and NULLs, all together of at most so many bytes.
+        """Encode a row of texts and NULLs, with at most `size` bytes together.
 
-        Raises DecodeError for one of another width, or that is not UTF-8.
+        Raises DecodeError for a row of another width, or that is not UTF-8.
         """
         if len(row) != self._width:
             raise DecodeError(f"a row of {len(row)} columns for a relation of {self._width}")
@@ -133,10 +133,10 @@ class TupleEncoder(TupleWriter[Written]):
             raise DecodeError(f"a value is not UTF-8: {error}") from error
 
     def _write(self, row: Row, nulls: tuple[int, ...]) -> Written:  # noqa: C901  a call costs as much as a column
-        """`row` is changed."""
+        """Write the row; `row` is changed."""
         exact = None
         key = row[self._single_key] if self._single_key is not None else None
-        # What record_key makes of one short text is that text: a call would cost 3 % of a row.
+        # A key of one short text is that text: a call of record_key would cost 3 % of a row.
         if key is None or len(key) > LONGEST_KEY:  # type: ignore[arg-type]
             key = self._encoder.key_of(row)
         for i in self._json:
@@ -161,7 +161,9 @@ class TupleEncoder(TupleWriter[Written]):
         return key, b"".join(written), exact, None  # type: ignore[return-value]
 
     def _template(self, nulls: tuple[int, ...]) -> list[bytes]:
-        """The constant texts around the values of a row with NULL in these columns; values go to the odd places."""
+        """Return the constant texts around the values of a row with NULL in these columns; values go to the odd
+        places.
+        """
         template = [b"{"]
         for i, name in enumerate(self._names):
             template[-1] += (b"," if i else b"") + dumps(name) + b":"
@@ -176,7 +178,9 @@ class TupleEncoder(TupleWriter[Written]):
 
 
 def _columns(parts: list[bytes]) -> Row:
-    """All columns of a tuple that was split at its short texts. Raises IndexError when some are no text or are torn."""
+    """Return all columns of a tuple that was split at its short texts. Raises IndexError if some are no text or are
+    torn.
+    """
     row: Row = []
     if parts[0]:
         _others(parts[0], 0, row)
@@ -190,7 +194,7 @@ def _columns(parts: list[bytes]) -> Row:
 
 
 def _others(part: bytes, at: int, row: Row) -> None:
-    """NULLs and texts of 256 bytes and more, from `at` to the end."""
+    """Append the NULLs and texts of 256 bytes or more, from `at` to the end."""
     size = len(part)
     while at != size:
         kind = part[at]

@@ -1,6 +1,6 @@
-"""Changes as wal2json 2.5 writes them in format version 1, byte for byte; tests compare with the plugin itself.
+"""Writes changes as wal2json 2.5 does in format version 1, byte for byte; tests compare with the plugin itself.
 
-One difference: where a type's name makes wal2json write what is no JSON (`"Other schema"."T"`), it is a JSON string.
+One difference: if a type's name makes wal2json write invalid JSON (`"Other schema"."T"`), it is a JSON string here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline.wal.tuples import NINE, PLAIN, RowTemplates, TupleWriter
 
 BYTEA = 17
 NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
-"""Type bytes of the messages that bring a new row, and what such a change is called."""
+"""Type bytes of the messages that bring a new row, and wal2json's name of such a change."""
 
 
 def _bool(value: bytes) -> bytes:
@@ -44,16 +44,16 @@ _WRITERS: dict[int, Callable[[bytes], bytes]] = {
     NUMERIC: _number,
     BYTEA: _hex,
 }
-"""How values of a type are written; all others, domains too, are JSON strings of their text."""
+"""The functions that write values of a type; values of all others, domains too, are JSON strings of their text."""
 
 
 def value_writer(type_oid: int) -> Callable[[bytes], bytes]:
-    """How values of a type are written, from the text that Postgres prints."""
+    """Return the function that writes values of a type, from the text that Postgres prints."""
     return _WRITERS.get(type_oid, string)
 
 
 def type_name(name: str) -> bytes:
-    """What format_type gives, as JSON: wal2json takes the quotes of a quoted name for those of a string."""
+    """Return the text of format_type as JSON: wal2json takes the quotes of a quoted name for those of a string."""
     if name.startswith('"') and not name.endswith("]") and _is_json(name):
         return name.encode()
     return dumps(name)
@@ -71,7 +71,7 @@ class ChangeWriter:
     """Writes the changes of one relation, each an item of a frame's `change`."""
 
     def __init__(self, relation: RelationMessage, types: Sequence[str]) -> None:
-        """`types`: of its columns, as format_type names them."""
+        """`types`: the types of the relation's columns, as format_type names them."""
         self._columns = range(len(relation.columns))
         self._names = [dumps(column.name) for column in relation.columns]
         self._types = [type_name(name) for name in types]
@@ -80,15 +80,18 @@ class ChangeWriter:
         named = b'"schema":' + dumps(relation.schema) + b',"table":' + dumps(relation.name)
         self._heads = {kind: b'{"kind":"' + kind + b'",' + named + b"," for kind in (b"insert", b"update", b"delete")}
         self.named = b"{" + named + b"}"
-        """The relation as it is listed where it was truncated."""
+        """The relation as it is listed if it was truncated."""
         self.new_row = {
             kind: _NewRows(self, relation, name, () if name == b"insert" else self._key).encode
             for kind, name in NEW_ROWS.items()
         }
-        """By type byte, a change without an old row, from the TupleData at an offset; None where it must be decoded."""
+        """By type byte, the function that writes a change without an old row, from the TupleData at an offset.
+
+        It returns None if the change must be decoded.
+        """
 
     def change(self, change: InsertMessage | UpdateMessage | DeleteMessage) -> bytes:
-        """A change of a row. Raises DecodeError for a row of another width."""
+        """Write a change of a row. Raises DecodeError for a row of another width."""
         if isinstance(change, InsertMessage):
             return self._insert(change)
         return self._update(change) if isinstance(change, UpdateMessage) else self._delete(change)
@@ -107,7 +110,7 @@ class ChangeWriter:
         return self._heads[b"delete"] + self._old(change.old) + b"}"
 
     def _row(self, row: Row) -> bytes:
-        """Without columns that were TOASTed and did not change."""
+        """Write a row without columns that were TOASTed and did not change."""
         return self._lists(row, b"column", [i for i, value in enumerate(row) if value is not UNCHANGED])
 
     def _old(self, row: Row) -> bytes:
@@ -119,12 +122,12 @@ class ChangeWriter:
         return self.described(what, columns) + b",".join([self._value(i, row[i]) for i in columns]) + b"]"
 
     def described(self, what: bytes, columns: Iterable[int]) -> bytes:
-        """Names and types of these columns, up to where their values begin; `what`: `column` or `key`."""
+        """Return names and types of these columns, up to where their values begin; `what`: `column` or `key`."""
         names, types = (b",".join([texts[i] for i in columns]) for texts in (self._names, self._types))
         return b'"%bnames":[%b],"%btypes":[%b],"%bvalues":[' % (what, names, what, types, what)
 
     def head(self, kind: bytes) -> bytes:
-        """The beginning of a change."""
+        """Return the beginning of a change."""
         return self._heads[kind]
 
     def _value(self, column: int, value: Value) -> bytes:
@@ -136,7 +139,7 @@ class ChangeWriter:
 
 
 class _NewRows(TupleWriter[bytes]):
-    """New rows of one relation and kind; of an update also the key, `repeated`."""
+    """Writes new rows of one relation and kind; for an update also the key, `repeated`."""
 
     def __init__(
         self, writer: ChangeWriter, relation: RelationMessage, kind: bytes, repeated: Sequence[int] = ()
@@ -182,7 +185,7 @@ class _NewRows(TupleWriter[bytes]):
         return template
 
     def _add(self, template: list[bytes], columns: Iterable[int], nulls: tuple[int, ...]) -> None:
-        """The texts around these values."""
+        """Add the texts around these values to the template."""
         for place, i in enumerate(columns):
             template[-1] += b"," if place else b""
             if i in nulls:

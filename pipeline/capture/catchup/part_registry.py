@@ -16,7 +16,7 @@ from pipeline.capture.replication.replay import ReplayCheck
 from pipeline.capture.schema_history import versions
 from pipeline.capture.schema_history.continuity import first_version, next_version
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import KnownVersion, SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion, KnownVersion
 from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import ReplicationSource
@@ -140,7 +140,7 @@ class PartRegistry(RelationRegistry):
         return bool(queries.value(connection, statement("capture.catchup", name), values))
 
 
-def _is_same(version: SourceTableVersion, before: SourceTableVersion) -> bool:
+def _is_same(version: HistoryVersion, before: HistoryVersion) -> bool:
     """True if a table is as before.
 
     Without memberships no updates are published, and each description begins new lists of column names: then these
@@ -149,7 +149,7 @@ def _is_same(version: SourceTableVersion, before: SourceTableVersion) -> bool:
     return version == before or (not version.memberships and _bare(version) == _bare(before))
 
 
-def _bare(version: SourceTableVersion) -> SourceTableVersion:
+def _bare(version: HistoryVersion) -> HistoryVersion:
     return replace(version, columns=tuple(replace(column, names=()) for column in version.columns))
 
 

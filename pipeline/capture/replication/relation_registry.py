@@ -14,7 +14,7 @@ from pipeline.capture.schema_history.continuity import ColumnRewrite, altered_be
 from pipeline.capture.schema_history.fingerprint import TableFingerprint
 from pipeline.capture.schema_history.introspection import TableDescription
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import CatalogNames, KnownVersion, SourceTableVersion
+from pipeline.capture.schema_history.versions import CatalogNames, HistoryVersion, KnownVersion
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import ReplicationSource
@@ -202,7 +202,7 @@ class RelationRegistry:
         self._record_rewrites(known.version, found, None)
 
     def _record_rewrites(
-        self, version: SourceTableVersion, found: list[ColumnRewrite], since: tuple[int, int] | None
+        self, version: HistoryVersion, found: list[ColumnRewrite], since: tuple[int, int] | None
     ) -> None:
         rewrites.record(self._source, self._pipeline, self._stored.id, self._stored.epoch, version, found, since)
 
@@ -255,7 +255,7 @@ class RelationRegistry:
 
     def _remember(
         self,
-        version: SourceTableVersion,
+        version: HistoryVersion,
         read: TableFingerprint | None,
         since: tuple[int, int],
         found: list[ColumnRewrite],

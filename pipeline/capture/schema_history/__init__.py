@@ -1,3 +1,3 @@
-"""Every version that the tables of the source have had, and from which place in the WAL on."""
+"""The schema history: every version of the source's tables, and from which place in the WAL it holds."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tables as they were when they were published, for a worker that reads their first change much later.
+"""Stores tables as they were when they were published, for a worker that reads their first change much later.
 
-For a partition that was detached or dropped since, the catalog no longer says which table's rows it held, nor which
+If a partition was detached or dropped since then, the catalog no longer says which table's rows it held, nor which
 primary key a table with full replica identity had.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history.versions import SourceTableVersion, from_stored
+from pipeline.capture.schema_history.versions import HistoryVersion, from_stored
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -20,7 +20,7 @@ _FIND_BASELINE = """\
 select form from pipeline.published_forms
 where source_id = %(source)s and epoch = %(epoch)s and relation_oid = %(oid)s
 """
-"""A table as it was when it was published."""
+"""Find a table as it was when it was published."""
 _RECORD_BASELINE = """\
 insert into pipeline.published_forms (source_id, epoch, relation_oid, form)
 values (%(source)s, %(epoch)s, %(oid)s, %(form)s)
@@ -30,21 +30,21 @@ on conflict do nothing
 
 
 def find_unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Collection[int]) -> list[int]:
-    """Those of these relations that have neither a known version nor a baseline."""
+    """Return those of these relations that have neither a known version nor a baseline."""
     values = {"source": source_id, "epoch": epoch, "oids": list(oids)}
     return [
         oid for (oid,) in connection.execute(statement("capture.schema_history", "unknown_tables"), values).fetchall()
     ]
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, version: SourceTableVersion) -> None:
+def record(connection: Connection, source_id: uuid.UUID, epoch: int, version: HistoryVersion) -> None:
     """Record a table that is about to be published; an existing record is kept."""
     values = {"source": source_id, "epoch": epoch, "oid": version.relation_oid, "form": Jsonb(asdict(version))}
     connection.execute(_RECORD_BASELINE, values)
 
 
-def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> SourceTableVersion | None:
-    """The recorded baseline of a relation."""
+def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> HistoryVersion | None:
+    """Return the recorded baseline of a relation; None if there is none."""
     values = {"source": source_id, "epoch": epoch, "oid": oid}
     row = connection.execute(_FIND_BASELINE, values).fetchone()
     return from_stored(row[0], (0, 0)) if row else None

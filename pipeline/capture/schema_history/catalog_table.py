@@ -1,4 +1,4 @@
-"""A table as the source's catalog has it now, and how certain it is that it was the same for an earlier change."""
+"""Reads a table from the source's catalog, and how certain it is that the table was the same for an earlier change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RETRIES = 3
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """A row of pg_attribute. `settled`: older than every change that the slot may still send.
+    """A row of pg_attribute. `settled`: the row is older than every change that the slot may still send.
 
     `generated`, `version`, `missing`, `filled` and `attributes`: see ColumnFingerprint and attgenerated.
     `attributes_later`: a composite type was altered after the transaction of the described change.
@@ -40,7 +40,7 @@ class CatalogColumn:
 
     @property
     def fingerprint(self) -> ColumnFingerprint:
-        """What tells whether its values were changed without an event."""
+        """The column's fingerprint, which shows whether its values were changed without an event."""
         return ColumnFingerprint(
             self.version, self.settled, self.missing, self.filled, self.attributes, not self.attributes_later
         )
@@ -53,7 +53,8 @@ class CatalogTable:
     `…_later`: altered after the transaction of the described change; `…settled`: already the same for that change.
     `primary_key`: attnums. `column_order`: names in the order of the root. `root_keys`: columns of each unique index
     of the root. `memberships`: oids that publish updates, each with whether it existed before the transaction.
-    `published`: of the rows that name it in publications that we have not made, `column_list` whether one has a list.
+    `published`: oids of the rows that name the table in publications of other users; `column_list`: one of these rows
+    has a column list.
     """
 
     relation_schema: str
@@ -80,11 +81,11 @@ class CatalogTable:
 
     @property
     def live(self) -> list[CatalogColumn]:
-        """Its columns without the dropped ones."""
+        """The table's columns without the dropped ones."""
         return [column for column in self.columns if not column.dropped]
 
     def fingerprint(self, attnums: Collection[int | None]) -> TableFingerprint:
-        """The fingerprint of the table with these columns."""
+        """Return the fingerprint of the table with these columns."""
         columns = {column.attnum: column.fingerprint for column in self.columns if column.attnum in attnums}
         return TableFingerprint(self.file, self.file_settled, self.read_at, columns)
 
@@ -97,9 +98,9 @@ def read(
     xid: int | None = None,
     made: Sequence[int] = (),
 ) -> CatalogTable | None:
-    """The table, or None when it was dropped. `xid`: of the transaction of the change, None when unknown.
+    """Return the table; None if it was dropped. `xid`: of the transaction of the change; None if not known.
 
-    `publications`: whose memberships are read; `made`: oids of those of them that have no column lists.
+    `publications`: those whose memberships are read; `made`: oids of those among them that have no column lists.
     """
     values = {"oid": oid, "slot": slot, "publications": list(publications), "xid": xid, "made": list(made)}
     with source.cursor(row_factory=dict_row) as cursor:
@@ -108,7 +109,10 @@ def read(
 
 
 def type_names(source: Connection, oids: Iterable[int]) -> dict[int, tuple[str, int, str]]:
-    """Name, base type, and what a domain is over, of each that exists, by oid: as columns of the history have them."""
+    """Return, for each existing type by oid, its name, its base type, and the type that a domain is over.
+
+    The history's columns have them in the same form.
+    """
     rows = source.execute(statement("capture.schema_history", "describe_types"), {"oids": list(oids)}).fetchall()
     return {oid: (name, base_oid, domain_of) for oid, name, base_oid, domain_of in rows}
 
@@ -116,14 +120,14 @@ def type_names(source: Connection, oids: Iterable[int]) -> dict[int, tuple[str, 
 def _read(cursor: Cursor[dict[str, Any]], values: dict[str, Any], again: int = _RETRIES) -> dict[str, Any] | None:
     try:
         return cursor.execute(statement("capture.schema_history", "describe_table"), values).fetchone()
-    except psycopg.errors.InternalError_:  # dropped after the snapshot, so that a function no longer finds it
+    except psycopg.errors.InternalError_:  # dropped after the snapshot: a function no longer finds it
         if not again:
             raise
         return _read(cursor, values, again - 1)
 
 
 def _table(row: dict[str, Any]) -> CatalogTable:
-    """The columns of the query are named like the fields; empty lists are NULL."""
+    """Make a table of a row of the query, whose columns are named like the fields; its empty lists are NULL."""
     lists = {
         "columns": tuple(CatalogColumn(**column) for column in row["columns"]),
         "column_order": tuple(row["column_order"] or ()),

@@ -1,7 +1,7 @@
-"""From one version of a table to the next: which values in the log are still those of the rows. Pure.
+"""Compares two versions of a table: which values in the log are still those of the rows. Pure.
 
 Decides for each column whether it is the same as before, and whether DDL may have rewritten its values without an
-event. In doubt it counts as another: then some values are not filled in, but never a wrong one is.
+event. A doubtful column counts as another: then some values are not filled in, but never a wrong value is.
 """
 
 from __future__ import annotations
@@ -11,50 +11,54 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.capture.schema_history.fingerprint import ColumnFingerprint, TableFingerprint
-from pipeline.capture.schema_history.versions import ColumnName, PublishedColumn, SourceTableVersion
+from pipeline.capture.schema_history.versions import ColumnName, HistoryVersion, PublishedColumn
 
 Kind = Literal["type", "default", "values", "attributes", "renamed"]
-"""`type`: a column has another type; `default`: it was added with values in existing rows; `values`: it was rewritten
+"""How values changed without an event.
+
+`type`: a column has another type; `default`: it was added with values in existing rows; `values`: it was rewritten
 with the same type, by `alter type … using` or `set expression`, or that cannot be excluded; `attributes`: a composite
-type in its values has got or lost attributes; `renamed`: only their names have changed, so the values are the same."""
+type in its values has got or lost attributes; `renamed`: only names of attributes have changed, so the values are the
+same.
+"""
 
 OF_TYPES = frozenset[Kind]({"attributes", "renamed"})
-"""Those by which a composite type was altered, while the table is as it was."""
+"""The kinds that alter a composite type, while the table stays as it is."""
 
 _TEXTS = frozenset({25, 1043})
-"""text and varchar: from one to the other Postgres rewrites nothing, and the text of a value stays the same."""
+"""text and varchar: between the two Postgres rewrites nothing, and the text of a value stays the same."""
 
 
 @dataclass(frozen=True)
 class ColumnRewrite:
-    """Values of these columns changed without an event. `version` distinguishes rewrites of the same columns."""
+    """Columns whose values changed without an event. `version` distinguishes rewrites of the same columns."""
 
     kind: Kind
     columns: tuple[str, ...]
     version: str
 
 
-def first_version(version: SourceTableVersion, since: tuple[int, int]) -> SourceTableVersion:
-    """The first known version of a table."""
+def first_version(version: HistoryVersion, since: tuple[int, int]) -> HistoryVersion:
+    """Return the first known version of a table, whose columns get their first names."""
     return replace(version, columns=tuple(_new_names(column, since) for column in version.columns))
 
 
-def altered_before(version: SourceTableVersion, read: TableFingerprint | None) -> list[ColumnRewrite]:
-    """Columns of a first version whose composite types were altered between the change and the reading."""
+def altered_before(version: HistoryVersion, read: TableFingerprint | None) -> list[ColumnRewrite]:
+    """Return the columns of a first version whose composite types were altered between the change and the reading."""
     found = [each for each in version.columns if (now := _column_print(read, each)) and not now.attributes_settled]
     return [_rewrite("attributes", found, read, (0, 0))] if found else []
 
 
 def next_version(
-    before: SourceTableVersion,
+    before: HistoryVersion,
     read_before: TableFingerprint | None,
-    version: SourceTableVersion,
+    version: HistoryVersion,
     read: TableFingerprint | None,
     since: tuple[int, int],
-) -> tuple[SourceTableVersion, list[ColumnRewrite]]:
-    """The version with the names of its columns, and the rewrites since the version before.
+) -> tuple[HistoryVersion, list[ColumnRewrite]]:
+    """Return the version with the names of its columns, and the rewrites since the version before.
 
-    Under another root, older values of the rows must not be looked for; but a table that becomes a partition keeps its
+    Under another root, older values of the rows must not be used; but a table that becomes a partition keeps its
     rows. While the table was in no publication of updates, values were missed.
     """
     previous = {column.attnum: column for column in before.columns if column.attnum is not None}
@@ -88,12 +92,12 @@ def _rewritten(
     now = _column_print(read, column)
     if read is None or now is None:
         return None
-    if old is None:  # in another file, values of a default that was dropped since are like any others
+    if old is None:  # in another file, values of a dropped default look like any others
         return "default" if now.missing or _may_be_another_file(read_before, read) else None
     if not _same_type(old, column):
         return "type"
     then = _column_print(read_before, column)
-    if then is None:  # the table had been dropped when it was to be read
+    if then is None:  # the table had been dropped before it could be read
         return None
     if not (then.settled and then.version == now.version) and _may_be_another_file(read_before, read):
         return "values"
@@ -101,7 +105,7 @@ def _rewritten(
 
 
 def altered_attributes(then: ColumnFingerprint, now: ColumnFingerprint) -> Kind | None:
-    """What has happened to the composite types in the values of a column."""
+    """Return what has happened to the composite types in the values of a column; None if nothing."""
     if None in (then.attributes, now.attributes) or then.composites == now.composites:
         return None
     before, after = ({oid: names.keys() for oid, names in each.composites.items()} for each in (then, now))
@@ -111,19 +115,22 @@ def altered_attributes(then: ColumnFingerprint, now: ColumnFingerprint) -> Kind 
 def _rewritten_unplaced(
     old: PublishedColumn, read_before: TableFingerprint | None, column: PublishedColumn, read: TableFingerprint | None
 ) -> Kind | None:
-    """For a column that may or may not be the earlier one of that name, and may have been added for that one."""
+    """Return the rewrite of a column that may or may not be the earlier column of that name; None if none.
+
+    It may have been added in place of the earlier column.
+    """
     if read is None:
         return None
     if not _same_type(old, column):
         return "type"
     now = _column_print(read, column)
     if now is None:
-        return "values"  # nulls, if it was dropped and added again
+        return "values"  # the values are NULL if it was dropped and added again
     if read_before is None:
         return None
     if now.missing:
         return "default"
-    # One that is older than all that the slot may still send was there for the earlier version, too.
+    # A column older than all that the slot may still send existed for the earlier version, too.
     return None if now.settled and not _may_be_another_file(read_before, read) else "values"
 
 
@@ -140,7 +147,7 @@ def _same_type(old: PublishedColumn, column: PublishedColumn) -> bool:
 
 
 def prints_alike(old: PublishedColumn, column: PublishedColumn) -> bool:
-    """Whether both have the same text for the same value."""
+    """True if both columns have the same text for the same value."""
     texts = {old.base_type_oid, column.base_type_oid}
     return _same_type(old, column) and (len(texts) == 1 or texts <= _TEXTS)
 
@@ -148,7 +155,7 @@ def prints_alike(old: PublishedColumn, column: PublishedColumn) -> bool:
 def _rewrite(
     kind: Kind, columns: list[PublishedColumn], read: TableFingerprint | None, since: tuple[int, int]
 ) -> ColumnRewrite:
-    """`since`: tells rewrites apart of columns whose numbers are not certain."""
+    """Return a rewrite of these columns; `since` distinguishes rewrites of columns whose numbers are not certain."""
     prints = [found for column in columns if (found := _column_print(read, column))]
     versions = [found.version for found in prints]
     if kind in OF_TYPES:
@@ -163,7 +170,7 @@ def _new_names(column: PublishedColumn, since: tuple[int, int]) -> PublishedColu
 
 
 def _continued(old: PublishedColumn, column: PublishedColumn, since: tuple[int, int]) -> PublishedColumn:
-    names = tuple(name for name in old.names if (name.lsn, name.idx) < since)  # others are from an attempt that failed
+    names = tuple(name for name in old.names if (name.lsn, name.idx) < since)  # later names are from a failed attempt
     if not names:
         return _new_names(column, since)
     if names[-1].name != column.name:

@@ -1,7 +1,7 @@
-"""How a rewritten table is recognized: the file that it is in, and the versions of its rows of pg_attribute.
+"""Recognizes a rewritten table: by its file, and by the versions of its rows of pg_attribute.
 
-A fingerprint is read from the current catalog, which may be later than the change that it was read for. What is
-`settled` was already the same for that change; the rest may come from DDL between the change and the reading.
+A fingerprint is read from the current catalog, which may be later than the change for which it is read. Its `settled`
+parts were already the same for that change; the others may come from DDL between the change and the reading.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ColumnFingerprint:
-    """A row of pg_attribute. `version` changes with every change of the row, also with harmless ones.
+    """The fingerprint of a row of pg_attribute. `version` changes with every change of the row, also with harmless
+    ones.
 
-    `missing`: rows older than the column have a default that is in no file. `filled`: the column may have, or have had,
-    a default, for older servers.
-    `attributes`: a JSON text with the names of the attributes of all composite types in its values, by the oid of the
-    type's relation and by number; None: it has none, or an older server has not read them.
-    `attributes_settled`: False if they may have been others for the change.
+    `missing`: rows older than the column have a default that is in no file. `filled`: the column may have, or have
+    had, a default; for older servers. `attributes`: a JSON text with the names of the attributes of all composite
+    types in its values, by the oid of the type's relation and by number; None: it has none, or an older server has
+    not read them. `attributes_settled`: False if the attributes may have been others for the change.
     """
 
     version: str
@@ -37,20 +37,23 @@ class ColumnFingerprint:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As older servers read it too: they know no attributes, so these follow the version, which they compare."""
+        """Return the stored form, which older servers read, too.
+
+        They know no attributes, so these follow the version, which older servers compare.
+        """
         version = f"{self.version} {self.attributes}" if self.attributes else self.version
         return {"version": version, "settled": self.settled, "missing": self.missing, "filled": self.filled}
 
     @staticmethod
     def from_json(stored: dict[str, Any]) -> ColumnFingerprint:
-        """The inverse of `to_json`, but for `attributes_settled`, which is of one reading."""
+        """Read what `to_json` returned; `attributes_settled` is not stored, since it belongs to one reading."""
         version, _, attributes = stored["version"].partition(" ")
         return ColumnFingerprint(**{**stored, "version": version, "attributes": attributes or None})
 
 
 @dataclass(frozen=True)
 class TableFingerprint:
-    """The fingerprint of a table, its columns by attnum. `read_at`: the end of the source's WAL when it was read."""
+    """The fingerprint of a table, its columns by attnum. `read_at`: the end of the source's WAL at the reading."""
 
     file: int
     file_settled: bool
@@ -59,12 +62,15 @@ class TableFingerprint:
 
     @property
     def settled(self) -> bool:
-        """Whether all of it is settled."""
+        """True if all of it is settled."""
         return self.file_settled and all(column.settled for column in self.columns.values())
 
     def settle(self) -> TableFingerprint:
-        """It was the same for the change: the table was locked from then on until it was read, or the reverse, or rows
-        were changed after `read_at` without a new description by the source."""
+        """Return the fingerprint as settled: the table was the same for the change.
+
+        That is certain if the table was locked from the change until the reading, or the reverse; or if rows were
+        changed after `read_at` without a new description by the source.
+        """
         columns = {attnum: replace(column, settled=True) for attnum, column in self.columns.items()}
         return replace(self, file_settled=True, columns=columns)
 
@@ -74,7 +80,7 @@ class TableFingerprint:
         return {oid: names for column in self.columns.values() for oid, names in column.composites.items()}
 
     def with_attributes(self, now: TableFingerprint) -> TableFingerprint:
-        """The same with the attributes of composite types that `now` has."""
+        """Return this fingerprint with the attributes of composite types that `now` has."""
         columns = {
             attnum: replace(column, attributes=now.columns[attnum].attributes) if attnum in now.columns else column
             for attnum, column in self.columns.items()
@@ -82,7 +88,7 @@ class TableFingerprint:
         return replace(self, columns=columns)
 
     def settle_by(self, before: TableFingerprint | None) -> TableFingerprint:
-        """What is as it was for an earlier change, where that is settled, was so for all changes in between."""
+        """Settle what is the same as in an earlier settled fingerprint, and so was the same in between."""
         if before is None:
             return self
         columns = {
@@ -93,12 +99,12 @@ class TableFingerprint:
         return replace(self, file_settled=self.file_settled or same_file, columns=columns)
 
     def to_json(self) -> dict[str, Any]:
-        """For `pipeline.relations.fingerprint`."""
+        """Return the value of `pipeline.relations.fingerprint`."""
         return {**asdict(self), "columns": {str(attnum): column.to_json() for attnum, column in self.columns.items()}}
 
     @staticmethod
     def from_json(stored: dict[str, Any]) -> TableFingerprint:
-        """The inverse of `to_json`."""
+        """Read what `to_json` returned."""
         columns = {int(attnum): ColumnFingerprint.from_json(column) for attnum, column in stored["columns"].items()}
         return TableFingerprint(**{**stored, "columns": columns})
 

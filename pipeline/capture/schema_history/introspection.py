@@ -1,4 +1,4 @@
-"""What the source's catalog adds to a Relation message: the catalog shows the table now, the message as it was then."""
+"""Describes a table from a Relation message and the catalog: the message has it as it was, the catalog as it is now."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any
 from pipeline.capture.schema_history import catalog_table
 from pipeline.capture.schema_history.completion import complete_version
 from pipeline.capture.schema_history.fingerprint import TableFingerprint
-from pipeline.capture.schema_history.versions import KnownVersion, PublishedColumn, SourceTableVersion, from_stored
+from pipeline.capture.schema_history.versions import HistoryVersion, KnownVersion, PublishedColumn, from_stored
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal.messages import RelationColumn, RelationMessage
 
 _VISIBLE_TIMEOUT, _POLL = 5.0, 0.002
-"""Seconds to wait until a transaction that was sent is visible, and between two queries."""
+"""Seconds to wait until a transaction that was sent is visible, and seconds between two queries."""
 
 
 @dataclass(frozen=True)
 class TableDescription:
-    """A version whose columns have no `names` yet, and the fingerprint of the table, None when it was dropped."""
+    """A version whose columns have no `names` yet, and the table's fingerprint; None if the table was dropped."""
 
-    version: SourceTableVersion
+    version: HistoryVersion
     fingerprint: TableFingerprint | None
 
     def to_json(self) -> dict[str, Any]:
-        """For `pipeline.snapshot_ranges.version`."""
+        """Return the value of `pipeline.snapshot_ranges.version`."""
         return {**asdict(self.version), "fingerprint": self.fingerprint.to_json() if self.fingerprint else None}
 
     @staticmethod
     def from_json(stored: dict[str, Any], since: tuple[int, int]) -> TableDescription:
-        """The inverse of `to_json`. `since`: the place from which the version holds."""
+        """Read what `to_json` returned. `since`: the place from which the version holds."""
         read = stored.pop("fingerprint")
         found = from_stored(stored, since)
         columns = tuple(replace(column, names=()) for column in found.columns)
@@ -53,12 +53,12 @@ def describe(
     joined: bool = False,
     numbers: Mapping[str, int] | None = None,
 ) -> TableDescription:
-    """Completes a Relation message: attnums, partition root, FULL's primary key, domains over json.
+    """Complete a Relation message with attnums, partition root, FULL's primary key and domains over json.
 
-    `xid`: of the transaction that the change belongs to, None when unknown. `before`: its last known version, preferred
-    over a catalog that was changed since. `again`: the message was already sent in this session. `made`: oids of
-    publications that we made, which have no column lists. `joined`: the change comes after all that publishes it now.
-    `numbers`: attnums of its columns by name, as the catalog had them a moment ago.
+    `xid`: of the transaction of the change; None if not known. `before`: the last known version, preferred over a
+    catalog that was changed since then. `again`: the message was already sent in this session. `made`: oids of
+    publications that we made, which have no column lists. `joined`: the change comes after everything that publishes
+    the table now. `numbers`: attnums of its columns by name, as the catalog had them a moment ago.
     """
     if xid is not None:
         wait_until_visible(source, xid)
@@ -68,22 +68,25 @@ def describe(
     types = catalog_table.type_names(source, [column.type_oid for column in relation.columns])
     version = complete_version(relation, table, types, before.version if before else None, again=again)
     if numbers is not None and table is not None:
-        there = {(column.name, column.attnum) for column in table.live}
-        version = replace(version, columns=tuple(_numbered(column, numbers, there) for column in version.columns))
+        existing = {(column.name, column.attnum) for column in table.live}
+        version = replace(version, columns=tuple(_numbered(column, numbers, existing) for column in version.columns))
     return TableDescription(
         version, table.fingerprint([column.attnum for column in version.columns]) if table else None
     )
 
 
 def _numbered(
-    column: PublishedColumn, numbers: Mapping[str, int], there: Collection[tuple[str, int]]
+    column: PublishedColumn, numbers: Mapping[str, int], existing: Collection[tuple[str, int]]
 ) -> PublishedColumn:
     number = numbers.get(column.name)
-    return replace(column, attnum=number) if number is not None and (column.name, number) in there else column
+    return replace(column, attnum=number) if number is not None and (column.name, number) in existing else column
 
 
 def wait_until_visible(source: Connection, xid: int) -> None:
-    """A transaction is sent at its commit record, but visible only later, for example after a synchronous standby."""
+    """Wait until a transaction is visible: it is sent at its commit record, but visible only later.
+
+    For example, it may wait for a synchronous standby.
+    """
     deadline = time.monotonic() + _VISIBLE_TIMEOUT
     while True:
         if (
@@ -94,7 +97,7 @@ def wait_until_visible(source: Connection, xid: int) -> None:
 
 
 def describe_now(source: Connection, known: KnownVersion, slot: str) -> TableDescription | None:
-    """A table as the catalog has it now, wherever the stream is; None when it was dropped."""
+    """Return a table as the catalog has it now, wherever the stream is; None if the table was dropped."""
     version = known.version
     table = catalog_table.read(source, version.relation_oid, slot)
     if table is None:
@@ -121,12 +124,13 @@ def describe_current(
     *,
     joined: bool = False,
 ) -> TableDescription | None:
-    """A table as a change made now would be described; None when it was dropped. `sent`: only these columns are.
+    """Return a table as a change made now would be described; None if it was dropped. `sent`: only these columns are
+    sent.
 
-    `joined`: what publishes it counts, also where the slot may still send changes from before it.
+    `joined`: everything that publishes the table counts, even if the slot may still send earlier changes.
     """
     with source.transaction():
-        source.execute("set local search_path = ''")  # names of types come out qualified
+        source.execute("set local search_path = ''")  # so that names of types are qualified
         row = source.execute(statement("capture.schema_history", "describe_sent"), {"oid": oid}).fetchone()
         if row is None:
             return None

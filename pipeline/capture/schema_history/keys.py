@@ -1,11 +1,11 @@
-"""Which columns are the key of a table, and in which order; by their attnums, because names change. Pure."""
+"""Finds which columns are the key of a table, and in which order, by their attnums, because names change. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pipeline.capture.schema_history.catalog_table import CatalogTable
-from pipeline.capture.schema_history.versions import SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion
 from pipeline.wal.messages import RelationMessage
 
 DEFAULT, FULL = "d", "f"
@@ -15,15 +15,16 @@ def key_columns(
     relation: RelationMessage,
     attnums: Sequence[int | None],
     table: CatalogTable | None,
-    previous: SourceTableVersion | None,
+    previous: HistoryVersion | None,
     root_oid: int,
     *,
     moved: bool,
 ) -> tuple[str, ...]:
-    """The replica identity, with FULL the primary key, in column order of the root; empty when it is not published.
+    """Return the replica identity, or with FULL the primary key, in column order of the root; empty if none is
+    published.
 
-    `attnums`: of the message's columns. `table`: as the catalog has it, None when it was dropped. `previous`: the last
-    known version, used where the catalog has `moved` on, and for the order where it no longer knows the root.
+    `attnums`: of the message's columns. `table`: as the catalog has it; None if it was dropped. `previous`: the last
+    known version, used if the catalog has `moved` on, and for the order if the catalog no longer knows the root.
     """
     names = [column.name for column in relation.columns]
     previous_key = _renamed(previous, relation, attnums) if previous else []
@@ -42,14 +43,14 @@ def key_columns(
 
 def _primary(
     table: CatalogTable | None,
-    previous: SourceTableVersion | None,
+    previous: HistoryVersion | None,
     relation: RelationMessage,
     attnums: Sequence[int | None],
     previous_key: list[str],
     *,
     moved: bool,
 ) -> list[str]:
-    """The primary key of a table with FULL: the catalog's, if it existed for the change; else the previous one."""
+    """Return the primary key of a table with FULL: the catalog's if that existed for the change, else the previous."""
     names = [column.name for column in relation.columns]
     kept = previous is not None and set(names).issuperset(previous_key)
     if table is not None and table.primary_later and not _retyped(table, relation, attnums):
@@ -59,13 +60,13 @@ def _primary(
             found = [name for name, attnum in zip(names, numbers, strict=True) if attnum in table.primary_key]
             if len(found) == len(table.primary_key):
                 return found
-    # The key was dropped since, or a column of it is not published; or the table was dropped.
+    # The key was dropped since then, or one of its columns is not published, or the table was dropped.
     before = (FULL,) if table is not None else (DEFAULT, FULL)
     return previous_key if moved and kept and previous and previous.replica_identity in before else []
 
 
 def _retyped(table: CatalogTable, relation: RelationMessage, attnums: Sequence[int | None]) -> bool:
-    """Whether the key is later only because a column of it was given another type, which recreates the constraint."""
+    """True if the key is later only because one of its columns got another type, which recreates the constraint."""
     now = {column.attnum: (column.type_oid, column.type_modifier) for column in table.columns}
     return any(
         attnum in table.primary_key and now[attnum] != (column.type_oid, column.type_modifier)
@@ -74,9 +75,10 @@ def _retyped(table: CatalogTable, relation: RelationMessage, attnums: Sequence[i
 
 
 def _by_name(relation: RelationMessage, table: CatalogTable) -> list[int | None]:
-    """Attnums by name, for columns altered since the slot's catalog_xmin, as by a new key; only if their order agrees.
+    """Return attnums by name, only if their order agrees.
 
-    The source sends columns in order of attnum, so two that have swapped their names are detected.
+    They are for columns that were altered since the slot's catalog_xmin, for example by a new key. The source sends
+    columns in order of attnum, so two columns that have swapped their names are detected.
     """
     live = {(column.name, column.type_oid): column.attnum for column in table.live}
     found = [live.get((column.name, column.type_oid)) for column in relation.columns]
@@ -84,8 +86,8 @@ def _by_name(relation: RelationMessage, table: CatalogTable) -> list[int | None]
     return found if known == sorted(known) else [None] * len(found)
 
 
-def _renamed(previous: SourceTableVersion, relation: RelationMessage, attnums: Sequence[int | None]) -> list[str]:
-    """The previous key, under the names that its columns have in the message."""
+def _renamed(previous: HistoryVersion, relation: RelationMessage, attnums: Sequence[int | None]) -> list[str]:
+    """Return the previous key, under the names that its columns have in the message."""
     names = [column.name for column in relation.columns]
     if not any(attnums) and len(previous.columns) == len(
         names
@@ -100,7 +102,7 @@ def _renamed(previous: SourceTableVersion, relation: RelationMessage, attnums: S
 
 
 def _in_root(table: CatalogTable, names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:
-    """The message's columns in the order of the root: a partition may have them in another order."""
+    """Return the message's columns in the order of the root: a partition may have them in another order."""
     now = {column.attnum: column.name for column in table.columns}
     place = {name: position for position, name in enumerate(table.column_order)}
     placed = [

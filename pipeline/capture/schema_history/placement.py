@@ -1,10 +1,10 @@
-"""Which columns of the catalog those of a Relation message are, when the catalog is later than the message. Pure.
+"""Finds the catalog's columns of a Relation message, if the catalog is later than the message. Pure.
 
-The source sends columns in the order of their attnums, without dropped ones; a new column gets the next attnum, and
-pg_attribute keeps those that are dropped. Often only one way is left to place a message by these rules. Each is weighed
-by how many columns must have changed their names or types for it; one that needs clearly fewer than all others is
-taken. That may be wrong where a name has gone to another column, both between two changes of rows and while the worker
-was behind; with names used once it never is, by a simulation in its test.
+The source sends columns in the order of their attnums, without dropped ones. A new column gets the next attnum, and
+pg_attribute keeps dropped columns. Often these rules leave only one placement of a message. Each placement has a
+cost: how many columns must have changed their names or types for it. If one costs clearly less than all others, it is
+taken. That may be wrong if a name has gone to another column, both between two changes of rows and while the worker
+was behind. A simulation in the test shows that the placement is never wrong if each name is used once.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
-from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion, PublishedColumn
 from pipeline.wal.messages import RelationColumn, RelationMessage
 
 _IMPOSSIBLE = 1 << 30
 _DOUBT = 1
-"""A way that needs so much more than the best one may be the true one: a column is renamed, and later dropped."""
+"""A placement that costs this much more than the best may be the true one: a column is renamed, and later dropped."""
 
 
 class _Place(NamedTuple):
-    """A column of the catalog. `before`: as the previous version has it.
+    """A column of the catalog. `before`: the same column in the previous version.
 
-    `must`: it was there for the change, and published. `optional`: it may have been left out though it was there.
+    `must`: the column existed for the change, and was published. `optional`: it may have been left out although it
+    existed.
     """
 
     now: CatalogColumn
@@ -35,17 +36,17 @@ class _Place(NamedTuple):
 
 
 def place_columns(
-    relation: RelationMessage, table: CatalogTable | None, previous: SourceTableVersion | None = None
+    relation: RelationMessage, table: CatalogTable | None, previous: HistoryVersion | None = None
 ) -> list[int | None]:
-    """The attnums of the message's columns, None where they are not certain.
+    """Return the attnums of the message's columns; None for a column whose attnum is not certain.
 
-    `table`: as the catalog has it, None when it was dropped. `previous`: the last known version before the message.
+    `table`: as the catalog has it; None if it was dropped. `previous`: the last known version before the message.
     """
     columns = relation.columns
     if table is None:
         return [None] * len(columns)
     places = _places(table, previous)
-    if not any(place.optional for place in places):  # only the newest can be missing
+    if not any(place.optional for place in places):  # only the newest columns can be missing
         return _in_order(columns, places) or _settled(columns, table)
     costs = _costs(columns, places)
     first, rest = _cheapest(costs, places)
@@ -63,8 +64,8 @@ def place_columns(
     return found
 
 
-def _places(table: CatalogTable, previous: SourceTableVersion | None) -> list[_Place]:
-    """The columns that the message may have, in order of attnum."""
+def _places(table: CatalogTable, previous: HistoryVersion | None) -> list[_Place]:
+    """Return the columns that the message may have, in order of attnum."""
     known = {column.attnum: column for column in (previous.columns if previous else ())}
     known_upto = max((attnum or 0 for attnum in known), default=0) if None not in known else 0
     unchanged = _is_published_as_before(table, previous)
@@ -82,14 +83,14 @@ def _places(table: CatalogTable, previous: SourceTableVersion | None) -> list[_P
     return found
 
 
-def _is_published_as_before(table: CatalogTable, previous: SourceTableVersion | None) -> bool:
-    """Whether no publication can have got another column list since: that takes another row in its catalog."""
+def _is_published_as_before(table: CatalogTable, previous: HistoryVersion | None) -> bool:
+    """True if no publication can have got another column list since: that takes another row in its catalog."""
     known = set((previous.memberships if previous else None) or ())
     return table.publication_settled or known.issuperset(table.published)
 
 
 def _costs(columns: Sequence[RelationColumn], places: Sequence[_Place]) -> list[list[int]]:
-    """What each column of the message costs at each place."""
+    """Return the cost of each column of the message at each place."""
     now = Counter((place.now.name, place.now.type_oid) for place in places if not place.now.dropped)
     before = Counter((place.before.name, place.before.type_oid) for place in places if place.before)
     return [[_cost(column, place, now, before) for place in places] for column in columns]
@@ -98,7 +99,7 @@ def _costs(columns: Sequence[RelationColumn], places: Sequence[_Place]) -> list[
 def _cost(
     column: RelationColumn, place: _Place, now: Counter[tuple[str, int]], before: Counter[tuple[str, int]]
 ) -> int:
-    """How many names or types must have changed, and how many names must have gone to another column."""
+    """Return how many names or types must have changed, and how many names must have gone to another column."""
     if not _may_be(column, place):
         return _IMPOSSIBLE
     form = column.name, column.type_oid
@@ -110,27 +111,27 @@ def _cost(
 
 
 def _may_be(column: RelationColumn, place: _Place) -> bool:
-    """Not where the catalog's column has been another one for all that the slot may still send."""
+    """False if the catalog's column has been another one for all that the slot may still send."""
     return not place.now.settled or (place.now.name, place.now.type_oid) == (column.name, column.type_oid)
 
 
 def _in_order(columns: Sequence[RelationColumn], places: Sequence[_Place]) -> list[int | None] | None:
-    """One after the other; None where that cannot be."""
+    """Place the columns one after the other; None if that is impossible."""
     if len(columns) > len(places) or any(place.must for place in places[len(columns) :]):
         return None
-    there = places[: len(columns)]
-    fits = all(_may_be(column, place) for column, place in zip(columns, there, strict=True))
-    return [place.now.attnum for place in there] if fits else None
+    first = places[: len(columns)]
+    fits = all(_may_be(column, place) for column, place in zip(columns, first, strict=True))
+    return [place.now.attnum for place in first] if fits else None
 
 
 def _settled(columns: Sequence[RelationColumn], table: CatalogTable) -> list[int | None]:
-    """Only those that have been the same for all that the slot may still send."""
+    """Return attnums only of columns that have been the same for all that the slot may still send."""
     certain = {(column.name, column.type_oid): column.attnum for column in table.live if column.settled}
     return [certain.get((column.name, column.type_oid)) for column in columns]
 
 
 def _cheapest(costs: Sequence[Sequence[int]], places: Sequence[_Place]) -> tuple[list[list[int]], list[list[int]]]:
-    """What it costs at least to place so many columns on so many places, and to place the others on the rest."""
+    """Return the least cost of placing the first columns on the first places, and the others on the other places."""
     columns, ends = len(costs), len(places)
     first = [[_IMPOSSIBLE] * (ends + 1) for _ in range(columns + 1)]
     rest = [[_IMPOSSIBLE] * (ends + 1) for _ in range(columns + 1)]

@@ -1,4 +1,6 @@
-"""Tables whose values changed without an event, because logical decoding sends no rewrites, until they are settled."""
+"""Records tables whose values changed without an event, because logical decoding sends no rewrites, until they are
+settled.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import psycopg
 
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.continuity import ColumnRewrite, next_version
-from pipeline.capture.schema_history.versions import KnownVersion, SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion, KnownVersion
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -29,7 +31,7 @@ _WHY = {
 
 @dataclass(frozen=True)
 class RewrittenTable:
-    """A table whose rows may hold values that the log does not have, unless they were written since.
+    """A table whose rows may hold values that the log does not have, unless the rows were written since then.
 
     `table`: the name that it has now. `ids`: of its rewrites. `from_lsn`: commit_lsn of the first change after the
     rewrite; None until there is one.
@@ -47,12 +49,12 @@ class RewrittenTable:
 
     @property
     def why(self) -> str:
-        """What happened to the columns, as text."""
+        """The columns, and what happened to them, as text."""
         return f"{', '.join(self.columns)}: {'; '.join(_WHY[kind] for kind in self.kinds)}"
 
     @property
     def remedy(self) -> str:
-        """How to fix it."""
+        """The commands that fix the difference."""
         return (
             f"run `pipeline backfill start {self.table} --differences`; or write each row once, then run"
             f" `pipeline sources rewrites --settle {self.table}`"
@@ -60,7 +62,7 @@ class RewrittenTable:
 
 
 def read_unsettled(connection: Connection, source_id: uuid.UUID | None = None) -> list[RewrittenTable]:
-    """Rewritten tables that nobody has settled, by name; of all sources where none is given."""
+    """Return the rewritten tables that no user has settled, by name; of all sources if none is given."""
     query = statement("capture.schema_history", "unsettled_rewrites")
     return queries.rows(connection, RewrittenTable, query, {"source": source_id, "emptied": False})
 
@@ -71,25 +73,26 @@ def settle(
     found_before: datetime | None = None,
     before: tuple[int, int | None] = (0, None),
 ) -> None:
-    """Its rows have been written again, or it does not matter.
+    """Settle the rewrites of a table, whose rows have been written again or do not matter.
 
-    `found_before`: only those that were known by then, and those `before` an LSN of an epoch, whenever they are found.
+    `found_before`: only rewrites that were known by then, and those `before` an LSN of an epoch, whenever they are
+    found.
     """
     values = {"ids": rewritten.ids, "found_before": found_before, "epoch": before[0], "lsn": before[1]}
     connection.execute(statement("capture.schema_history", "settle_rewrites"), values)
 
 
 def find_rewrites(source: Connection, known: KnownVersion, slot: str) -> list[ColumnRewrite]:
-    """What DDL has rewritten since this version, wherever the stream is; nothing of a table that was dropped."""
+    """Return what DDL has rewritten since this version, wherever the stream is; nothing if the table was dropped."""
     if known.fingerprint is None or (now := introspection.describe_now(source, known, slot)) is None:
         return []
-    settled = known.fingerprint.settle()  # the next description decides about what is in doubt
+    settled = known.fingerprint.settle()  # the next description decides about doubtful parts
     _, found = next_version(known.version, settled, now.version, now.fingerprint, (0, 0))
     return found
 
 
 def _is_empty(source: Connection, relation_oid: int) -> bool:
-    """Whether the table certainly has no rows; a locked one may have some."""
+    """True if the table certainly has no rows; a locked one may have some."""
     try:
         with source.transaction(), queries.lock_timeout(source, _LOCK_TIMEOUT):
             row = source.execute("select pg_catalog.pg_relation_size(%s::oid) = 0", (relation_oid,)).fetchone()
@@ -103,13 +106,13 @@ def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    version: SourceTableVersion,
+    version: HistoryVersion,
     found: Sequence[ColumnRewrite],
     since: tuple[int, int] | None,
 ) -> None:
     """Store the rewrites of a table; `since`: the first change after them, None as long as there is none.
 
-    Those of a table without rows are settled: they concern only followers that still have rows of before.
+    Rewrites of a table without rows are settled: they concern only followers that still have earlier rows.
     """
     place = since or (None, None)
     is_empty = bool(found) and _is_empty(source, version.relation_oid)

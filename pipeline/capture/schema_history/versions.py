@@ -17,7 +17,7 @@ from pipeline.postgres.queries import statement
 MESSAGE_OID = 0
 """`table_oid` of logical messages, which belong to no table."""
 _LOCK_RELATIONS = "select pg_advisory_xact_lock(hashtextextended('pipeline relations ' || %(source)s::text, 0))"
-"""Until this transaction ends, no other session adds a relation to the history."""
+"""Prevent other sessions from adding a relation to the history until this transaction ends."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,10 @@ class ColumnName:
 class PublishedColumn:
     """A column as published. `base_type_oid` is json or jsonb for domains over them, otherwise the type's oid.
 
-    `attnum`: None where it is not certain, because the catalog was changed since. `names`: the names under which the
-    log has values that rows may still hold; a new list begins where older values no longer say what rows hold.
-    `domain_of`: of a domain the name of the type that it is over; empty in versions that older servers have recorded.
+    `attnum`: None if it is not certain, because the catalog was changed since then. `names`: the names under which
+    the log has values that rows may still hold; a new list begins when older values no longer say what rows hold.
+    `domain_of`: for a domain, the name of the type that it is over; empty in versions that older servers have
+    recorded.
     """
 
     name: str
@@ -55,13 +56,13 @@ class PublishedColumn:
 
 
 @dataclass(frozen=True)
-class SourceTableVersion:
+class HistoryVersion:
     """A table as it was for the changes after a place in the WAL.
 
-    `relation_*` is the relation in the stream; `table_*` its partition root, or the same. `key_columns` is the replica
-    identity, or with FULL the primary key, in column order of the root; empty when there is none. `unique_in_root`: no
-    two rows of the root share a key. `memberships`: oids of the publication memberships that publish updates; when all
-    of them are new, some updates were not published.
+    `relation_*` is the relation in the stream; `table_*` its partition root, or the same. `key_columns` is the
+    replica identity, or with FULL the primary key, in column order of the root; empty if there is none.
+    `unique_in_root`: no two rows of the root share a key. `memberships`: oids of the publication memberships that
+    publish updates; if all of them are new, some updates were not published.
     """
 
     relation_oid: int
@@ -82,15 +83,15 @@ class KnownVersion:
     """The newest version of a relation, its id, and the fingerprint read for it, if any."""
 
     id: int
-    version: SourceTableVersion
+    version: HistoryVersion
     fingerprint: TableFingerprint | None = None
 
 
 @dataclass(frozen=True)
 class CatalogNames:
-    """A table in the catalog as it is now. `row_version` changes with everything that may rewrite the table.
+    """The current names of a table in the catalog. `row_version` changes with everything that may rewrite the table.
 
-    `root_keys`: columns of each unique index of its root, where that is not the root it was known to have.
+    `root_keys`: columns of each unique index of its root, if that is not the root it was known to have.
     """
 
     oid: int
@@ -103,10 +104,11 @@ class CatalogNames:
     read_at: int
     root_keys: list[list[str]] | None
 
-    def renamed(self, version: SourceTableVersion) -> SourceTableVersion:
-        """The version with the current names of schema and root, which the source does not send.
+    def renamed(self, version: HistoryVersion) -> HistoryVersion:
+        """Return the version with the current names of schema and root, which the source does not send.
 
-        A table that has another name itself is sent with its next change, under the schema that it has by then.
+        If the table itself has another name, the source sends that with the table's next change, under the schema of
+        that time.
         """
         schema = self.relation_schema if self.relation_name == version.relation_name else version.relation_schema
         return replace(
@@ -118,22 +120,25 @@ class CatalogNames:
             unique_in_root=version.unique_in_root if self.table_oid == version.table_oid else self._is_unique(version),
         )
 
-    def _is_unique(self, version: SourceTableVersion) -> bool | None:
-        """True or not known: its key may have got other names. Keys that the root loses later are sent anew."""
+    def _is_unique(self, version: HistoryVersion) -> bool | None:
+        """Return True, or None if not known: the key may have got other names.
+
+        Keys that the root loses later are sent again.
+        """
         return any(set(version.key_columns).issuperset(key) for key in self.root_keys or ()) or None
 
 
-def message_version(prefix: str = "") -> SourceTableVersion:
-    """Represents logical messages: a table without a schema.
+def message_version(prefix: str = "") -> HistoryVersion:
+    """Return the version that represents logical messages: a table without a schema.
 
-    It has the name of a prefix where one was stored by an older server, and for our own messages; without a name it
-    represents all others, whose staged rows have their prefix as `record_pk`.
+    With a prefix it represents our own messages, and messages that an older server stored under their prefix. Without
+    a name it represents all others, whose staged rows have their prefix as `record_pk`.
     """
-    return SourceTableVersion(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
+    return HistoryVersion(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
 
 
 def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tuple[int, str], KnownVersion]:
-    """The last known version of each relation, by oid and (for logical messages) name."""
+    """Return the last known version of each relation, by oid and (for logical messages) name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(
             statement("capture.schema_history", "latest_relations"), {"source": source_id, "epoch": epoch}
@@ -145,7 +150,7 @@ def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tup
 def key_names(
     connection: Connection, source_id: uuid.UUID, epoch: int, oids: Sequence[int]
 ) -> list[tuple[int, int, list[str]]]:
-    """What the key columns of these relations were called: commit_lsn and commit_idx from which on, and the names."""
+    """Return the names of the key columns of these relations, and commit_lsn and commit_idx from which on they hold."""
     values = {"source": source_id, "epoch": epoch, "oids": list(oids)}
     return connection.execute(statement("capture.schema_history", "key_names"), values).fetchall()
 
@@ -153,15 +158,17 @@ def key_names(
 def new_keys(
     connection: Connection, source_id: uuid.UUID, epoch: int, after: int
 ) -> list[tuple[int, int, int, bool, list[int | None]]]:
-    """Of versions with a greater id: id, oid, commit_lsn of its first change, whether it was a partition, and the
-    numbers of its key's columns, None where one is not certain; in the order in which they were recorded.
+    """Return the keys of versions with an id above `after`, in the order in which they were recorded.
+
+    Each row has: id, oid, commit_lsn of its first change, whether it was a partition, and the numbers of its key's
+    columns, None for a number that is not certain.
     """
     values = {"source": source_id, "epoch": epoch, "after": after}
     return connection.execute(statement("capture.schema_history", "new_keys"), values).fetchall()
 
 
 def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tuple[int, str]) -> KnownVersion | None:
-    """The last known version of this relation, or None; then none is added before the transaction ends.
+    """Return the last known version of this relation, or None; no version is added before the transaction ends.
 
     For workers that read parts of a backlog at the same time; only inside of a transaction.
     """
@@ -180,16 +187,19 @@ def _known(row: dict[str, Any]) -> KnownVersion:
     )
 
 
-def from_stored(stored: dict[str, Any], since: tuple[int, int]) -> SourceTableVersion:
-    """A version from its stored fields, which have lists for tuples; `since`: the place from which it holds."""
+def from_stored(stored: dict[str, Any], since: tuple[int, int]) -> HistoryVersion:
+    """Return a version from its stored fields, which have lists for tuples; `since`: the place from which it holds."""
     columns = tuple(_column(column, since) for column in stored["columns"])
     memberships = None if stored["memberships"] is None else tuple(stored["memberships"])
     lists = {"columns": columns, "key_columns": tuple(stored["key_columns"]), "memberships": memberships}
-    return SourceTableVersion(**{**stored, **lists})
+    return HistoryVersion(**{**stored, **lists})
 
 
 def _column(stored: dict[str, Any], since: tuple[int, int]) -> PublishedColumn:
-    """A table as recorded at its publishing has no names yet: nothing is known of earlier values."""
+    """Return a column from its stored fields.
+
+    A table as recorded at its publishing has no names yet: nothing is known of earlier values.
+    """
     names = stored.pop("names") or [{"name": stored["name"], "lsn": since[0], "idx": since[1]}]
     return PublishedColumn(**stored, names=tuple(ColumnName(**name) for name in names))
 
@@ -198,13 +208,13 @@ def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    version: SourceTableVersion,
+    version: HistoryVersion,
     since: tuple[int, int],
     fingerprint: TableFingerprint | None = None,
 ) -> int:
-    """Add a version to the history, `since` the (commit_lsn, commit_idx) of its first change.
+    """Add a version to the history; `since`: the (commit_lsn, commit_idx) of its first change.
 
-    Returns its id, which staged rows refer to.
+    Returns the version's id, to which staged rows refer.
     """
     row = connection.execute(
         statement("capture.schema_history", "record_relation"),
@@ -225,12 +235,12 @@ def record(
 
 
 def store_fingerprint(connection: Connection, relation_id: int, fingerprint: TableFingerprint) -> None:
-    """Store the fingerprint that was read last for a version that still holds."""
+    """Store the last fingerprint of a version that still holds."""
     connection.execute(
         "update pipeline.relations set fingerprint = %s where id = %s", (Jsonb(fingerprint.to_json()), relation_id)
     )
 
 
-def identity(version: SourceTableVersion) -> tuple[int, str]:
-    """What is the same in every version of a relation."""
+def identity(version: HistoryVersion) -> tuple[int, str]:
+    """Return what all versions of a relation have in common: its oid, and for logical messages their name."""
     return version.relation_oid, version.relation_name if version.relation_oid == MESSAGE_OID else ""

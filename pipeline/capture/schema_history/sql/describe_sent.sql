@@ -1,5 +1,5 @@
--- A table as the stream would describe it now; `key`: in the replica identity, which with FULL is every column. As
--- RelationGetReplicaIndex: a deferrable primary key identifies nothing.
+-- Describe a table as the stream would now; `key`: in the replica identity, which with FULL is every column. As in
+-- RelationGetReplicaIndex, a deferrable primary key identifies nothing.
 select c.relname::text as name, n.nspname::text as schema, c.relreplident::text as identity,
     (select coalesce(jsonb_agg(jsonb_build_array(
             c.relreplident = 'f' or exists (select from pg_catalog.pg_index i

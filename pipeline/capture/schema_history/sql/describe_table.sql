@@ -1,12 +1,12 @@
--- A table as the catalog has it now, in one snapshot: partition root, primary key, files and columns.
--- `settled`: older than every change that the slot may still send, so it was the same for the described change.
+-- Read a table as the catalog has it now, in one snapshot: partition root, primary key, files and columns. `settled`:
+-- older than every change that the slot may still send, so it was the same for the described change.
 with slot as (
     select coalesce(max(age(s.catalog_xmin)), 2147483647) as behind
     from pg_catalog.pg_replication_slots s where s.slot_name = %(slot)s
 ), class as (
     select c.oid, c.relname, c.relreplident, c.relfilenode, n.nspname, c.xmin, birth.xmin as born, birth.cmin as born_at,
         coalesce(pg_catalog.pg_partition_root(c.oid), c.oid) as root_oid,
-        -- A table that is older than the transaction of a change to it, and was not altered since, is as it was then.
+        -- A table that is older than the transaction of a change, and was not altered since, is as it was then.
         coalesce(age(birth.xmin) > age(%(xid)s::text::xid), false) as born_before
     from pg_catalog.pg_class c
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -21,8 +21,8 @@ with slot as (
     select c.oid, c.relnamespace from pg_catalog.pg_class c
     where c.oid = %(oid)s or c.oid in (select relid from pg_catalog.pg_partition_ancestors(%(oid)s::regclass))
 ), memberships as (
-    -- What publishes updates of the table: a row that names it, or a publication that has it without naming it.
-    -- Not from Postgres' own view, which opens every published table and so waits for whoever locks one.
+    -- Memberships that publish updates: a row that names the table, or a publication that has it without naming it.
+    -- Postgres' own view opens every published table, and so waits for any session that locks one.
     select coalesce(pr.oid, p.oid)::bigint as oid, coalesce(pr.xmin, p.xmin) as xmin
     from pg_catalog.pg_publication p
     left join pg_catalog.pg_publication_rel pr on pr.prpubid = p.oid and pr.prrelid in (select oid from tree)

@@ -1,5 +1,5 @@
--- Names of types, and the oid of each, or of json or jsonb when it is a domain over one; of a domain also the name of the
--- type that it is over in the end.
+-- Read names of types, and the oid of each, or of json or jsonb for a domain over one of them. For a domain, also
+-- read the name of the type that it is over in the end.
 with recursive base as (
     select oid as type_oid, oid, typtype, typbasetype from pg_catalog.pg_type where oid = any(%(oids)s::oid[])
     union all

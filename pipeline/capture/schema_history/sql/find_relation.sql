@@ -1,4 +1,4 @@
--- The last known version of one relation of a source; of logical messages, that of this name.
+-- Find the last known version of one relation of a source; for logical messages, the version with this name.
 select id, relation_oid, relation_schema, relation_name, table_oid, table_schema, table_name,
     replica_identity, columns, key_columns, unique_in_root, memberships, fingerprint, from_lsn, from_idx
 from pipeline.relations

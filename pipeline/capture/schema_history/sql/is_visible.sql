@@ -1,4 +1,4 @@
--- Whether the changes of a transaction are visible to others, given the lower half of its xid.
+-- True if the changes of a transaction are visible to other sessions, given the lower half of its xid.
 with now as (
     select pg_catalog.pg_current_snapshot() as snapshot,
         pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::numeric as next

@@ -1,4 +1,5 @@
--- Values of a table changed without an event, or the names of their attributes; a rewrite that is found again gets the place that is known now.
+-- Store that values of a table changed without an event, or the names of their attributes. A rewrite that is found
+-- again gets the place that is known now.
 insert into pipeline.rewrites (
     source_id, epoch, relation_oid, table_schema, table_name, columns, kind, version, from_lsn, from_idx, settled_at)
 values (

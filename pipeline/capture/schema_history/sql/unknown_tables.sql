@@ -1,4 +1,4 @@
--- Those of these relations of which nothing is recorded.
+-- Find those of these relations of which nothing is recorded.
 select oid from unnest(%(oids)s::bigint[]) oid
 where not exists (
         select from pipeline.relations r

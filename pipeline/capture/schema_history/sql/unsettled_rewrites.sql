@@ -1,5 +1,5 @@
--- Tables whose values changed without an event and that nobody has settled, each once, by the names that they have now.
--- `emptied`: also those that had no rows any more when that was found, so it was settled at once.
+-- Tables whose values changed without an event and that no user has settled, once each, with their current names.
+-- `emptied`: also tables that had no rows when the rewrite was found, so that it was settled at once.
 select v.table_schema || '.' || v.table_name as table, v.table_oid, array_agg(distinct r.id) as ids,
     array_agg(distinct name order by name) as columns, array_agg(distinct r.kind order by r.kind) as kinds,
     max(r.from_lsn) as from_lsn, min(r.found_at) as found_at

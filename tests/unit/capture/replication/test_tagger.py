@@ -9,7 +9,7 @@ import pytest
 from pipeline.capture.replication import batch_builder
 from pipeline.capture.replication.tagger import ChangeTagger
 from pipeline.capture.schema_history.staged_relation import StagedRelation
-from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion, PublishedColumn
 from pipeline.errors import DecodeError
 from pipeline.wal import pgoutput
 from pipeline.wal.messages import (
@@ -25,7 +25,7 @@ from pipeline.wal.messages import (
 )
 
 OID = 16385
-FORM = SourceTableVersion(
+FORM = HistoryVersion(
     OID, "public", "t", OID, "public", "t", "d",
     (PublishedColumn("id", 23, -1, "integer", 23, True), PublishedColumn("v", 25, -1, "text", 25, False)), ("id",),
 )  # fmt: skip

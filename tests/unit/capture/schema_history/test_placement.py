@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
 from pipeline.capture.schema_history.placement import place_columns
-from pipeline.capture.schema_history.versions import PublishedColumn, SourceTableVersion
+from pipeline.capture.schema_history.versions import HistoryVersion, PublishedColumn
 from pipeline.wal.messages import RelationColumn, RelationMessage
 
 INT, TEXT, VARCHAR = 23, 25, 1043
@@ -32,11 +32,11 @@ def catalog(*columns: Form | int, settled: frozenset[int] = frozenset(), **field
     return CatalogTable("public", "t", "d", 1, "public", "t", tuple(found), **fields)
 
 
-def version(*columns: Form, memberships: tuple[int, ...] = ()) -> SourceTableVersion:
+def version(*columns: Form, memberships: tuple[int, ...] = ()) -> HistoryVersion:
     known = tuple(
         PublishedColumn(name, type_oid, -1, "", type_oid, False, attnum) for attnum, name, type_oid in columns
     )
-    return SourceTableVersion(1, "public", "t", 1, "public", "t", "d", known, (), memberships=memberships)
+    return HistoryVersion(1, "public", "t", 1, "public", "t", "d", known, (), memberships=memberships)
 
 
 def message(*columns: tuple[str, int]) -> RelationMessage:
@@ -61,7 +61,7 @@ ID, A, B, C = (1, "id", INT), (2, "a", TEXT), (3, "b", TEXT), (4, "c", TEXT)
     ],
 )
 def test_columns(
-    sent: tuple[str, ...], now: CatalogTable, before: SourceTableVersion | None, expected: list[int | None]
+    sent: tuple[str, ...], now: CatalogTable, before: HistoryVersion | None, expected: list[int | None]
 ) -> None:
     assert place_columns(message(*((name, INT if name == "id" else TEXT) for name in sent)), now, before) == expected
 

@@ -10,7 +10,7 @@ from pipeline.capture.schema_history.catalog_table import CatalogColumn, Catalog
 from pipeline.capture.schema_history.continuity import ColumnRewrite, altered_before, first_version, next_version
 from pipeline.capture.schema_history.fingerprint import ColumnFingerprint, TableFingerprint
 from pipeline.capture.schema_history.keys import key_columns
-from pipeline.capture.schema_history.versions import ColumnName, PublishedColumn, SourceTableVersion
+from pipeline.capture.schema_history.versions import ColumnName, HistoryVersion, PublishedColumn
 from pipeline.wal.messages import RelationColumn, RelationMessage
 
 FILE, OTHER_FILE = 100, 200
@@ -21,8 +21,8 @@ def column(name: str, attnum: int | None, type_oid: int = 25) -> PublishedColumn
     return PublishedColumn(name, type_oid, -1, "", type_oid, False, attnum)
 
 
-def form(*columns: PublishedColumn, table_oid: int = 1) -> SourceTableVersion:
-    return SourceTableVersion(1, "public", "t", table_oid, "public", "t", "d", columns, (), memberships=(1,))
+def form(*columns: PublishedColumn, table_oid: int = 1) -> HistoryVersion:
+    return HistoryVersion(1, "public", "t", table_oid, "public", "t", "d", columns, (), memberships=(1,))
 
 
 def read(file: int = FILE, version: str = "7", *, certain: bool = True, missing: bool = False) -> TableFingerprint:
@@ -37,7 +37,7 @@ KEPT, ANEW = (ColumnName("a", *THEN),), (ColumnName("a", *NOW),)
 
 
 def following(
-    now: SourceTableVersion, then: TableFingerprint | None, fingerprint: TableFingerprint | None
+    now: HistoryVersion, then: TableFingerprint | None, fingerprint: TableFingerprint | None
 ) -> tuple[tuple[ColumnName, ...], list[ColumnRewrite]]:
     """Names of the last column, and what was rewritten."""
     found, rewritten = next_version(BEFORE, then, now, fingerprint, NOW)
@@ -239,7 +239,7 @@ def test_an_earlier_key_serves_a_dropped_table_with_full_identity() -> None:
 
 @pytest.mark.parametrize("past", [None, BEFORE_SWAP, replace(BEFORE_SWAP, replica_identity="n", key_columns=())])
 def test_a_key_rebuilt_with_its_columns_type_is_the_key_since_then(
-    past: SourceTableVersion | None,
+    past: HistoryVersion | None,
 ) -> None:
     later = replace(SWAPPED_BACK, primary_key=(2,), primary_later=True)
     as_it_was = MESSAGE._replace(columns=MESSAGE.columns[::-1])
