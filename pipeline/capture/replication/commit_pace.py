@@ -10,14 +10,14 @@ BUSY_PACE = 0.012
 BUSY_ROWS = 100
 """The rows from which a batch counts as load."""
 LONGEST = 0.03
-"""The least seconds between two commits if this process mostly waits for a core.
+"""Seconds between two commits if this process mostly waits for a core.
 
 A transaction's share of a commit then costs a third of what it costs at PACE. No event is delayed by more than this.
 """
 
 
 class CommitPace:
-    """The least time between two commits."""
+    """Sets the time between two commits."""
 
     def __init__(self, cores: ShortCores | None = None) -> None:
         self._cores = cores or ShortCores()
@@ -25,7 +25,7 @@ class CommitPace:
     def after(self, rows: int, *, stretches: bool) -> float:
         """Return the seconds from the start of a commit of `rows` rows to the start of the next commit.
 
-        Without `stretches` they are the same, however busy the cores are.
+        With `stretches`, they grow if cores are short.
         """
         pace = PACE if rows < BUSY_ROWS else BUSY_PACE
         if not stretches:

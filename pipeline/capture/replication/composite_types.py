@@ -14,7 +14,7 @@ select attrelid::text, jsonb_object_agg(attnum, attname) from pg_catalog.pg_attr
 where attrelid = any(%(oids)s::oid[]) and attnum > 0 and not attisdropped
 group by attrelid
 """
-"""The attributes, by number, of composite types by the oids of their relations."""
+"""The attributes of composite types, by number, for the oids of the types' relations."""
 
 
 class CompositeTypes:

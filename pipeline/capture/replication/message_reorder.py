@@ -1,4 +1,4 @@
-"""Moves logical messages before the changes that were made after them, which Postgres may send first. Pure.
+"""Restores the order of logical messages, which Postgres may send after changes that were made later. Pure.
 
 The changes of subtransactions are merged by LSN (reorderbuffer.c, ReorderBufferIterTXNNext). A change has the LSN of
 the beginning of its WAL record. A message (pg_logical_emit_message) has the LSN of the end of its record (decode.c,
@@ -12,7 +12,8 @@ from pipeline.wal import pgoutput
 _LSN = slice(1, 9)
 """The bytes of the LSN in the header of XLogData."""
 _ROWS = frozenset(b"IUD")
-"""Truncations are not among them: records of new files come between a message and the record of a truncation."""
+"""Changes of rows, without truncations: records of new files come between a message and the record of a truncation.
+"""
 
 
 class MessageReorder:
@@ -32,7 +33,7 @@ class MessageReorder:
         for place in reversed(places):
             del messages[place]
 
-    def joined(self, messages: list[bytes]) -> list[bytes]:
+    def with_held(self, messages: list[bytes]) -> list[bytes]:
         """Return the changes that were held back, followed by the messages that were read next."""
         return self.held + messages
 

@@ -141,7 +141,7 @@ class ReplicationWorker:
             await self._pump.wait_for_space()
             await self.may_read.wait()
             await asyncio.sleep(0)
-            messages = self._reorder.joined(await self._stream.read(empty=self._pump.offer))
+            messages = self._reorder.with_held(await self._stream.read(empty=self._pump.offer))
 
     async def _feed_looked_up(self, messages: list[bytes], place: int) -> None:
         """Look up and feed a Relation or a logical message.

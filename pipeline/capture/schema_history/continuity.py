@@ -58,8 +58,8 @@ def next_version(
 ) -> tuple[HistoryVersion, list[ColumnRewrite]]:
     """Return the version with the names of its columns, and the rewrites since the version before.
 
-    Under another root, older values of the rows must not be used; but a table that becomes a partition keeps its
-    rows. While the table was in no publication of updates, values were missed.
+    A column's list of names begins again if older values no longer say what rows hold. That is so under another root,
+    unless the table itself became a partition; and if no publication of updates had the table in the meantime.
     """
     previous = {column.attnum: column for column in before.columns if column.attnum is not None}
     named = {column.name: column for column in before.columns}

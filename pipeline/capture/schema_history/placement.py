@@ -1,4 +1,4 @@
-"""Finds the catalog's columns of a Relation message, if the catalog is later than the message. Pure.
+"""Finds which columns of the catalog a Relation message has, if the catalog is later than the message. Pure.
 
 The source sends columns in the order of their attnums, without dropped ones. A new column gets the next attnum, and
 pg_attribute keeps dropped columns. Often these rules leave only one placement of a message. Each placement has a

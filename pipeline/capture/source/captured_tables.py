@@ -102,11 +102,11 @@ def read_gaps(connection: Connection, source_id: uuid.UUID) -> list[CaptureGap]:
 
 @dataclass(frozen=True)
 class CaptureStart:
-    """When a table joined last. `was_empty`: it had no rows then, nor did open transactions write any; None: not
-    known.
+    """When a table joined last.
 
-    `root_oid`: the table that had its rows then, which is the table itself or its partition root. None: not known; or
-    its updates and deletes were captured only later, so the log lacks changes of its rows before that.
+    `was_empty`: it had no rows then, nor did open transactions write any; None: not known. `root_oid`: the table that
+    had its rows then, which is the table itself or its partition root. None: not known; or its updates and deletes
+    were captured only later, so the log lacks changes of its rows before that.
     """
 
     id: int

@@ -36,7 +36,7 @@ def test_they_are_found_wherever_what_is_read_is_cut(cut: int):
     first = stream[:cut]
     reorder = MessageReorder()
     reorder.hold_back(first)
-    second = reorder.joined(stream[cut:])
+    second = reorder.with_held(stream[cut:])
     assert first + second == stream
     if MESSAGE in second:
         assert MessageReorder.sent_too_early(second, second.index(MESSAGE)) == TIED
