@@ -1,7 +1,7 @@
-"""`spark-submit compact.py`, or `pipeline export compact`, which starts it: small files of changes become large ones.
+"""Merge small files of changes into large ones: `spark-submit compact.py`, which `pipeline export compact` starts.
 
-What it does is printed as JSON, one event a line. Exit status 0: all that may be merged by now is; 1: not, and the last
-line says why. Spark is started where there is much to merge, and only there.
+The script prints each step as JSON, one event a line. Exit status 0: all files that may be merged by now are merged; 1:
+some are not, and the last line says why. The script starts Spark only if there is much to merge.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lake.storage import identity
 
 
 def main(argv: list[str]) -> int:
-    """Merge what the arguments ask for."""
+    """Compact the lake that the arguments name."""
     return script.run(run, _arguments(argv))
 
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
-    """Compact the lake, while exports go on."""
+    """Compact the lake, while exports continue."""
     with ledger.open_ledger(dsn) as opened_ledger, ExitStack() as stack:
 
         @cache
@@ -50,9 +50,9 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = script.parser("compact.py", __doc__)
-    parser.add_argument("--formats", default="parquet", help="what it can be read as: parquet, or parquet,iceberg")
+    parser.add_argument("--formats", default="parquet", help="formats of the lake: parquet, or parquet,iceberg")
     parser.add_argument("--iceberg-catalog", default="lake", help="name of the Iceberg catalog (default: %(default)s)")
-    parser.add_argument("--iceberg-uri", default="", help="a REST catalog; default: in the pipeline database")
+    parser.add_argument("--iceberg-uri", default="", help="URL of a REST catalog; default: the pipeline database")
     return parser.parse_args(argv)
 
 

@@ -1,7 +1,7 @@
-"""`spark-submit export.py`, or `pipeline export run`, which starts it: bring the lake up to the head of the log.
+"""Bring the lake up to the head of the log: `spark-submit export.py`, which `pipeline export run` starts.
 
-What it does is printed as JSON, one event a line. Exit status 0: everything up to the head is in the lake; 1: not, and
-the last line says why.
+The script prints each step as JSON, one event a line. Exit status 0: everything up to the head is in the lake; 1: some
+events are not, and the last line says why.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from lake.storage.identity import Lake, folder_at
 from pyspark_sequin_events import catalog
 
 MOST_RANGES = 1000
-"""With more ranges of seq than this, ranges are made by counting events: most would be empty otherwise."""
+"""The most ranges of equal width in seq. If a log needs more, the export counts events: most ranges would be empty."""
 
 
 def main(argv: list[str]) -> int:
-    """Run the export that the arguments ask for, and those that are asked for while its Spark session is kept."""
+    """Run the export that the arguments describe, and further runs that are requested while Spark stays up."""
     with KeptSession() as kept:
         asked: list[str] | None = argv
         while asked is not None:
@@ -81,9 +81,9 @@ def _export(
     kept: KeptSession,
     pending: Sequence[PendingState] | None,
 ) -> int:
-    """What is new, on Spark; returns how many rows there were.
+    """Export what is new, on Spark, and return the number of rows.
 
-    `pending`: states that are to be folded without anything new, as a crash may have left them; None: to be asked.
+    `pending`: states to fold if no event is new, as a crash may have left them; None: find them after the export.
     """
     after, head = bounds_of_all
     todo = list(catalog.ranges(connection, arguments.events_table, bounds_of_all, arguments.range_rows, MOST_RANGES))
@@ -119,7 +119,7 @@ def _fold(
         current.fold_all(spark, lake, pending, lambda made: script.print_event("state", **vars(made)))
     except ExportError:
         behind = current.find_outdated(lake, arguments.latest_age)
-        if all(each.error for each in behind):  # else they are to be as of one seq at the next run
+        if all(each.error for each in behind):  # else the next run brings all tables to one seq
             _publish(lake, arguments, [each.root for each in behind])
         raise
     _publish(lake, arguments, ())
@@ -140,7 +140,7 @@ def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[TableRo
 
 
 def report_progress(number: int, ranges: int, now: exporter.ExportProgress) -> None:
-    """Print how far a range is."""
+    """Print the progress of a range."""
     script.print_event("progress", range=number, ranges=ranges, **vars(now))
 
 
@@ -148,13 +148,13 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = script.parser("export.py", __doc__)
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
     parser.add_argument(
-        "--keep", type=float, default=replaced.KEEP, help="seconds that replaced files stay (default: %(default)g)"
+        "--keep", type=float, default=replaced.KEEP, help="seconds that replaced files are kept (default: %(default)g)"
     )
     parser.add_argument(
         "--checkpoints",
         type=float,
         default=replaced.CHECKPOINTS,
-        help="seconds that the last current state of each day stays (default: %(default)g)",
+        help="seconds that the last current state of each day is kept (default: %(default)g)",
     )
     parser.add_argument(
         "--latest-age",
@@ -163,13 +163,13 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         help="seconds that the current state of a large table may lack a few changes (default: %(default)g)",
     )
     parser.add_argument(
-        "--connections", type=int, default=exporter.CONNECTIONS, help="tasks that read the log at a time, at most"
+        "--connections", type=int, default=exporter.CONNECTIONS, help="the most tasks that read the log at a time"
     )
-    parser.add_argument("--formats", default="parquet", help="what it can be read as: parquet, or parquet,iceberg")
+    parser.add_argument("--formats", default="parquet", help="formats of the lake: parquet, or parquet,iceberg")
     parser.add_argument("--iceberg-catalog", default="lake", help="name of the Iceberg catalog (default: %(default)s)")
-    parser.add_argument("--iceberg-uri", default="", help="a REST catalog; default: in the pipeline database")
+    parser.add_argument("--iceberg-uri", default="", help="URL of a REST catalog; default: the pipeline database")
     parser.add_argument(
-        "--keep-session", type=float, default=0, help="seconds to wait for another run, asked for on standard input"
+        "--keep-session", type=float, default=0, help="seconds to wait for another run, requested on standard input"
     )
     parser.add_argument("--range-rows", type=int, default=exporter.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")

@@ -1,7 +1,7 @@
-"""`pipeline check` starts this: whether the bucket of a lake is reached, and may be written to.
+"""Test the bucket of a lake. `pipeline check` starts this script, to find out if it can reach and write to the bucket.
 
-With `--look`, `pipeline status` does: whether the lake that was exported to it is there.
-What it finds is printed as JSON, one event a line: `ok`, or `unfit` with the reason.
+`pipeline status` starts the script with `--look`, to find out if the lake that was exported to the bucket exists.
+The script prints its result as JSON, one event a line: `ok`, or `unfit` with the reason.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from lake.storage.where import ObjectPath
 
 
 def main(argv: list[str]) -> int:
-    """Look at the bucket. Needs no Spark and no database."""
-    url, *look = argv
+    """Test the bucket, without Spark and without a database."""
+    url, *options = argv
     try:
-        if look:
+        if options:
             _check_manifest(url)
         else:
             _try_bucket(url)
@@ -30,14 +30,14 @@ def main(argv: list[str]) -> int:
 
 
 def _check_manifest(url: str) -> None:
-    """Ask for the manifest. Somebody waits: what takes long to import is left out."""
+    """Require the manifest. A user waits for the answer, so this imports no module that takes long."""
     at = where.parse(url)
     if isinstance(at, ObjectPath) and not object_store.has(at / layout.MANIFEST):
         raise lost_lake_error(url)
 
 
 def _try_bucket(url: str) -> None:
-    """Write an object, read it, remove it, and look whose lake is there."""
+    """Write an object, read it, remove it, and read the identity of the lake in the bucket."""
     from lake.storage.identity import folder_at
 
     folder = folder_at(url)

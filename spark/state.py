@@ -1,7 +1,7 @@
-"""`spark-submit state.py`, or `pipeline export state`, which starts it: a table of the lake as it was at some seq.
+"""Write a table of the lake as of a seq: `spark-submit state.py`, which `pipeline export state` starts.
 
-What it does is printed as JSON, one event a line. Exit status 0: the state is in the output folder; 1: it is not, and
-the last line says why.
+The script prints each step as JSON, one event a line. Exit status 0: the state is in the output folder; 1: it is not,
+and the last line says why.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lake.storage import identity
 
 
 def main(argv: list[str]) -> int:
-    """Write the state that the arguments ask for."""
+    """Write the state that the arguments describe."""
     return script.run(run, _arguments(argv))
 
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
-    """Write the state; whether it can be written is checked before Spark is started."""
+    """Check that the state can be written, then start Spark and write it."""
     asked = moments.parse(arguments.as_of)
     with ledger.open_ledger(dsn) as opened_ledger:
         lake = identity.open_for_reading(opened_ledger, identity.folder_at(arguments.export_dir))
@@ -40,7 +40,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--as-of",
         required=True,
-        help="the seq up to which changes are in it; or a time in ISO 8601 (UTC): those before the first later commit",
+        help="a seq: all changes up to it are in the state; or a time in ISO 8601 (UTC): those before a later commit",
     )
     parser.add_argument("--output", type=Path, help="a new folder (default: states/<table>/<seq> in the lake)")
     return parser.parse_args(argv)

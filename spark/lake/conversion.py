@@ -1,7 +1,8 @@
-"""Converts a lake of a version before, in which days and `latest` are links, and versions of states lie in `current`.
+"""Converts a lake of an earlier version, in which days and `latest` are links, and state versions lie in `current`.
 
-Readers find every event and every row once meanwhile. Versions get a second folder, below `files`, which the next
-commit of the Iceberg tables names. Then each link is exchanged with a folder. What ends half-way the next run finishes.
+During the conversion, readers find every event and every row once. Each state version gets a second folder, below
+`files`, which the next commit of the Iceberg tables names. Then each link is exchanged with a folder. If a conversion
+is interrupted, the next run finishes it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _RETIRED = "select path from pipeline.export_replaced where lake_id = $1::text::
 
 
 def convert(lake: Lake) -> None:
-    """Let folders take the place of links, if the file system can exchange them. The lake's lock must be held."""
+    """Replace links by folders, if the file system can exchange them. The lake's lock must be held."""
     if not isinstance(lake.root, Path) or not lake.ledger.rows(_HAS_LINKS, (str(lake.id),))[0]["links"]:
         return
     if lake.exchange_refusal is not None:
@@ -52,7 +53,7 @@ def convert(lake: Lake) -> None:
 
 
 def retire_old_versions(lake: Lake) -> None:
-    """Let versions in `current` go with what is replaced now, once no Iceberg table names their files."""
+    """Record the state versions in `current` as replaced, once no Iceberg table names their files."""
     if not isinstance(lake.root, Path):
         return
     with unfit(lake.root):
@@ -73,7 +74,7 @@ def _versions(root: Path) -> Iterator[str]:
 
 
 def _place_versions(lake: Lake, root: Path) -> None:
-    """Give each version its folder below `files`. Iceberg tables are to name it: that is stored before."""
+    """Give each version a folder below `files`. First the ledger stores that Iceberg tables must name that folder."""
     lacking = [path for path in _versions(root) if not (root / layout.FILES / path).exists()]
     if lacking:
         lake.ledger.execute(_OTHER_PATHS, (str(lake.id),))
@@ -90,7 +91,7 @@ def _place_versions(lake: Lake, root: Path) -> None:
 
 
 def _linked_folders(root: Path, shown: ShownFolders) -> Iterator[tuple[str, list[str]]]:
-    """Each link, and the files whose names it is to have as a folder."""
+    """Yield each link, and the files that its folder will contain."""
     files = shown.files()
     for folder in list(days.find_links(root)):
         if folder.startswith(f"{layout.CURRENT}/"):
@@ -100,8 +101,8 @@ def _linked_folders(root: Path, shown: ShownFolders) -> Iterator[tuple[str, list
 
 
 def _retire_links(root: Path, shown: ShownFolders) -> None:
-    """Those that were exchanged by a process that has ended before it stored that."""
+    """Retire links that a process exchanged, but that it did not record before it ended."""
     for folder, folders, files in os.walk(root / layout.DAYS / layout.CONVERTED):
-        for name in (*folders, *files):  # here its target may be missing, or another
+        for name in (*folders, *files):  # at this place, the link's target may be missing or another file
             if (path := Path(folder) / name).is_symlink():
                 shown.retire(os.path.relpath(path, root))

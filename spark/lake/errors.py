@@ -1,14 +1,14 @@
-"""Errors that end an export. The text is one plain line: the thing, what is wrong, the remedy."""
+"""Errors that end an export. Their text is one plain line: the thing, what is wrong, the remedy."""
 
 from __future__ import annotations
 
 
 class ExportError(Exception):
-    """Base of all; `str(error)` is what the user reads. Nothing is lost: the next run exports the range."""
+    """The base of all errors; the user reads `str(error)`. Nothing is lost: the next run exports the range."""
 
 
 class UnfitTargetError(ExportError):
-    """The folder cannot be written to, or holds files that are not ours."""
+    """The export cannot write to the folder, or the folder holds files that are not ours."""
 
 
 class ExportRunningError(ExportError):
@@ -20,11 +20,11 @@ class ExporterFencedError(ExportError):
 
 
 class FileMismatchError(ExportError):
-    """The files written do not hold what the log holds."""
+    """Files do not hold what the log, the ledger or other files say that they hold."""
 
 
 class UnclearHistoryError(ExportError):
-    """The history does not say which columns of a table are which, so its state cannot be made."""
+    """The history does not tell which columns or rows of a table are the same, so no state of it can be made."""
 
 
 class DroppedEventsError(ExportError):
@@ -32,7 +32,7 @@ class DroppedEventsError(ExportError):
 
 
 def missing_jump_error(directory: object) -> UnfitTargetError:
-    """The ledger may have gone back with the log, and nothing says yet what readers may have seen."""
+    """Return the error for a log that was restored and has not jumped: the ledger may have gone back with the log."""
     return UnfitTargetError(
         f"{directory} is not exported to yet: the pipeline database was restored or promoted, and its log has not "
         "jumped since then; start the server, the export continues after the next event"
@@ -40,7 +40,7 @@ def missing_jump_error(directory: object) -> UnfitTargetError:
 
 
 def lost_lake_error(directory: str) -> UnfitTargetError:
-    """The lake that was exported to it is not there."""
+    """Return the error for a folder or bucket from which the exported lake has disappeared."""
     return UnfitTargetError(
         f"{directory} has no manifest, but events were exported to it; restore it, or name another PIPELINE_EXPORT_DIR "
         "to export everything again"

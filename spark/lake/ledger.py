@@ -1,7 +1,7 @@
-"""The ledger in the pipeline database: which ranges of seq are in a lake, and who may write to it.
+"""The ledger in the pipeline database: it lists the ranges of seq in a lake, and locks the lake for one exporter.
 
-Each step is one statement, committed synchronously before it returns. What is asked is found by index, however many
-runs there were.
+Each step is one statement, committed synchronously before it returns. Queries use an index, however many runs there
+were.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pyspark_sequin_events import catalog
 from pyspark_sequin_events.dsn import without_password
 
 COMPACTION = "pipeline compaction"
-"""What the session of a compaction is called."""
+"""The application name of a compaction's session."""
 COMPACTION_SECONDS = 120.0
-"""For so long one that has the lake is waited for."""
+"""Seconds for which an export waits for a compaction that has the lake's lock."""
 _POLL = 0.2
 _LOCK = "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked"
 _RESTORED = """
@@ -42,49 +42,49 @@ _COMPACTING = """
 
 @dataclass(frozen=True)
 class UnfinishedExport:
-    """An export whose process ended before it was committed. `state`: writing or publishing."""
+    """An export whose process ended before the export was committed. `state`: writing or publishing."""
 
     id: int
     state: str
 
 
 def holder() -> str:
-    """The name of this process in the ledger, for people to read."""
+    """Return the name of this process in the ledger, for a user to read."""
     return f"{platform.node()} (pid {os.getpid()})"
 
 
 class LakeLedger:
-    """The ledger on one session, which holds the lake's lock until it ends."""
+    """The ledger on one session, which holds the lake's lock until the session ends."""
 
     def __init__(self, connection: dbapi.Connection, dsn: str = "") -> None:
-        """`dsn`: of the same database, without a password."""
+        """Use a connection. `dsn`: that of the same database, without a password."""
         self._connection = connection
         self.dsn = dsn
         self.execute("set synchronous_commit = on")
 
     def lakes(self) -> dict[uuid.UUID, dict[str, Any]]:
-        """Every lake of this pipeline database: `directory` and `events_table` by id."""
+        """Return every lake of this pipeline database: `directory` and `events_table` by id."""
         found = self.rows("select id::text, directory, events_table from pipeline.lakes")
         return {uuid.UUID(row["id"]): row for row in found}
 
     def pipeline(self) -> str | None:
-        """The id of the pipeline database, which goes with it wherever it is restored; None: it has none yet."""
+        """Return the id of the pipeline database, which stays the same in a restored copy; None: it has none yet."""
         found = self.rows("select id::text from pipeline.identity")
         return str(found[0]["id"]) if found else None
 
     def waits_for_jump(self) -> bool:
-        """True if the pipeline database was restored or promoted, and its log has not jumped since then."""
+        """Return True if the pipeline database was restored or promoted, and its log has not jumped since then."""
         return bool(self.rows(_RESTORED)[0]["restored"])
 
     def newest_jump(self, events_table: str) -> int:
-        """The first seq behind the last jump of an events table; 0 if it has never jumped."""
+        """Return the first seq after the last jump of an events table; 0 if it has never jumped."""
         query = "select coalesce(max(after), 0) as after from pipeline.seq_jumps where events_table = $1"
         return int(self.rows(query, (events_table,))[0]["after"])
 
     def add_lake(self, directory: str, events_table: str, known_as: uuid.UUID | None = None) -> uuid.UUID:
         """Add a lake, of which the ledger lists nothing yet; returns its id.
 
-        `known_as`: the id that it has already.
+        `known_as`: the id that the lake's manifest has already.
         """
         made = known_as or uuid.uuid4()
         self.execute(
@@ -94,11 +94,11 @@ class LakeLedger:
         return made
 
     def store_directory(self, lake: uuid.UUID, directory: str) -> None:
-        """Store that the lake's folder has another path now."""
+        """Store the present path of the lake's folder, which was moved."""
         self.execute("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
 
     def store_exchange_refusal(self, lake: uuid.UUID, refusal: str | None) -> None:
-        """Store why the file system of the lake cannot exchange two folders; None: it can."""
+        """Store the reason why the file system of the lake cannot exchange two folders; None: it can."""
         self.execute(
             "update pipeline.lakes set cannot_exchange = nullif($2, '')"
             " where id = $1::text::uuid and coalesce(cannot_exchange, '') <> $2",
@@ -106,9 +106,9 @@ class LakeLedger:
         )
 
     def lock(self, lake: uuid.UUID) -> None:
-        """Become the lake's only exporter until this session ends, after a compaction that is just being published.
+        """Become the lake's only exporter until this session ends. Waits for a compaction that has the lock.
 
-        Raises ExportRunningError, which names the other one.
+        Raises ExportRunningError, which names the other exporter.
         """
         deadline = time.monotonic() + COMPACTION_SECONDS
         while not self.rows(_LOCK, (str(lake),))[0]["locked"]:
@@ -124,11 +124,11 @@ class LakeLedger:
             raise ExportRunningError(f"an export is already running: {who}; wait for it, or end it")
 
     def unlock(self, lake: uuid.UUID) -> None:
-        """Let others export to it."""
+        """Let other sessions export to the lake."""
         self.rows("select pg_advisory_unlock(hashtextextended('pipeline lake ' || $1, 0)) as unlocked", (str(lake),))
 
     def exported_upto(self, lake: uuid.UUID) -> int:
-        """The lake holds every event up to this seq; 0 when it holds nothing."""
+        """Return the seq up to which the lake holds every event; 0 if the lake is empty."""
         found = self.rows(
             "select coalesce(max(upto_seq), 0) as seq from pipeline.exports"
             " where lake_id = $1::text::uuid and state = 'committed'",
@@ -137,21 +137,21 @@ class LakeLedger:
         return int(found[0]["seq"])
 
     def folded_upto(self, lake: uuid.UUID) -> int:
-        """The current states hold every change up to this seq, but for those that wait; 0 when that is not known."""
+        """Return the seq up to which all current states that do not wait hold every change; 0 if it is unknown."""
         found = self.rows("select folded_upto from pipeline.lakes where id = $1::text::uuid", (str(lake),))
         return int(found[0]["folded_upto"] or 0)
 
     def store_folded_upto(self, lake: uuid.UUID, upto: int) -> None:
-        """The current states hold every change up to that seq, or wait."""
+        """Store that the current states hold every change up to that seq, or wait."""
         self.execute("update pipeline.lakes set folded_upto = $2 where id = $1::text::uuid", (str(lake), upto))
 
     def is_from_older_version(self, lake: uuid.UUID) -> bool:
-        """Whether a version of the server before this has exported to the lake, and nothing has been made of it yet."""
+        """Return True if the lake has exports of an earlier server version that are not converted yet."""
         query = "select 1 from pipeline.exports where lake_id = $1::text::uuid and files is not null limit 1"
         return bool(self.rows(query, (str(lake),)))
 
     def unfinished(self, lake: uuid.UUID) -> list[UnfinishedExport]:
-        """Exports that are neither committed nor marked failed, oldest first."""
+        """Return exports that are neither committed nor marked failed, oldest first."""
         found = self.rows(
             "select id, state from pipeline.exports"
             " where lake_id = $1::text::uuid and state in ('writing', 'publishing') order by id",
@@ -160,7 +160,7 @@ class LakeLedger:
         return [UnfinishedExport(**row) for row in found]
 
     def begin(self, lake: uuid.UUID, after: int, upto: int, run: int | None) -> int:
-        """Begin an export of that range; returns its id."""
+        """Begin an export of a range, and return its id."""
         found = self.rows(
             "insert into pipeline.exports (lake_id, run_id, after_seq, upto_seq, holder)"
             " values ($1::text::uuid, nullif($2::bigint, 0), $3, $4, $5) returning id",
@@ -178,7 +178,7 @@ class LakeLedger:
         )
 
     def fail(self, export: int, reason: str) -> None:
-        """Give the export up; its range may be exported again."""
+        """Mark the export failed; its range may be exported again."""
         self.execute(
             "with failed as (update pipeline.exports set state = 'failed', reason = $2, files = null"
             " where id = $1 and state <> 'committed' returning id)"
@@ -198,7 +198,7 @@ class LakeLedger:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is executed meanwhile, or nothing of it."""
+        """Execute the statements of the block in one transaction: all of them, or none."""
         self.execute("begin")
         try:
             yield
@@ -208,7 +208,7 @@ class LakeLedger:
         self.execute("commit")
 
     def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
-        """The rows that a query returns."""
+        """Return the rows of a query."""
         return catalog.rows(self._connection, query, parameters)
 
     def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> None:
@@ -217,13 +217,13 @@ class LakeLedger:
 
 
 def bigints(numbers: Iterable[int]) -> str:
-    """Numbers as a parameter of the type bigint[], which the driver knows no way to send."""
+    """Return numbers as the text of a bigint[] parameter: the driver cannot send arrays."""
     return "{" + ",".join(map(str, sorted(numbers))) + "}"
 
 
 @contextmanager
 def open_ledger(dsn: str) -> Iterator[LakeLedger]:
-    """A ledger on its own session. Raises ExportError if the database does not answer or is not migrated."""
+    """Open a ledger on a new session. Raises ExportError if the database does not answer or is not migrated."""
     try:
         with catalog.connect(dsn) as connection:
             yield LakeLedger(connection, without_password(dsn))

@@ -1,7 +1,7 @@
-"""What readers by glob find in a lake on a disk: each folder goes over to other files in one step.
+"""Switches the folders that readers of a lake on a disk find by glob to other files, each in one step.
 
-If the file system cannot exchange folders, those of days keep their names, and `latest` is a link. If it refuses one
-folder alone, that stays as it is. The ledger has the reasons, and what is to go later.
+If the file system cannot exchange folders, the folders of days keep their files, and `latest` is a link. If the file
+system refuses a single folder, that folder stays as it is. The ledger has the reasons, and the paths to remove later.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LINKS = "update pipeline.lakes set links = true where id = $1::text::uuid and n
 
 
 class ShownFolders:
-    """Of a lake whose lock is held. Every OSError is raised as UnfitTargetError."""
+    """The folders of a lake whose lock is held. Every OSError is raised as UnfitTargetError."""
 
     def __init__(self, lake: Lake) -> None:
         assert isinstance(lake.root, Path)  # noqa: S101  in a bucket nothing is found by glob
@@ -42,7 +42,7 @@ class ShownFolders:
         self._id = str(lake.id)
 
     def files(self, datasets: Iterable[str] | None = None) -> dict[str, list[str]]:
-        """The files that the ledger lists, by the folder of their day. None: of all datasets."""
+        """Return the files that the ledger lists, by the folder of their day. `datasets` None: all datasets."""
         given = () if datasets is None else (json.dumps(sorted(datasets)),)
         found: dict[str, list[str]] = {}
         for row in self._lake.ledger.rows(_FILES + (_OF_DATASETS if given else ""), (self._id, *given)):
@@ -50,10 +50,10 @@ class ShownFolders:
         return found
 
     def show_files(self, folder: str, number: int | str, paths: Collection[str], *, by_renames: bool = False) -> bool:
-        """Let a folder have a name of each of these files and no other. False: it stays as it is.
+        """Switch a folder to the names of these files and no others. Return False if the folder stays as it is.
 
-        What it was stays in `days` for a while. Does nothing if a process that was killed has done it.
-        `by_renames`: if the file system cannot exchange it, it goes over by two renames.
+        The old folder stays in `days` for a while. If a process that was killed has switched the folder already, only
+        the old folder is recorded. `by_renames`: if the file system cannot exchange the folder, use two renames.
         """
         view = layout.day_view(folder, number)
         with unfit(self._root / folder):
@@ -72,7 +72,7 @@ class ShownFolders:
         return True
 
     def set_latest(self, dataset: str, seq: int) -> bool:
-        """Let readers find that version as the current state. False: they find the one before."""
+        """Show readers that version as the current state. Return False if they still find the version before."""
         version = StateFolders(self._root, dataset).version(seq)
         folder = layout.latest(dataset)
         if self._lake.exchange_refusal is None:
@@ -83,7 +83,7 @@ class ShownFolders:
             return self._link(folder, version, layout.day_view(folder, seq))
 
     def retire(self, view: str) -> None:
-        """What is there is no longer found: it goes later, and of a link that a version before has made its folder."""
+        """Record that an old folder may be removed. An old link is removed at once, and its folder is recorded."""
         place = self._root / view
         if place.is_symlink():
             gone = os.path.normpath(self._root / os.path.dirname(self._former_path(view)) / os.readlink(place))
@@ -98,7 +98,7 @@ class ShownFolders:
 
     @staticmethod
     def _former_path(view: str) -> str:
-        """Where a link was before it was exchanged: its target is relative to that."""
+        """Return the path of a link before it was exchanged: its target is relative to that path."""
         return view.split("/", 2)[2]
 
     def _link(self, folder: str, version: Path, view: str) -> bool:

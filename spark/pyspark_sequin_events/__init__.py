@@ -8,7 +8,7 @@ __all__ = ["DefaultSource"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the data source when Spark asks for it: tasks of an export import this package too, and do without it."""
+    """Import the data source when Spark asks for it: tasks of an export import this package, and do not need it."""
     if name != "DefaultSource":
         raise AttributeError(name)
     from pyspark_sequin_events.source import SequinEvents

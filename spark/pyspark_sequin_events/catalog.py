@@ -1,4 +1,4 @@
-"""What the pipeline database knows of an events table: its head, and the schema versions of its source tables."""
+"""Reads from the pipeline database the head of an events table, and the schema versions of its source tables."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _UNQUOTED = "-c quote_all_identifiers=off"
 
 @contextmanager
 def connect(dsn: str) -> Iterator[dbapi.Connection]:
-    """A connection in autocommit, with our session settings. Raises adbc_driver_manager.Error with libpq's reason.
+    """Open a connection in autocommit, with our session settings. Raises adbc_driver_manager.Error with libpq's reason.
 
-    A password that the DSN lacks is taken from this process's own PIPELINE_DATABASE_DSN, if that is the same place.
+    If the DSN has no password, the one in this process's own PIPELINE_DATABASE_DSN is used, if its place is the same.
     """
     with closing(_open_connection(with_own_password(dsn))) as connection:
         rows(connection, session_settings.statement())
@@ -43,9 +43,9 @@ def _open_connection(dsn: str) -> dbapi.Connection:
 
 @lru_cache(maxsize=8)
 def _known_types(dsn: str) -> AdbcDatabase:
-    """The types of a database, which the driver reads once for all connections: that takes 50 ms of processor time.
+    """Return a driver that has read the types of a database for all connections: that takes 50 ms of processor time.
 
-    It reads their names, and knows none of them when they are quoted.
+    The driver reads the names of the types, and knows none of the types if the server quotes the names.
     """
     database = adbc_driver_postgresql.connect(dsn)
     with closing(dbapi.Connection(_Lasting(database), AdbcConnection(database), autocommit=True)) as connection:
@@ -64,11 +64,11 @@ class _Lasting:
         self._database = database
 
     def close(self) -> None:
-        """Leave it to who has it."""
+        """Do nothing: the cache keeps the database open."""
 
 
 def rows(connection: dbapi.Connection, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
-    """The rows that a query returns."""
+    """Return the rows of a query."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(query, parameters)
         found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
@@ -82,9 +82,9 @@ def execute(connection: dbapi.Connection, statement: str, parameters: tuple[Any,
 
 
 def head(connection: dbapi.Connection, events_table: str, after: int = 0) -> int:
-    """The newest seq; `after` when there is none behind it. Nothing smaller appears later (G4): it ends a range.
+    """Return the newest seq, at least `after`. No smaller seq appears later (G4), so a range may end at it.
 
-    With `after`, partitions before it are not looked at.
+    With `after`, Postgres does not read the partitions before that seq.
     """
     newer = f" where seq > {int(after)}" if after > 0 else ""
     query = f"select coalesce(max(seq), {max(0, int(after))}) as seq from {qualified(events_table)}{newer}"
@@ -92,7 +92,7 @@ def head(connection: dbapi.Connection, events_table: str, after: int = 0) -> int
 
 
 def newest(connection: dbapi.Connection, events_table: str) -> int | None:
-    """The newest seq that a reader can have got, dropped or not; None at a standby, which may be behind."""
+    """Return the newest seq that a reader can have received, dropped or not; None at a standby, which may be behind."""
     query = f"""
         select greatest((select max(seq) from {qualified(events_table)}),
             (select max(dropped_below) - 1 from pipeline.retention where events_table = $1), 0) as seq
@@ -102,7 +102,7 @@ def newest(connection: dbapi.Connection, events_table: str) -> int | None:
 
 
 def before_jump(connection: dbapi.Connection, events_table: str, seq: int) -> int:
-    """This seq; where the log has skipped it since it was restored, the newest one before that."""
+    """Return this seq, or if the log has skipped it since a restore, the newest seq before the skipped range."""
     found = rows(connection, "select pipeline.before_jump($1, $2) as seq", (events_table, int(seq)))
     return int(found[0]["seq"])
 
@@ -127,7 +127,7 @@ def ranges(
 def _by_seq(
     connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], step: int
 ) -> list[tuple[int, int]]:
-    """Each part ends `step` seqs behind its first event: what has no events, however wide, makes no part."""
+    """Return parts that each end `step` seqs after their first event: no gap without events makes a part."""
     after, upto = map(int, bounds)
     if after >= upto:
         return []
@@ -147,14 +147,14 @@ def _by_seq(
 
 
 def cut_seqs(connection: dbapi.Connection, query: str, bounds: tuple[int, int], number: int) -> list[int]:
-    """Seqs that divide the rows of `query` in these bounds into parts of so many rows, but for the last."""
+    """Return seqs that divide the rows of `query` into parts of `number` rows, the last of which may be smaller."""
     numbered = f"select seq, row_number() over (order by seq) as place from ({within(query, *bounds)}) as held"
     found = rows(connection, f"select seq from ({numbered}) as numbered where place % {int(number)} = 0 order by seq")
     return [int(row["seq"]) for row in found]
 
 
 def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], number: int) -> int:
-    """The seq of the range's event with that number; the end of the range when it has fewer events."""
+    """Return the seq of the event with that number in the range; the end of the range if it has fewer events."""
     query = (
         f"select seq from {qualified(events_table)} where {bounded(*bounds)}"
         f" order by seq offset {int(number) - 1} limit 1"
@@ -164,13 +164,13 @@ def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int
 
 
 def dropped_below(connection: dbapi.Connection, events_table: str) -> int:
-    """Every seq below this one was dropped by retention, or is about to be; 1 when nothing was dropped."""
+    """Return the seq below which retention has dropped every event, or is about to; 1 if it has dropped none."""
     found = rows(connection, "select dropped_below from pipeline.retention where events_table = $1", (events_table,))
     return int(found[0]["dropped_below"]) if found else 1
 
 
 def find_tables(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
-    """Schema and name of the source tables that `schema.table` may mean: with dots in names it may be several."""
+    """Return schema and name of the source tables that `schema.table` may mean: several, if names contain dots."""
     found = rows(
         connection,
         "select distinct table_schema, table_name from pipeline.relations"
@@ -181,10 +181,10 @@ def find_tables(connection: dbapi.Connection, table: str) -> list[tuple[str, str
 
 
 def relations(connection: dbapi.Connection, schema: str, name: str) -> list[dict[str, Any]]:
-    """All that the relation history has of a source table, for `history.table_versions`."""
+    """Return the rows of the relation history for a source table, for `history.table_versions`."""
     return rows(connection, _RELATIONS, (schema, name))
 
 
 def history(connection: dbapi.Connection, schema: str, name: str) -> list[SchemaVersion]:
-    """The schema versions of a source table; empty when the server has never seen it."""
+    """Return the schema versions of a source table; none if the server has never seen the table."""
     return versions(table_versions(relations(connection, schema, name)))

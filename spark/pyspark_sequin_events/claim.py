@@ -1,7 +1,7 @@
-"""A cursor consumer that a stream reads for: nobody else does meanwhile, and its position follows the stream.
+"""Claims a cursor consumer for a stream: no other process reads with it, and its position follows the stream.
 
-The rules are those of pipeline/consumers/cursor/leases.py: who reads a cursor is named in its row with a session, whose
-advisory lock the process holds, and who is silent for 6 s may be taken for frozen.
+The rules are those of pipeline/consumers/cursor/leases.py. The consumer's row names its reader and a session, and the
+reader's process holds the advisory lock of that session. A reader that is silent for 6 s may be taken for frozen.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pyspark_sequin_events import catalog
 from pyspark_sequin_events.database import plain_errors
 
 _LOCK = 1_346_981_969
-"""First half of the lock that shows that a reader's process lives."""
+"""The first half of the key of the lock that shows that a reader's process lives."""
 _BEAT_SECONDS = 2.0
 _LEAVING_SECONDS = 15.0
-"""How long the process of a query that was killed may still hold it."""
+"""Seconds for which the process of a query that was killed may still hold the consumer."""
 _HELD = f"""exists (
     select from pipeline.advisory_locks l
     where l.key1 = {_LOCK} and l.key2 = pg_catalog.hashtext(split_part(c.reader_session, ':', 1))
 )"""
-_TAKE = f"""
+_CLAIM = f"""
     update pipeline.consumers c set reader = $2, reader_session = $3, reader_since = clock_timestamp()
     where c.name = $1 and c.kind = 'cursor' and not {_HELD}
         and set_config('pipeline.reads_events_tables', 'on', true) is not null
     returning c.position"""
-_LOOK = """
+_DESCRIBE = """
     select c.kind, c.reader,
         (cardinality(c.tables) + cardinality(c.actions)) as filters,
         (select r.events_table from pipeline.readers r where r.kind = 'consumer' and r.name = c.name) as events_table
@@ -45,10 +45,10 @@ _RELEASE = """
 
 
 class ConsumerClaim:
-    """The consumer `name`, claimed for this process until `release`, or until the process ends."""
+    """A claim to the consumer `name`, for this process, until `release` or until the process ends."""
 
     def __init__(self, dsn: str, name: str, events_table: str) -> None:
-        """Raises ValueError when there is no such cursor, or another reads it, or it is of another events table."""
+        """Claim a cursor. Raises ValueError if there is none, or another reader has it, or its events table differs."""
         self.name, self._events_table = name, events_table
         self._session = uuid.uuid4().hex
         self._stopped = threading.Event()
@@ -61,7 +61,7 @@ class ConsumerClaim:
                 catalog.rows(
                     self._connection, f"select pg_try_advisory_lock({_LOCK}, hashtext($1)) as locked", (self._session,)
                 )
-                self.position = self._take()
+                self.position = self._claim()
         except BaseException:
             self._connected.__exit__(None, None, None)
             raise
@@ -71,7 +71,7 @@ class ConsumerClaim:
         self._beats.start()
 
     def is_paused(self, connection: dbapi.Connection) -> bool:
-        """Whether it is paused. Raises ValueError when it is not ours any more."""
+        """Return True if the consumer is paused. Raises ValueError if this process has lost the consumer."""
         found = catalog.rows(connection, _STATE, (self.name,))
         if self._lost or not found or found[0]["reader_session"] != self._session:
             reason = self._lost or "it was reset or deleted, or taken by another reader"
@@ -79,35 +79,35 @@ class ConsumerClaim:
         return bool(found[0]["state"] == "paused")
 
     def advance(self, connection: dbapi.Connection, seq: int) -> None:
-        """What is up to this seq needs not be kept for it any longer."""
+        """Move the consumer's position to this seq: retention need not keep the events up to it for this consumer."""
         with plain_errors():
             catalog.rows(connection, "select pipeline.advance($1, $2, $3) as position", (self.name, seq, self._session))
 
     def release(self) -> None:
-        """Let others read it."""
+        """Let other readers use the consumer."""
         self._stopped.set()
         self._beats.join()
         try:
             with plain_errors():
                 catalog.rows(self._connection, _RELEASE, (self.name, self._session))
         except ValueError:
-            pass  # the session has ended, which releases it too
+            pass  # the session has ended, which releases the consumer, too
         self._connected.__exit__(None, None, None)
 
-    def _take(self) -> int:
+    def _claim(self) -> int:
         me = f"Spark on {platform.node()}"
         until = time.monotonic() + _LEAVING_SECONDS
         while True:
-            found = self._found(self._connection)
-            taken = catalog.rows(self._connection, _TAKE, (self.name, me, self._session))
+            found = self._require_cursor(self._connection)
+            taken = catalog.rows(self._connection, _CLAIM, (self.name, me, self._session))
             if taken:
                 return int(taken[0]["position"])
             if time.monotonic() > until:
                 raise ValueError(f"sequin_events: consumer {self.name} is read by {found['reader']}; end that first")
             time.sleep(0.2)
 
-    def _found(self, connection: dbapi.Connection) -> dict[str, Any]:
-        found = catalog.rows(connection, _LOOK, (self.name,))
+    def _require_cursor(self, connection: dbapi.Connection) -> dict[str, Any]:
+        found = catalog.rows(connection, _DESCRIBE, (self.name,))
         if not found:
             raise ValueError(
                 f"sequin_events: there is no consumer {self.name}; create it: `pipeline consumers create {self.name} "
@@ -119,8 +119,8 @@ class ConsumerClaim:
             )
         if found[0]["filters"]:
             raise ValueError(
-                f"sequin_events: consumer {self.name} has filters of its own; take one without, and name tables and "
-                "actions as options of the stream"
+                f"sequin_events: consumer {self.name} has filters; name a consumer without filters, and give tables "
+                "and actions as options of the stream"
             )
         if found[0]["events_table"] not in (None, self._events_table):
             raise ValueError(
@@ -140,6 +140,6 @@ class ConsumerClaim:
 
 
 def _end(*_: object) -> None:
-    """Spark ends the process of a stream's reader by SIGTERM, twice; what releases the consumer has to run."""
+    """Exit so that the consumer is released: Spark ends the process of a stream's reader by SIGTERM, sent twice."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""Filters as SQL conditions: those of options, and those that Spark pushes down. Pure, but for Spark's classes."""
+"""Translates filters of options, and filters that Spark pushes down, to SQL. Pure, but for Spark's classes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPARISONS: Mapping[type[Filter], str] = {
 def option_conditions(
     tables: Iterable[str] | None, actions: Iterable[str] | None, keys: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """Conditions for what the options name; None: everything."""
+    """Return conditions that select what the options name; None stands for no restriction."""
     found = []
     for column, values in (("action", actions), ("record_pk", keys)):
         if values is not None:
@@ -38,7 +38,7 @@ def option_conditions(
 
 
 def filter_condition(pushed: Filter) -> str | None:
-    """The condition that is true for exactly the rows that Spark's filter keeps; None when there is none."""
+    """Return the condition that is true for exactly the rows that Spark's filter keeps; None if no condition is."""
     if isinstance(pushed, datasource.Not):
         inner = filter_condition(pushed.child)
         return None if inner is None or isinstance(pushed.child, datasource.EqualNullSafe) else f"not ({inner})"
@@ -66,7 +66,7 @@ def _comparison(pushed: Filter, column: str) -> str | None:
 
 
 def bounds(pushed: Iterable[Filter], after: int, upto: int) -> tuple[int, int]:
-    """The range of seq that is left of after < seq <= upto; filters that do not name a seq change nothing."""
+    """Return the part of after < seq <= upto that the filters keep; filters that do not name a seq change nothing."""
     narrow: Mapping[type[Filter], Callable[[int], tuple[int, int]]] = {
         datasource.EqualTo: lambda value: (value - 1, value),
         datasource.EqualNullSafe: lambda value: (value - 1, value),
@@ -89,7 +89,7 @@ def _column(pushed: Filter) -> str | None:
 
 
 def _literal(column: str, value: object) -> str | None:
-    """None where Postgres has no such value, or Spark compares in another way than Postgres."""
+    """Return the value as SQL; None if Postgres has no such value, or compares it in another way than Spark."""
     if column in _NUMBERS:
         fits = isinstance(value, int) and not isinstance(value, bool) and _LEAST <= value <= _MOST
         return f"({value})" if fits else None
@@ -108,6 +108,6 @@ def _among(column: str, values: Iterable[str | None]) -> str:
 
 
 def _like(pattern: str) -> str:
-    """`*` matches anything, as in a consumer's patterns."""
+    """Return a pattern for LIKE: `*` matches anything, as in a consumer's patterns."""
     escaped = pattern.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return escaped.replace("*", "%")

@@ -1,4 +1,4 @@
-"""Whether a stream of one table, in the columns that it began with, covers what the table has become since."""
+"""Finds the first event that a stream of one table cannot deliver, because the stream lacks a column of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from adbc_driver_postgresql import dbapi
 
 from pyspark_sequin_events.catalog import relations, rows
-from pyspark_sequin_events.history import SchemaVersion, SourceTableVersion, VersionSpan, table_versions, versions
+from pyspark_sequin_events.history import RelationHistoryVersion, SchemaVersion, VersionSpan, table_versions, versions
 from pyspark_sequin_events.query import bounded, literal, qualified, table_named, within_span
 from pyspark_sequin_events.selection import ChosenTable
 from pyspark_sequin_events.transactions import TransactionEnds
@@ -16,9 +16,9 @@ from pyspark_sequin_events.types import wider
 
 @dataclass(frozen=True)
 class UncoveredEvent:
-    """The first event that the stream cannot give: its seq and schema version, and the end of a transaction before it.
+    """The first event that the stream cannot deliver: its seq, its schema version, and the transaction end before it.
 
-    `end_before` None: it is in the first transaction.
+    `end_before` None: the event is in the first transaction.
     """
 
     seq: int
@@ -29,7 +29,7 @@ class UncoveredEvent:
 def first_uncovered(
     connection: dbapi.Connection, events_table: str, chosen: ChosenTable, after: int, upto: int
 ) -> UncoveredEvent | None:
-    """In that range of seq. None is the usual answer, and costs a look at the table's history."""
+    """Find the first uncovered event in after < seq <= upto. None is usual, and costs a read of the table's history."""
     history = table_versions(relations(connection, chosen.schema, chosen.name))
     spans = [
         (span, number)
@@ -52,10 +52,10 @@ def first_uncovered(
     )
 
 
-def uncovered_spans(history: list[SourceTableVersion], version: SchemaVersion) -> list[tuple[VersionSpan, int]]:
-    """Parts of the history in which the table had columns that this version, as it was read, has not.
+def uncovered_spans(history: list[RelationHistoryVersion], version: SchemaVersion) -> list[tuple[VersionSpan, int]]:
+    """Return the parts of the history in which the table had columns that this version, as it was read, lacks.
 
-    Each with the number of the schema version that it is in.
+    Each part comes with the number of its schema version.
     """
     numbers = _numbers(history)
     found = []
@@ -68,12 +68,12 @@ def uncovered_spans(history: list[SourceTableVersion], version: SchemaVersion) -
     return found
 
 
-def _numbers(history: list[SourceTableVersion]) -> list[int]:
-    """The number of the schema version that each table version is in."""
+def _numbers(history: list[RelationHistoryVersion]) -> list[int]:
+    """Return the number of the schema version of each table version."""
     return [len(versions(history[: upto + 1])) for upto in range(len(history))]
 
 
-def _fits(table: SourceTableVersion, version: SchemaVersion) -> bool:
+def _fits(table: RelationHistoryVersion, version: SchemaVersion) -> bool:
     return all(
         name in version.columns
         and wider(version.columns[name], spark) == version.columns[name]
@@ -83,9 +83,9 @@ def _fits(table: SourceTableVersion, version: SchemaVersion) -> bool:
 
 
 def _reaches(connection: dbapi.Connection, events_table: str, span: VersionSpan, after: int, upto: int) -> bool:
-    """Whether the range, by its first and last event, may have events of that span.
+    """Return True if the range, by its first and last event, may have events of that span.
 
-    What was retried stands later than its LSN says, and what is of another source says nothing.
+    An event that was retried has a later place than its LSN, and an event of another source tells nothing.
     """
     unsure = f"source_database_id <> {literal(span.source_id)} or commit_lsn is null or metadata is not null"
     ends = [

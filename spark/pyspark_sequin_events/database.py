@@ -1,4 +1,4 @@
-"""The pipeline database as the data source meets it: what it refuses, and what it no longer has, in one plain line."""
+"""Reports in one plain line what the pipeline database refuses, and which events it no longer has."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark_sequin_events import catalog
 
 @contextmanager
 def open_database(dsn: str) -> Iterator[dbapi.Connection]:
-    """A connection, for as long as the block. Raises ValueError with libpq's reason."""
+    """Open a connection for the block. Raises ValueError with libpq's reason."""
     with plain_errors(), catalog.connect(dsn) as connection:
         yield connection
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What the driver raises becomes a ValueError of one line."""
+    """Turn errors of the driver into a ValueError of one line."""
     try:
         yield
     except dbapi.Error as error:
@@ -27,7 +27,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def require_kept(events_table: str, after: int, kept_after: int, remedy: str = "") -> None:
-    """Raises ValueError when retention has dropped events behind `after`, all up to `kept_after`."""
+    """Raise ValueError if retention has dropped events after `after`: it has dropped all up to `kept_after`."""
     if after < kept_after:
         remedy = remedy or f"read from option after {kept_after} on, or leave it out"
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Connection strings of libpq without their passwords: what goes into plans, and from machine to machine, has none."""
+"""Removes passwords from libpq's connection strings, since these go into plans and from machine to machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _URI = re.compile(r"(postgres(?:ql)?://)(?:([^@/]*)@)?([^?]*)(?:\?(.*))?", re.DO
 
 
 def without_password(dsn: str) -> str:
-    """The same place and user; libpq then takes the password from PGPASSWORD, a password file or a service file."""
+    """Return the DSN without password: libpq takes that from PGPASSWORD, a password file or a service file."""
     if found := _URI.fullmatch(dsn):
         scheme, user, where, query = found.groups()
         who = "" if user is None else user.partition(":")[0] + "@"
@@ -26,7 +26,7 @@ def without_password(dsn: str) -> str:
 
 
 def password(dsn: str) -> str | None:
-    """The password in it; None when it has none."""
+    """Return the password in a DSN; None if the DSN has none."""
     if found := _URI.fullmatch(dsn):
         _, user, _, query = found.groups()
         parts = dict(part.partition("=")[::2] for part in (query or "").split("&"))
@@ -39,6 +39,6 @@ def password(dsn: str) -> str | None:
 
 
 def with_own_password(dsn: str) -> str:
-    """With the password that this process has of its own: its PIPELINE_DATABASE_DSN, if that is the same place."""
+    """Return this process's own PIPELINE_DATABASE_DSN, with its password, if it names the same place; else the DSN."""
     ours = os.environ.get(VARIABLE, "")
     return ours if ours and without_password(ours) == dsn else dsn

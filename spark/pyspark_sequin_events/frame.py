@@ -1,4 +1,4 @@
-"""Columns as a Spark schema. Not in `types`, because tasks of an export do not import Spark's types."""
+"""Makes a Spark schema of columns. This is not in `types`, because tasks of an export do not import Spark's types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_sequin_events.types import arrow_type
 
 
 def spark_schema(columns: Mapping[str, str]) -> StructType:
-    """Names and types as a Spark schema; every column may be null."""
+    """Return names and types as a Spark schema, in which every column may be null."""
     fields = [
         StructField(name, from_arrow_type(arrow_type(spark), prefer_timestamp_ntz=True))
         for name, spark in columns.items()

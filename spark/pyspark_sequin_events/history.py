@@ -1,4 +1,4 @@
-"""Merges the versions of a source table into schema versions: a reader may read all files of one together."""
+"""Merges the versions of a source table into schema versions: a reader can read all files of one together."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ OURS: Mapping[str, str] = {
     "event_metadata": "string",
     "exact": "string",
 }
-"""What every row begins with, before the columns of its table."""
+"""The columns with which every row begins, before the columns of its table."""
 RESERVED = frozenset({*OURS, "date", "schema"})
-"""Names that a user's column cannot have: ours, and those in the names of folders."""
+"""Names that a user's column cannot have: those of our columns, and those in the names of folders."""
 
 
 @dataclass(frozen=True, order=True)
@@ -41,8 +41,8 @@ class HistoryPosition:
 
 
 @dataclass(frozen=True)
-class SourceTableVersion:
-    """A table as it was for the changes from `since` on: name of each column → its type, and which are JSON."""
+class RelationHistoryVersion:
+    """A source table as it was for changes from `since` on. `columns`: name → type. `json`: columns that are JSON."""
 
     source_id: str
     since: HistoryPosition
@@ -53,9 +53,9 @@ class SourceTableVersion:
 
 @dataclass(frozen=True)
 class VersionSpan:
-    """Where a schema version is valid at a source: from `since` (None: the beginning) to before `until`.
+    """A part of a source's history with one schema version: from `since` (None: the start) to before `until`.
 
-    `key`: the columns of the table's key there.
+    `key`: the columns of the table's key in that part.
     """
 
     source_id: str
@@ -68,7 +68,7 @@ class VersionSpan:
 class SchemaVersion:
     """A schema that fits a series of table versions: columns are only added or widened, none is removed.
 
-    `columns`: name at the source → type, in the order in which they came. `key`: of its last table version.
+    `columns`: name at the source → type, in the order in which they were added. `key`: that of the last table version.
     """
 
     number: int
@@ -79,7 +79,7 @@ class SchemaVersion:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Name at the source → name in the files; the latter also differ for readers that ignore case."""
+        """Name at the source → name in the files. The names in the files also differ for readers that ignore case."""
         taken = set(RESERVED)
         names = {}
         for column in self.columns:
@@ -92,17 +92,17 @@ class SchemaVersion:
 
     @property
     def schema(self) -> Mapping[str, str]:
-        """Name in the files → type: ours, then the table's."""
+        """Name in the files → type: our columns, then the table's."""
         return {**OURS, **{self.names[column]: spark for column, spark in self.columns.items()}}
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The key's columns as the files name them."""
+        """The names of the key's columns in the files."""
         return tuple(self.names[column] for column in self.key if column in self.columns)
 
 
-def table_versions(rows: Iterable[Mapping[str, Any]]) -> list[SourceTableVersion]:
-    """Rows of pipeline.relations (columns and keys as JSON text), in the order of the changes they hold for."""
+def table_versions(rows: Iterable[Mapping[str, Any]]) -> list[RelationHistoryVersion]:
+    """Read rows of pipeline.relations (columns and keys as JSON text), and sort them in the order of the changes."""
     found = [(row["id"], _table_version(row)) for row in rows]
     first_id: dict[str, int] = {}
     for number, table in sorted(found, key=lambda it: it[0]):
@@ -110,11 +110,11 @@ def table_versions(rows: Iterable[Mapping[str, Any]]) -> list[SourceTableVersion
     return [table for number, table in sorted(found, key=lambda it: (first_id[it[1].source_id], it[1].since, it[0]))]
 
 
-def versions(history: Sequence[SourceTableVersion]) -> list[SchemaVersion]:
+def versions(history: Sequence[RelationHistoryVersion]) -> list[SchemaVersion]:
     """Merge table versions, in the order of `table_versions`, into schema versions; the first is number 1.
 
-    A column that is added, dropped or widened begins no new one: a reader can read old and new files together. A column
-    whose old and new types have no common type begins the next schema version.
+    A column that is added, dropped or widened begins no new schema version: a reader can read old and new files
+    together. A column whose old and new types have no common type begins the next schema version.
     """
     found: list[SchemaVersion] = []
     for source_id, of_source in groupby(history, key=lambda table: table.source_id):
@@ -142,9 +142,9 @@ def versions(history: Sequence[SourceTableVersion]) -> list[SchemaVersion]:
     return found
 
 
-def _table_version(row: Mapping[str, Any]) -> SourceTableVersion:
+def _table_version(row: Mapping[str, Any]) -> RelationHistoryVersion:
     columns = json.loads(row["columns"])
-    return SourceTableVersion(
+    return RelationHistoryVersion(
         source_id=str(row["source_id"]),
         since=HistoryPosition(row["epoch"], row["from_lsn"], row["from_idx"]),
         columns={
@@ -156,7 +156,7 @@ def _table_version(row: Mapping[str, Any]) -> SourceTableVersion:
     )
 
 
-def _merge(version: SchemaVersion, table: SourceTableVersion) -> SchemaVersion | None:
+def _merge(version: SchemaVersion, table: RelationHistoryVersion) -> SchemaVersion | None:
     columns = dict(version.columns)
     for name, spark in table.columns.items():
         common = wider(columns[name], spark) if name in columns else spark
@@ -166,8 +166,8 @@ def _merge(version: SchemaVersion, table: SourceTableVersion) -> SchemaVersion |
     return replace(version, columns=columns, json=version.json | table.json, key=table.key)
 
 
-def _begin_key_span(version: SchemaVersion, table: SourceTableVersion) -> SchemaVersion:
-    """Where its key becomes another, another span begins."""
+def _begin_key_span(version: SchemaVersion, table: RelationHistoryVersion) -> SchemaVersion:
+    """Return the version, with a new span if the key of the table has changed."""
     last = version.spans[-1]
     if last.key == table.key:
         return version

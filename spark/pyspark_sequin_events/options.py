@@ -1,4 +1,4 @@
-"""The options of the data source: their names, and what is wrong with a value. Every refusal is one plain line."""
+"""Reads the options of the data source, and checks their names and values. Every error is one plain line."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ KNOWN = (
     "maxRowsPerBatch",
     "consumer",
 )
-"""Every option; case and underscores do not matter, so `rows_per_partition` is one of them."""
+"""The names of all options. Case and underscores do not matter: `rows_per_partition` names an option, too."""
 _FROM_SPARK = ("path", "paths", "__paths__")
 
 
 class SourceOptions:
-    """The options that were given, by name."""
+    """The options of one read, by name."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """Raises ValueError for one that there is not, and for a DSN that holds a password."""
+        """Raise ValueError for an unknown option, and for a DSN that contains a password."""
         self._given = {_plain(name): value for name, value in given.items() if name not in _FROM_SPARK}
         wrong = [name for name in given if name not in _FROM_SPARK and _plain(name) not in map(_plain, KNOWN)]
         if wrong:
@@ -52,11 +52,11 @@ class SourceOptions:
             raise ValueError(f"sequin_events: option events_table is {self.events_table!r}, expected schema.table")
 
     def text(self, name: str) -> str | None:
-        """The value as it was given; None where it was not."""
+        """Return the value of an option as the user wrote it; None if the option is not set."""
         return self._given.get(_plain(name))
 
     def number(self, name: str, default: int, least: int | None = None) -> int:
-        """A whole number of at least `least`."""
+        """Return an option's whole number, of at least `least`. Raises ValueError for another value."""
         text = self.text(name)
         if text is None:
             return default
@@ -69,18 +69,18 @@ class SourceOptions:
         return value
 
     def flag(self, name: str) -> bool:
-        """Whether it is true; false where it was not given."""
+        """Return True if an option is `true`, False if it is `false` or not set. Raises ValueError for other values."""
         text = (self.text(name) or "false").lower()
         if text not in ("true", "false"):
             raise ValueError(f"sequin_events: option {name} is {text!r}, expected true or false")
         return text == "true"
 
     def names(self, name: str, *, only_json: bool = False) -> tuple[str, ...] | None:
-        """Texts: a JSON array, or unless `only_json` parted by commas; None where it was not given."""
+        """Return an option's texts: a JSON array, or unless `only_json` a list with commas; None if it is not set."""
         text = self.text(name)
         if text is None:
             return None
-        expected = "a JSON array of texts" if only_json else "names parted by commas, or a JSON array of them"
+        expected = "a JSON array of texts" if only_json else "names separated by commas, or a JSON array of them"
         try:
             found = json.loads(text) if only_json or text.lstrip().startswith("[") else text.split(",")
         except ValueError:
@@ -90,7 +90,7 @@ class SourceOptions:
         return tuple(found if only_json else (each.strip() for each in found))
 
     def refuse(self, *names: str, because: str) -> None:
-        """Raises ValueError if one of these was given."""
+        """Raise ValueError if one of these options is set."""
         for name in names:
             if self.text(name) is not None:
                 raise ValueError(f"sequin_events: option {_shown(name)} {because}")
@@ -101,5 +101,5 @@ def _plain(name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """Older options are named with underscores in messages, as the page has them."""
+    """Return the name of an option in messages: older options have underscores, as on the page."""
     return {"rowsPerPartition": "rows_per_partition", "eventsTable": "events_table"}.get(name, name)

@@ -1,4 +1,4 @@
-"""The SQL of one short read: a range of seq, the columns of one schema version in their own types.
+"""Writes the SQL of one short read: a range of seq, with the columns of one schema version in their own types.
 
 COPY takes no parameters, so names and numbers are part of the text: identifiers and literals go through
 `identifier` and `literal`, positions through `int`.
@@ -47,31 +47,31 @@ EVENTS: Mapping[str, str] = {
     "committed_at": "timestamp",
     "inserted_at": "timestamp",
 }
-"""An event as it is in its table, uuid and JSON as text."""
+"""The columns of an event as they are in its table, with uuid and JSON as text."""
 _AS_TEXT = frozenset(
     {"source_database_id", "record_pk", "record", "changes", "exact", "transaction_annotations", "metadata"}
 )
 
 
 def identifier(name: str) -> str:
-    """A name quoted for SQL, whatever characters it has."""
+    """Return a name quoted for SQL, whatever characters it has."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as an SQL literal, whatever standard_conforming_strings is."""
+    """Return a text as an SQL literal, whatever standard_conforming_strings is."""
     escaped = text.replace("'", "''")
     return "E'" + escaped.replace("\\", "\\\\") + "'" if "\\" in escaped else f"'{escaped}'"
 
 
 def qualified(table: str) -> str:
-    """`schema.table` quoted."""
+    """Return `schema.table`, quoted."""
     schema, _, name = table.partition(".")
     return f"{identifier(schema)}.{identifier(name)}"
 
 
 def events_query(events: str, wanted: Iterable[str] = EVENTS) -> str:
-    """Every event as it is, these columns of EVENTS; the text ends with its conditions, so ` and seq …` can follow.
+    """Return a query for all events, with these columns of EVENTS. It ends with conditions, so ` and seq …` can follow.
 
     `events`: the quoted name of the events table, or a relation with the columns of one.
     """
@@ -80,7 +80,7 @@ def events_query(events: str, wanted: Iterable[str] = EVENTS) -> str:
 
 
 def table_by_oid(source_id: str, epoch: int, oid: int) -> str:
-    """The condition that a change is of this table, which an index answers; in front of it comes another."""
+    """Return the condition that a change is of this table, for an index. The text begins with ` and `."""
     source = literal(source_id)
     return f" and source_database_id = {source} and source_table_oid = {int(oid)} and source_epoch = {int(epoch)}"
 
@@ -96,11 +96,12 @@ def changes_query(
     wanted: Sequence[str] | None = None,
     where: str = "",
 ) -> str:
-    """Rows of the tables of one name in one version, the columns of `version.schema`, or `wanted` in that order.
+    """Return a query for rows of tables of one name in one version: the columns of `version.schema`, or `wanted`.
 
     The text ends with its conditions, so ` and seq …` can follow. With `careful`, a value that its type cannot hold is
-    null, and its text in `exact`; without it the reader must look for such values (`reading._unfit`). Arrays are always
-    read carefully: the driver drops their dimensions silently. `events`: as in `events_of`, instead of the table.
+    null, and its text is in `exact`. Without `careful`, the reader must find such values (`reading._unfit`). Arrays are
+    always read carefully: the driver drops their dimensions silently. `events`: as in `events_query`, instead of the
+    table.
     """
     guarded = {
         column: _unfit(column, spark)
@@ -118,7 +119,7 @@ def changes_query(
 
 
 def messages_query(events_table: str) -> str:
-    """Logical messages: OURS, `prefix`, and the content as text or as bytes."""
+    """Return a query for logical messages: OURS, `prefix`, and the content as text or as bytes."""
     columns = [
         *_ours().values(),
         "source_table_name as prefix",
@@ -129,7 +130,7 @@ def messages_query(events_table: str) -> str:
 
 
 def untyped_query(events_table: str, schema: str, name: str, versions: Sequence[SchemaVersion], where: str = "") -> str:
-    """As `changes_of`, rows that are in none of these versions: OURS, and the record as JSON text."""
+    """Return a query as `changes_query` does, for rows of none of these versions: OURS, and the record as JSON text."""
     known = " or ".join(within_span(span) for version in versions for span in version.spans) or "false"
     return (
         f"select {', '.join(_ours().values())}, record::text as record from {qualified(events_table)}"
@@ -138,17 +139,17 @@ def untyped_query(events_table: str, schema: str, name: str, versions: Sequence[
 
 
 def bounded(after: int, upto: int) -> str:
-    """The condition after < seq <= upto."""
+    """Return the condition after < seq <= upto."""
     return f"seq > {int(after)} and seq <= {int(upto)}"
 
 
 def within(query: str, after: int, upto: int) -> str:
-    """The rows of `query` with after < seq <= upto."""
+    """Return `query` for the rows with after < seq <= upto."""
     return f"{query} and {bounded(after, upto)}"
 
 
 def in_range(query: str, after: int, upto: int, order: str = "seq") -> str:
-    """As `within`, in order of seq."""
+    """Return `query` for the rows with after < seq <= upto, in order of seq or of `order`."""
     return f"{within(query, after, upto)} order by {order}"
 
 
@@ -166,7 +167,7 @@ def _ours(
 
 
 def table_named(schema: str, name: str) -> str:
-    """The condition that an event is of this source table."""
+    """Return the condition that an event is of the source table with this name."""
     return f"source_table_oid <> 0 and source_table_schema = {literal(schema)} and source_table_name = {literal(name)}"
 
 
@@ -175,7 +176,7 @@ def _text(column: str, of: str = "record") -> str:
 
 
 def _json(column: str) -> str:
-    """The source's own text. A JSON null is only in `exact`; a null in the record is an SQL NULL."""
+    """Return SQL for the source's own text. A JSON null is only in `exact`; a null in the record is an SQL NULL."""
     name = literal(column)
     return f"coalesce(exact->>{name}, nullif((record->{name})::text, 'null'))"
 
@@ -216,7 +217,7 @@ def _exact(guarded: dict[str, str | None], names: Mapping[str, str]) -> str:
 
 
 def _previous_key(version: SchemaVersion) -> str:
-    """The record_pk before an update that changed it, in the form of record_pk: by the key that the table had there."""
+    """Return SQL for the record_pk before an update that changed it, by the key that the table had at that place."""
     keys: dict[tuple[str, ...], list[VersionSpan]] = {}
     for span in version.spans:
         keys.setdefault(span.key, []).append(span)
@@ -245,13 +246,13 @@ def _previous_of(version: SchemaVersion, key: tuple[str, ...]) -> str:
 
 
 def _shortened(key: str) -> str:
-    """A key as in record_pk, where one of more than 2,000 bytes is a digest."""
+    """Return SQL for a key as in record_pk: a key of more than 2,000 bytes becomes a digest."""
     digest = "'sha256:' || encode(sha256(convert_to(k, 'UTF8')), 'hex')"
     return f"(select case when octet_length(k) > 2000 then {digest} else k end from (select {key} as k) key)"
 
 
 def _key_text(version: SchemaVersion, column: str, of: str, *, quoted: bool) -> str:
-    """A column's text as in a key: jsonb writes a float without an exponent, the key has one."""
+    """Return SQL for a column's text as in a key: jsonb writes a float without an exponent, the key with one."""
     name = literal(column)
     plain = f"({of}->{name})::text" if quoted else f"{of}->>{name}"
     if version.columns.get(column) == "boolean" and not quoted:
@@ -271,7 +272,7 @@ def _unchanged(version: SchemaVersion) -> str:
 
 
 def within_span(span: VersionSpan) -> str:
-    """The condition that an event is within that part of a source's history."""
+    """Return the condition that an event is in that part of a source's history."""
     parts = [f"source_database_id = {literal(span.source_id)}", "commit_lsn is not null"]
     for bound, comparison in ((span.since, ">="), (span.until, "<")):
         if bound is not None:

@@ -1,4 +1,4 @@
-"""One short read: Arrow batches of a seq range, straight from Postgres. Runs on executors."""
+"""Reads Arrow batches of a range of seq from Postgres, with one short statement. Runs on executors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pyspark_sequin_events.query import in_range
 from pyspark_sequin_events.types import arrow_type
 
 _FIRST_TIME = -211_000_000_000_000_000
-"""Microseconds; the first moment of Postgres is in 4714 BC. The driver adds 30 years to an infinity, and it wraps."""
+"""Microseconds; Postgres's first time is later, in 4714 BC. The driver adds 30 years to an infinity, which wraps."""
 _LATE_TIME = 9_223_371_244_800_000_000
-"""294247-01-01; later times are never in a column, whichever query reads them."""
+"""Microseconds: 294247-01-01. Neither query puts a later time into a column."""
 _FIRST_DAY = -2_451_000
-"""Days; likewise."""
+"""Days, before the first date of Postgres."""
 
 
 @dataclass(frozen=True)
 class RangeRead:
-    """Reads rows of `query` with after < seq <= upto; `schema` are its columns (name → type, as in Spark's DDL).
+    """A read of the rows of `query` with after < seq <= upto. `schema`: its columns (name → type, as in Spark's DDL).
 
-    `careful` is the same query without the values that their types cannot hold. Where `query` has no seq, or more than
-    one row of each, it must be that too. `order`: the SQL of the order in which rows come, seq first.
+    `careful` is the same query without the values that their types cannot hold. If `query` returns no seq, or several
+    rows with one seq, it must be the careful query, too. `order`: the SQL of the order of the rows, seq first.
     """
 
     dsn: str
@@ -40,15 +40,15 @@ class RangeRead:
 
 
 def arrow_schema(schema: Mapping[str, str]) -> pa.Schema:
-    """The Arrow schema of a dataset."""
+    """Return the Arrow schema of a dataset."""
     return pa.schema([pa.field(name, arrow_type(spark)) for name, spark in schema.items()])
 
 
 def read_batches(read: RangeRead) -> Iterator[pa.RecordBatch]:
-    """The rows in order of seq, in batches of about 16 MB. One statement, whose snapshot ends with it.
+    """Read the rows in order of seq, in batches of about 16 MB, with one statement, whose snapshot ends with it.
 
-    A batch with a value that its type cannot hold (a date of infinity) is read again with `careful`, on a connection of
-    its own, which is the only one: what follows is a statement of its own then.
+    A batch with a value that its type cannot hold (a date of infinity) is read again with `careful`. For that, the
+    first connection is closed and another opened, so the rows after the batch are read with a further statement.
     """
     target, after = arrow_schema(read.schema), read.after
     while after < read.upto:
@@ -69,7 +69,7 @@ def read_batches(read: RangeRead) -> Iterator[pa.RecordBatch]:
 
 
 def read_kept(events_table: str, read: RangeRead) -> Iterator[pa.RecordBatch]:
-    """The same. Raises ValueError when retention has dropped some of the rows before they were read."""
+    """Read the rows as `read_batches` does. Raises ValueError if retention dropped some before they were read."""
     yield from read_batches(read)
     # Retention records a drop before it deletes the first row: if this holds, the read missed none.
     if read.upto > read.after:
@@ -101,7 +101,7 @@ def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """The text below the extension types that numeric and json arrive as."""
+    """Return the text in an array of the extension types that the driver makes of numeric and json."""
     return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 

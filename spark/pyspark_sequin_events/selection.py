@@ -1,4 +1,4 @@
-"""What a read selects: which table in which version, which rows and columns; and the SQL of that for a range of seq."""
+"""Selects table, schema version, rows and columns of a read, and writes the SQL for a range of seq."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ KEY_OF_RECORD = """
                     else as_text end as plain
         ) part
     ) whole"""
-"""SQL for the record_pk of a row of `record` (jsonb), as the server's own pipeline/log/sql/key_of_record.sql makes it.
+"""SQL for the record_pk of a row of `record` (jsonb), as the server's pipeline/log/sql/key_of_record.sql makes it.
 
-This package is installed without the server, so it has its own text; one test compares the two over all types.
+This package is installed without the server, so it has its own copy; a test compares the two over all types.
 """
 _OLD_KEY = """select made.record_pk, made.record from ({}) made where made.record_pk <> e.record_pk""".format(
     KEY_OF_RECORD.format(
@@ -67,7 +67,7 @@ _OLD_KEY = """select made.record_pk, made.record from ({}) made where made.recor
     )
 )
 KEY_CHANGE_ORDER = "seq, part"
-"""The delete comes before the insert, which has the same seq."""
+"""The order of the rows: a delete comes before the insert with the same seq."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class ChosenTable:
 
 @dataclass(frozen=True)
 class ReadSelection:
-    """Rows of an events table: `chosen` None: of all source tables, as they are.
+    """Rows of an events table. `chosen`: the source table; None: all source tables, with events as they are.
 
-    `conditions`: SQL that holds for each row. `columns`: which of them; None: all. `split`: changes of keys are a
-    delete and an insert.
+    `conditions`: SQL that holds for each row. `columns`: the columns to read; None: all. `split`: an update of a key
+    becomes a delete and an insert.
     """
 
     dsn: str
@@ -99,7 +99,7 @@ class ReadSelection:
 
     @classmethod
     def from_options(cls, options: SourceOptions, chosen: ChosenTable | None) -> ReadSelection:
-        """What the options say. Raises ValueError for columns that there are not."""
+        """Make the selection that the options describe. Raises ValueError for unknown columns."""
         if chosen is not None:
             options.refuse("tables", because="is for reading without option table")
         names = options.names("columns")
@@ -111,17 +111,17 @@ class ReadSelection:
 
     @property
     def every_column(self) -> Mapping[str, str]:
-        """Name → type of all that could be read."""
+        """Name → type of all columns that can be read."""
         return self.chosen.version.schema if self.chosen else EVENTS
 
     @property
     def schema(self) -> Mapping[str, str]:
-        """Name → type of what is read."""
+        """Name → type of the columns that are read."""
         every = self.every_column
         return every if self.columns is None else {name: every[name] for name in self.columns}
 
     def with_columns(self, columns: tuple[str, ...]) -> ReadSelection:
-        """These columns of it, in this order. Raises ValueError for one that there is not."""
+        """Return the selection with these columns, in this order. Raises ValueError for an unknown column."""
         wrong = [name for name in columns if name not in self.every_column]
         if wrong or not columns:
             raise ValueError(
@@ -130,7 +130,7 @@ class ReadSelection:
         return replace(self, columns=columns)
 
     def for_schema(self, schema: StructType) -> ReadSelection:
-        """The columns of the user's schema. Raises ValueError for one that is not ours, or has another type."""
+        """Return the selection with the columns of the user's schema. Raises ValueError for wrong names or types."""
         found = self.with_columns(tuple(schema.fieldNames()))
         for ours, theirs in zip(spark_schema(found.schema).fields, schema.fields, strict=True):
             if ours.dataType.simpleString() != theirs.dataType.simpleString():
@@ -141,11 +141,11 @@ class ReadSelection:
         return found
 
     def where(self, *more: str) -> ReadSelection:
-        """With further conditions."""
+        """Return the selection with further conditions."""
         return replace(self, conditions=(*self.conditions, *more))
 
     def range_read(self, after: int, upto: int) -> RangeRead:
-        """That range of it."""
+        """Return the read of a range of the selection."""
         careful = self._query(careful=True)
         plain = self.split or "seq" not in self.schema
         query = careful if plain else self._query(careful=False)
@@ -165,10 +165,10 @@ class ReadSelection:
 
 
 def split_key_changes(events: str, columns: Mapping[str, str]) -> str:
-    """A relation with these columns of an events table, whose quoted name is `events`, and `part`.
+    """Return SQL for a relation with these columns of an events table, whose quoted name is `events`, and `part`.
 
-    The delete has the key's columns in its record, and nothing else. Which columns were the key then is in the relation
-    history; the text of a key is as pipeline/wal/record_key.py writes it.
+    The record of the delete has only the columns of the key at that time, which the relation history knows. The text of
+    a key is as pipeline/wal/record_key.py writes it.
     """
     shown = ", ".join(f"{_SPLIT_COLUMNS.get(name, f'e.{name}')} as {name}" for name in columns)
     return f"""(

@@ -1,6 +1,6 @@
-"""What every session sets, whatever role or database have as their default: as `EventLog` of the server's client does.
+"""Sets the parameters of every session, whatever the defaults of role or database, as the client's `EventLog` does.
 
-The server has the same table in pipeline/postgres/session_settings.py; nothing here is shared with it.
+The server has the same table in pipeline/postgres/session_settings.py; this package shares no code with the server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def statement() -> str:
-    """The query that sets them; what an older server does not know is left out."""
+    """Return the query that sets the parameters, except those that an older server does not know."""
     calls = (
         f"case when current_setting('{name}', true) is not null then set_config('{name}', '{value}', false) end"
         f" as set_{number}"

@@ -21,7 +21,7 @@ from pyspark_sequin_events.selection import ChosenTable, ReadSelection
 ROWS_PER_PARTITION = 250_000
 """Seqs that one statement reads, in a second or less."""
 MOST_PARTITIONS = 10_000
-"""With more partitions than this, they are made by counting events: seqs of a legacy table may be times."""
+"""The most partitions of equal width in seq. Beyond, events are counted: seqs of a legacy table may be times."""
 
 
 class SequinEvents(DataSource):
@@ -29,21 +29,21 @@ class SequinEvents(DataSource):
 
     Options, of which case and underscores do not matter:
 
-    - `dsn`: libpq's, of the pipeline database, without a password; default: the environment's PIPELINE_DATABASE_DSN.
+    - `dsn`: the libpq DSN of the pipeline database, without a password; default: PIPELINE_DATABASE_DSN.
     - `eventsTable`: default `public.sequin_events`.
-    - `table`: `schema.table` at the source. With it, rows are that table's changes with its columns in their own
-      types; without it, they are the events as they are, JSON as text.
+    - `table`: `schema.table` at the source. With this option, rows are that table's changes, and its columns have their
+      own types; without this option, rows are the events as they are, with JSON as text.
     - `version`: schema version of that table, default the newest; only changes of that version are read.
     - `tables` (patterns `schema.table`, without `table`), `actions`, `keys`: only these events.
-    - `columns`: only these columns. A schema that the user gives says so, too.
+    - `columns`: only these columns. A schema that the user gives selects columns, too.
     - `splitKeyChanges`: an update that changed its row's key is a delete of the old key and an insert of the new one.
     - `after`, `upto`, of a batch: seqs, the first excluded, the second included; default: from the oldest event that
       retention has kept to the newest, both when the read is planned.
     - `rowsPerPartition`: seqs that one statement reads, default 250000.
     - `startingSeq`, `maxRowsPerBatch`, `consumer`, of a stream: see `StreamReader`.
 
-    Raises ValueError for a wrong option, a table that was never seen, and a range of which retention has dropped a
-    part, before it is read or meanwhile.
+    Raises ValueError for a wrong option, for a table that the server has never seen, and if retention has dropped a
+    part of the range before or during the read.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -54,15 +54,15 @@ class SequinEvents(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "sequin_events"
 
     def schema(self) -> StructType:
-        """Columns of the table's version, or of the events table."""
+        """Return the columns of the table's version, or of the events table."""
         return spark_schema(self._selection.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader: plans partitions on the driver, reads on executors."""
+        """Make the reader of a batch: it plans partitions on the driver, and reads on executors."""
         self._options.refuse("startingSeq", "maxRowsPerBatch", "consumer", because="is for streams; a batch has after")
         after = self._options.number("after", -1)
         upto = self._options.number("upto", -1)
@@ -78,7 +78,7 @@ class SequinEvents(DataSource):
         return _Reader(selection, (after, upto), step)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a stream: Spark calls it on the driver for as long as the query runs."""
+        """Make the reader of a stream: Spark calls it on the driver while the query runs."""
         try:
             from pyspark_sequin_events.stream import StreamReader
         except ImportError as error:
@@ -110,11 +110,11 @@ class SequinEvents(DataSource):
         return ChosenTable(*found[0], versions[number - 1])
 
 
-class _QuietlyPushed:
-    """`pushFilters` of a reader that is also read where Spark pushes nothing down.
+class _OptionalPushdown:
+    """A `pushFilters` method that Spark accepts even if it pushes no filters down.
 
-    Spark refuses a reader that has its own while spark.sql.python.filterPushdown.enabled is false, as it is by default;
-    it looks at `__func__`. Where that is true, it calls whatever is there.
+    While spark.sql.python.filterPushdown.enabled is false, the default, Spark refuses a reader that overrides
+    `pushFilters`. Spark compares `__func__` for that. If the setting is true, Spark calls this object.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -131,10 +131,10 @@ class _Reader(DataSourceReader):
         self._selection = selection
         self._whole = whole
         self._step = step
-        self.pushFilters: Any = _QuietlyPushed(self)
+        self.pushFilters: Any = _OptionalPushdown(self)
 
     def push(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Take those that Postgres decides as Spark does; returns the others."""
+        """Take the filters that Postgres decides as Spark does, and return the others."""
         for each in filters:
             condition = filter_condition(each)
             if condition is None:

@@ -1,4 +1,4 @@
-"""The stream: `spark.readStream.format("sequin_events")`. Offsets are `{"seq": n}`, each the end of a transaction."""
+"""Reads a stream: `spark.readStream.format("sequin_events")`. Offsets are `{"seq": n}`, each a transaction's end."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pyspark_sequin_events.selection import ReadSelection
 from pyspark_sequin_events.transactions import TransactionEnds
 
 MAX_ROWS = 1_000_000
-"""Events that one batch covers by default."""
+"""The most events that one batch covers, by default."""
 _POLL_SECONDS = 0.1
-"""Spark asks every 10 ms while there is nothing new."""
+"""Seconds between two reads of the head: without new events, Spark asks every 10 ms."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -32,16 +32,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Options:
 
-    - `startingSeq`, of a query without a checkpoint: the first seq, or `earliest` that is kept, or `latest`: only what
-      is committed from now on. Default: where `consumer` is, else earliest.
-    - `maxRowsPerBatch`: the events of the log that a batch covers, before any filter, unless its first transaction
+    - `startingSeq`, of a query without a checkpoint: the first seq; or `earliest`, the oldest that is kept; or
+      `latest`, only events that are committed from now on. Default: the position of `consumer`, otherwise earliest.
+    - `maxRowsPerBatch`: the most events of the log that a batch covers, before any filter, unless its first transaction
       alone has more; default 1000000.
-    - `consumer`: a cursor consumer without filters. Retention keeps what its position is before; that follows the
-      query, one batch behind at most. While it is paused, there is nothing new.
+    - `consumer`: a cursor consumer without filters. Retention keeps the events after its position, which follows the
+      query, at most one batch behind. While the consumer is paused, the stream gets nothing new.
 
-    Raises ValueError where retention has dropped what comes next, where the log was restored and skips the query's seq,
-    where another reads the consumer, and where the table gets columns that the query did not begin with: after a batch
-    that ends before them.
+    Raises ValueError in these cases:
+
+    - Retention has dropped the next events.
+    - The log was restored and skips the query's seq.
+    - Another process reads the consumer.
+    - The table got columns that it did not have when the query began. A batch that ends before them comes first.
     """
 
     def __init__(self, selection: ReadSelection, options: SourceOptions, step: int, most_partitions: int) -> None:
@@ -53,14 +56,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._link: _DriverLink | None = None
         self._target: int | None = None
         self._newest: int | None = None
-        self._looked = 0.0
+        self._head_read_at = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Executors get what reads a partition; connections and the consumer stay on the driver."""
+        """Return what executors need to read a partition; connections and the consumer stay on the driver."""
         return {**self.__dict__, "_link": None}
 
     def initialOffset(self) -> dict[str, int]:
-        """Where a query without a checkpoint begins: everything behind that seq is read."""
+        """Return the seq after which a query without a checkpoint reads everything."""
         link, table = self._connected(), self._selection.events_table
         with plain_errors():
             kept_after = catalog.dropped_below(link.connection, table) - 1
@@ -77,20 +80,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"seq": after}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What Spark asks for, unless its trigger wants everything at once."""
+        """Return the limit of a batch, for triggers that do not want everything at once."""
         return ReadMaxRows(self._max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends with what is in the log now."""
+        """Let the query end at the current head of the log."""
         with plain_errors():
             self._target = catalog.head(self._connected().connection, self._selection.events_table)
 
     def reportLatestOffset(self) -> dict[str, int] | None:
-        """The newest seq that was seen, for the query's progress."""
+        """Return the newest seq that this reader has seen, for the query's progress."""
         return None if self._newest is None else {"seq": self._newest}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """The end of the next batch; `start` when there is nothing new."""
+        """Return the end of the next batch; `start` if there is nothing new."""
         after, link, table = int(start["seq"]), self._connected(), self._selection.events_table
         with plain_errors():
             self._require(link.connection, after)
@@ -110,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"seq": found.end_before}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """The parts of a batch, each of which one task reads."""
+        """Return the parts of a batch, each for one task."""
         after, upto, connection = int(start["seq"]), int(end["seq"]), self._connected().connection
         with plain_errors():
             self._require(connection, after)
@@ -123,17 +126,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part. Runs on an executor."""
+        """Read the rows of a part. Runs on an executor."""
         yield from read_kept(self._selection.events_table, self._selection.range_read(*partition.value))
 
     def commit(self, end: dict[str, int]) -> None:
-        """The sink has everything up to there."""
+        """Move the consumer to this offset: the sink has everything up to it."""
         link = self._connected()
         if link.claim is not None:
             link.claim.advance(link.connection, int(end["seq"]))
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the connections: the query has ended."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -144,18 +147,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._link
 
     def _head(self, connection: dbapi.Connection, after: int) -> int:
-        """The newest seq; where that is no news, not sooner than after a moment."""
+        """Return the newest seq. If it is not new, return it no sooner than _POLL_SECONDS after the last time."""
         head = catalog.head(connection, self._selection.events_table, after)
         if head == after and self._target is None:
-            time.sleep(max(0.0, min(_POLL_SECONDS, self._looked + _POLL_SECONDS - time.monotonic())))
-            self._looked = time.monotonic()
+            time.sleep(max(0.0, min(_POLL_SECONDS, self._head_read_at + _POLL_SECONDS - time.monotonic())))
+            self._head_read_at = time.monotonic()
         return head
 
     def _require(self, connection: dbapi.Connection, after: int) -> None:
         table = self._selection.events_table
         kept_after = catalog.dropped_below(connection, table) - 1
-        anew = f"begin a new query, with another checkpointLocation and startingSeq {kept_after + 1} or earliest"
-        require_kept(table, after, kept_after, f"{anew}, and compare its sink with the source")
+        restart = f"begin a new query, with another checkpointLocation and startingSeq {kept_after + 1} or earliest"
+        require_kept(table, after, kept_after, f"{restart}, and compare its sink with the source")
         if not self._connected().known and (before := catalog.before_jump(connection, table, after)) < after:
             raise ValueError(
                 f"sequin_events: the query is at seq {after} of a log that was lost: {table} was restored, and skips "
@@ -166,7 +169,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if newest is not None and after > newest:
             raise ValueError(
                 f"sequin_events: the query is at seq {after}, but the newest of {table} is {newest}: this is not the "
-                f"log that it has read; correct option dsn, or {anew}"
+                f"log that it has read; correct option dsn, or {restart}"
             )
         self._connected().known = True
 
@@ -184,14 +187,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "start it again, with the same checkpointLocation"
             )
         return ValueError(
-            f"sequin_events: seq {found.seq} of table {chosen} is of schema version {found.version}, and this query "
+            f"sequin_events: seq {found.seq} of table {chosen} has schema version {found.version}, and this query "
             f"reads version {chosen.version.number}; start it again with option version {found.version}, and the same "
             "checkpointLocation"
         )
 
 
 class _DriverLink:
-    """The driver's connection, and the consumer that it reads for. `known`: the log is the one that was read before."""
+    """The driver's connection, and the claim to its consumer. `known`: this is the log that the query read before."""
 
     known = False
 
@@ -206,11 +209,11 @@ class _DriverLink:
             raise
 
     def is_paused(self) -> bool:
-        """Whether the consumer is."""
+        """Return True if the consumer is paused."""
         return self.claim is not None and self.claim.is_paused(self.connection)
 
     def close(self) -> None:
-        """Let the consumer go."""
+        """Release the consumer, and close the connection."""
         try:
             if self.claim is not None:
                 self.claim.release()
@@ -219,7 +222,7 @@ class _DriverLink:
 
 
 def _starting(options: SourceOptions) -> int | str | None:
-    """None: not given."""
+    """Return the value of startingSeq: a seq, `earliest` or `latest`; None if the option is not set."""
     text = options.text("startingSeq")
     if text is None or text in ("earliest", "latest"):
         return text

@@ -1,4 +1,4 @@
-"""Where transactions of the log end: found by looking at few rows, by the index on seq, however old the log is."""
+"""Finds where transactions of the log end, with few reads of the index on seq, however old the log is."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class TransactionEnds:
         self._after, self._upto = after, upto
 
     def end_within(self, events: int) -> int:
-        """The last end that has no more than so many events before it; the first, where the first transaction has more.
+        """Return the last end with at most `events` events before it, or the first end if its transaction has more.
 
-        With no events at all it is `upto`.
+        Without any events, return `upto`.
         """
         last = self._nth(events)
         if last is None:
@@ -36,7 +36,7 @@ class TransactionEnds:
         return self.end_before(last["seq"]) or self._end_of(last)
 
     def end_before(self, seq: int) -> int | None:
-        """The end before the transaction that the event with this seq is in; None where it is the first."""
+        """Return the end before the transaction of the event with this seq; None if that transaction is the first."""
         inside = self._at(seq)
         low, high = self._after, seq
         while inside is not None and high - low > 1:
@@ -61,7 +61,7 @@ class TransactionEnds:
         return self._upto if found is None or low >= self._upto else int(found["seq"])
 
     def _nth(self, number: int) -> dict[str, Any] | None:
-        """Counts in the index alone."""
+        """Return the event with this number, which is found in the index alone; None if there are fewer events."""
         found = rows(
             self._connection,
             f"select seq from {self._table} where {bounded(self._after, self._upto)}"
@@ -70,7 +70,7 @@ class TransactionEnds:
         return self._at(found[0]["seq"]) if found else None
 
     def _at(self, seq: int) -> dict[str, Any] | None:
-        """The last event up to this seq."""
+        """Return the last event up to this seq."""
         return self._one(f"{bounded(self._after, seq)} order by seq desc limit 1")
 
     def _one(self, condition: str) -> dict[str, Any] | None:
@@ -79,7 +79,7 @@ class TransactionEnds:
 
 
 def _is_same_transaction(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two neighbours are of one transaction. Events of a legacy table have no LSN, and each is one."""
+    """Return True if two neighbours are of one transaction. Without an LSN, in a legacy table, each event is one."""
     if one["commit_lsn"] is None:
         return bool(one["seq"] == other["seq"])
     return all(one[name] == other[name] for name in ("source", "source_epoch", "commit_lsn"))

@@ -1,4 +1,4 @@
-"""Postgres types as Spark types, and which of them widen into each other.
+"""Maps Postgres types to Spark types, and finds the wider of two types.
 
 Types are written as in Spark's DDL: `int`, `decimal(12,2)`, `array<string>`. A type that no Spark type represents
 exactly is `string`, in the text that Postgres prints.
@@ -24,7 +24,7 @@ SCALARS: Mapping[int, str] = {
     1114: "timestamp_ntz",
     1184: "timestamp",
 }
-"""Oids of pg_type that have a type of their own; numeric depends on its modifier, all others are text."""
+"""Oids of pg_type → Spark type; numeric depends on its modifier, all others are text."""
 ARRAYS: Mapping[int, int] = {
     1000: 16,
     1001: 17,
@@ -39,7 +39,7 @@ ARRAYS: Mapping[int, int] = {
     1185: 1184,
     1231: 1700,
 }
-"""Array type → type of its elements."""
+"""Oid of an array type → oid of its elements' type."""
 NUMERIC = 1700
 BOX_ARRAY = 1020
 """The one built-in array whose elements are not separated by commas; it stays text."""
@@ -62,7 +62,7 @@ _WIDER = {("int", "bigint"), ("float", "double")}
 
 
 def spark_type(type_oid: int, type_modifier: int, type_name: str) -> str:
-    """The Spark type of a column of this Postgres type. `type_name` is format_type's, which ends in [] for arrays."""
+    """Return the Spark type of a Postgres type. `type_name`: from format_type, which ends in [] for arrays."""
     if type_oid in ARRAYS:
         return f"array<{spark_type(ARRAYS[type_oid], type_modifier, '')}>"
     if type_oid == NUMERIC:
@@ -73,7 +73,7 @@ def spark_type(type_oid: int, type_modifier: int, type_name: str) -> str:
 
 
 def _decimal(type_modifier: int) -> str:
-    """numeric's modifier is ((precision << 16) | scale) + 4, the scale 11 bits with a sign (numeric.c)."""
+    """Return the type for a modifier: ((precision << 16) | scale) + 4, where scale has 11 bits, signed (numeric.c)."""
     if type_modifier < 0:
         return "string"
     packed = type_modifier - 4
@@ -85,21 +85,21 @@ def _decimal(type_modifier: int) -> str:
 
 
 def element(spark: str) -> str | None:
-    """The type of an array type's elements; None for other types."""
+    """Return the type of an array type's elements; None for other types."""
     found = re.fullmatch(r"array<(.+)>", spark)
     return found[1] if found else None
 
 
 def decimal(spark: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type; None for other types."""
+    """Return precision and scale of a decimal type; None for other types."""
     found = re.fullmatch(r"decimal\((\d+),(\d+)\)", spark)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def wider(before: str, after: str) -> str | None:
-    """The type that holds every value of both, and that every reader of Parquet casts to; None when there is none.
+    """Return the type that holds every value of both and that every reader of Parquet casts to; None if there is none.
 
-    Decimals of another scale and arrays of wider elements are left out: polars casts neither while it scans.
+    Decimals of different scales and arrays of wider elements have none: polars casts neither while it scans.
     """
     if before == after:
         return before
@@ -112,7 +112,7 @@ def wider(before: str, after: str) -> str | None:
 
 
 def arrow_type(spark: str) -> pa.DataType:
-    """The Arrow type that corresponds to it in Spark and in Parquet."""
+    """Return the Arrow type of a Spark type, which is the same in Parquet."""
     if inner := element(spark):
         return pa.list_(arrow_type(inner))
     if parts := decimal(spark):

@@ -303,7 +303,7 @@ def test_a_consumer_whose_reader_is_alive_is_not_taken_for_frozen(
     [
         ({"consumer": "none"}, "there is no consumer none; create it: `pipeline consumers create none --kind cursor`"),
         ({"consumer": "queue"}, "consumer queue is of kind records; a stream needs a cursor"),
-        ({"consumer": "some"}, "consumer some has filters of its own"),
+        ({"consumer": "some"}, "consumer some has filters; name a consumer without filters"),
         (
             {"consumer": "spark", "eventsTable": "public.other"},
             "consumer spark is of events table public.sequin_events, and the query reads public.other",
@@ -388,7 +388,7 @@ def test_no_event_of_another_schema_version_is_passed_over(
     [before] = stream_log.write(4)
     stream_log.change_columns(("id", 20, "bigint"), ("state", 25, "text"))
     [last] = stream_log.write(3)
-    other = r"seq {} of table public\.orders is of schema version {}, and this query reads version {}; start it again"
+    other = r"seq {} of table public\.orders has schema version {}, and this query reads version {}; start it again"
     with pytest.raises(ValueError, match=other.format(1, 1, 2)):
         readers(table="public.orders").latestOffset({"seq": 0}, EVERYTHING)
     first = readers(table="public.orders", version=1)

@@ -1,8 +1,11 @@
-"""The change export: each range of the log goes into the lake once, one range after the other.
+"""Exports changes: each range of the log goes into the lake once, one range after the other.
 
-A range goes through the ledger's states. `writing`: tasks write files where no reader looks; if the export ends here,
-they are removed. `publishing`: the ledger knows every file and its checksum, so the next exporter can finish the moves;
-none of the files was visible before, and none will be written again. `committed`: all are in place.
+A range goes through these states of the ledger:
+
+- `writing`: tasks write files where no reader looks; if the export ends here, the next one removes them.
+- `publishing`: the ledger knows every file and its checksum, so the next exporter can finish the moves. No file was
+  visible before, and no file will be written again.
+- `committed`: all files are in place.
 """
 
 from __future__ import annotations
@@ -36,17 +39,17 @@ from lake.storage.where import ObjectPath
 from pyspark_sequin_events import catalog
 
 RANGE_ROWS = 4_000_000
-"""Seqs that are exported at once: the most work that a crash loses, and what the driver plans at a time."""
+"""Seqs of one range: the most work that a crash loses, and that the driver plans at a time."""
 
 CONNECTIONS = 8
-"""Tasks that read the log at a time, at most."""
+"""The most tasks that read the log at a time."""
 FEW_ROWS = 50_000
-"""Fewer are not worth a second task, nor a second file."""
+"""The fewest rows that are worth a separate task and file."""
 
 
 @dataclass(frozen=True)
 class ExportProgress:
-    """How far the export of a range is: its bounds, the rows in it, the rows in tasks that have ended."""
+    """The progress of a range: its bounds, its rows, and the rows in tasks that have ended."""
 
     after_seq: int
     upto_seq: int
@@ -55,7 +58,7 @@ class ExportProgress:
 
 
 def open_lake(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> Lake:
-    """Find or make the lake in `folder`, take its lock, and finish or remove what an earlier exporter left.
+    """Find or make the lake in `folder`, take its lock, and finish or remove the work that an earlier exporter left.
 
     Raises UnfitTargetError for a folder that is not ours, ExportRunningError while another exporter is at work.
     """
@@ -67,7 +70,7 @@ def open_lake(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> Lake
 
 
 def resume(lake: Lake) -> None:
-    """Finish or remove what an earlier exporter left, and set aside what the ledger lost with a restored log.
+    """Finish or remove the work that an earlier exporter left, and set aside files that the ledger lost in a restore.
 
     The lake's lock must be held. Raises UnfitTargetError if the lake is ahead of the log.
     """
@@ -98,9 +101,9 @@ def export(
     connections: int = CONNECTIONS,
     report: Callable[[ExportProgress], None],
 ) -> list[WrittenFile]:
-    """Export one range; returns its files. Raises ExportError, after which the range is not in the lake.
+    """Export one range, and return its files. After an ExportError, the range is not in the lake.
 
-    `connections`: how many tasks read at a time, at most; each has one connection to the pipeline database.
+    `connections`: the most tasks that read at a time; each has one connection to the pipeline database.
     """
     number = lake.ledger.begin(lake.id, *bounds, run)
     try:
@@ -126,7 +129,7 @@ def export(
 def _write_all(
     spark: SparkSession, pieces: Sequence[ExportPiece], connections: int, report: Callable[[float], None]
 ) -> list[WrittenFile]:
-    """The files of all pieces. `report` is called with the part that is written, from 0 on."""
+    """Write the files of all pieces. `report` is called with the fraction that is written, beginning with 0."""
     report(0.0)
     results = run_tasks(spark, write, pieces, lambda done: report(done / max(1, len(pieces))), at_once=connections)
     return [file for result in results for file in result]
@@ -141,7 +144,7 @@ def publish(lake: Lake, number: int, files: Sequence[WrittenFile], schemas: Sche
 
 
 def _finish(lake: Lake, number: int, files: Sequence[ChangeFile]) -> None:
-    """Do what is left once the ledger knows the files. Raises FileMismatchError when a file no longer exists."""
+    """Move in files that the ledger knows, and commit them. Raises FileMismatchError if a file no longer exists."""
     schemas: dict[str, dict[int, Mapping[str, str]]] = {}
     for file in files:
         schemas.setdefault(file.dataset, {})[file.version] = file.columns
@@ -183,8 +186,10 @@ def _table_version(of: plan.ExportPart | WrittenFile) -> tuple[object, ...]:
 def _write_schemas(
     lake: Lake, dataset: str, versions: Mapping[int, Mapping[str, str]], *, only_missing: bool = False
 ) -> None:
-    """Write the schema files, before files with new columns are in place: a reader that knows the old columns only
-    would fail on those. A lake in a bucket has none: whoever takes its files from the manifest has their columns.
+    """Write the schema files, before files with new columns are in place.
+
+    A reader that knows only the old columns would fail on the new files. A lake in a bucket needs no schema files: its
+    readers find the columns in the manifest.
     """
     if isinstance(lake.root, ObjectPath):
         return
@@ -197,9 +202,9 @@ def _write_schemas(
 def divide(
     connection: dbapi.Connection, parts: Sequence[ExportPart], target: FileTarget, *, rows_per_file: int, tasks: int
 ) -> list[ExportPiece]:
-    """What each task reads, that with most rows first, so that none begins last that takes longest.
+    """Divide parts into pieces for tasks. The largest come first, so that the longest task does not begin last.
 
-    `tasks`: how many run at a time. A piece has at most `rows_per_file` rows, unless one seq has more.
+    `tasks`: the tasks that run at a time. A piece has at most `rows_per_file` rows, unless one seq has more.
     """
     fair = ceil(sum(part.rows for part in parts) / max(1, tasks))
     most = min(rows_per_file, max(fair, FEW_ROWS))
@@ -210,7 +215,7 @@ def divide(
 def _divide_part(
     connection: dbapi.Connection, part: ExportPart, target: FileTarget, most: int
 ) -> Iterator[tuple[int, ExportPiece]]:
-    """Each with about how many rows it has."""
+    """Yield the pieces of a part, each with its rows, about."""
     number = ceil(part.rows / most)
     rows = ceil(part.rows / max(1, number))
     bounds = part.read.after, part.read.upto

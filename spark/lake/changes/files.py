@@ -1,4 +1,4 @@
-"""The files of changes as the ledger knows them, each of one table, and the columns that they have."""
+"""Lists the files of changes in the ledger, each of one table, and their columns."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from lake.ledger import LakeLedger, bigints
 from lake.storage import layout
 
 Schemas = Mapping[str, Mapping[int, Mapping[str, Any]]]
-"""By dataset and schema version: `columns` (name → type, in order) and `key` (the names of its columns)."""
+"""By dataset and schema version: `columns` (name → type, in order) and `key` (the names of the key's columns)."""
 
 
 @dataclass(frozen=True)
 class ChangeFile:
     """A file of changes in the lake, of one dataset and schema version.
 
-    `source_id`, `source_epoch` and `table_oid` say which table's changes it has; None where a version of the server
-    before this has written it, which put all tables of one name into it. `first_lsn` and `first_idx` are the least
-    place of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where none has
-    one, or it is not known. `columns`: name → type, as the file has them; `key`: those of the table's key at its end.
+    `source_id`, `source_epoch` and `table_oid`: the table whose changes the file has. They are None for files of an
+    earlier server version, which put all tables of one name into one file. `first_lsn` and `first_idx`: the least place
+    of a change. `last_lsn` and `last_idx`: the greatest place of a change that was not retried. Places are None if no
+    change has one, or if they are not known. `columns`: name → type in the file. `key`: the columns of the table's key
+    at the end of the file.
     """
 
     path: str
@@ -134,7 +135,7 @@ class ChangeFiles:
         self._lake = str(lake)
 
     def take_over(self) -> None:
-        """Make rows of what versions of the server before this have written to the ledger."""
+        """Convert the ledger's entries of earlier server versions to rows."""
         if self._ledger.is_from_older_version(uuid.UUID(self._lake)):
             self._ledger.execute(_TAKE_OVER, (self._lake,))
 
@@ -169,13 +170,13 @@ class ChangeFiles:
         return self.of_export(export)
 
     def of_export(self, export: int) -> list[ChangeFile]:
-        """The files of one export, in the order in which they were written."""
+        """Return the files of one export, in the order in which they were written."""
         return self._read("where f.export_id = $1 order by f.id", (export,))
 
     def of_tables(self, tables: Iterable[int], datasets: Iterable[str], after: int, upto: int) -> list[ChangeFile]:
-        """Files with changes after a seq, and up to another, of tables by their oid, in order of seq.
+        """Return files with changes in after < seq <= upto, of tables by their oid, in order of seq.
 
-        Of `datasets` the files that a version before has written, which do not say of which table they are.
+        `datasets`: includes the files of these that an earlier server version wrote, which do not name their table.
         """
         condition = f"f.lake_id = $1::text::uuid and f.last_seq > $3 and f.first_seq <= $4 and {_COMMITTED}"
         found = self._read(
@@ -190,7 +191,7 @@ class ChangeFiles:
         return sorted(found, key=lambda file: (file.first_seq, file.path))
 
     def changed(self, after: int, upto: int) -> tuple[set[int], set[str]]:
-        """Tables that have changes after a seq, by oid, and datasets of files that do not say of which they are."""
+        """Return the oids of tables with changes in the range, and the datasets of changed files that name no table."""
         found = self._ledger.rows(
             "select distinct f.table_oid, case when f.table_oid is null then f.dataset end as dataset"
             " from pipeline.exports e join pipeline.export_files f on f.export_id = e.id"
@@ -202,15 +203,15 @@ class ChangeFiles:
         return tables, {row["dataset"] for row in found if row["table_oid"] is None}
 
     def knows(self, dataset: str) -> bool:
-        """Whether changes were exported under that name."""
+        """Return True if changes were exported under that name."""
         query = "select 1 from pipeline.export_files f where f.lake_id = $1::text::uuid and f.dataset = $2"
         return bool(self._ledger.rows(f"{query} and {_COMMITTED} limit 1", (self._lake, dataset)))
 
     def last(self, tables: Iterable[int], datasets: Iterable[str], upto: int) -> list[ChangeFile]:
-        """The newest files with changes up to that seq, newest first.
+        """Return the newest files with changes up to that seq, newest first.
 
-        Of each table, by oid, in each epoch one that says up to which place it goes; of `datasets` all that versions
-        before have written.
+        They are for each table, by oid, the newest file whose last place is known; for each of `datasets`, all files of
+        earlier server versions.
         """
         found = self._read(
             "where f.id in ("
@@ -228,7 +229,7 @@ class ChangeFiles:
         return sorted(found, key=lambda file: file.last_seq, reverse=True)
 
     def newest_schemas(self) -> dict[str, dict[int, Mapping[str, str]]]:
-        """The columns of every dataset, by schema version; those of a version only get more and wider."""
+        """Return the newest columns of every dataset, by schema version; they only get more and wider."""
         found = self._ledger.rows(
             "select distinct on (dataset, version) dataset, version, columns::text from pipeline.export_schemas"
             " where lake_id = $1::text::uuid order by dataset, version, id desc",

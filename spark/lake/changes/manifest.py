@@ -1,12 +1,12 @@
-"""The manifest: what is committed, for readers that do not ask the ledger. It follows the ledger.
+"""The manifest lists all committed files, for readers that do not use the ledger. It follows the ledger.
 
-`manifest.json`, the head, is small. For each dataset it names the newest part, a file that never changes: that lists
-the newest files and, beside it, the full parts before it. So a run writes what is new, however much the lake holds.
-Of each current state it says which version is the newest, in which folder, and up to which seq that lacks nothing; of
-a table that has none, why.
+`manifest.json`, the head, is small. For each dataset, it names the newest part, a file that never changes. That part
+lists the newest files, and the full parts before it. A run writes only new entries, however much the lake holds.
+For each current state, the head names the newest version, its folder, and the seq up to which the version is complete.
+For a table without a state, the head has the reason.
 
-A compaction replaces files of full parts: what else these list is listed by the newest part again. That is called by
-the compaction then (-7.json), since nothing else has changed.
+A compaction replaces files of full parts. The newest part then lists the other files of these parts again. Its name is
+the number of the compaction (-7.json), since nothing else has changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lake.storage.where import ObjectPath
 from pyspark_sequin_events.query import qualified
 
 FULL = 100
-"""A part with so many files is full: the next one names it, and begins empty."""
+"""The number of files with which a part is full: the next part names it, and begins empty."""
 _TOUCHED = """
     select distinct f.dataset from pipeline.exports e join pipeline.export_files f on f.export_id = e.id
     where e.lake_id = $1::text::uuid and e.state = 'committed' and e.upto_seq > $2
@@ -122,21 +122,22 @@ _LOG_PLACE = """
 
 
 class LakeManifest:
-    """Of a lake whose lock is held."""
+    """The manifest of a lake whose lock is held."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._id = str(lake.id)
 
     def require_same_log(self) -> int | None:
-        """Raise UnfitTargetError if it lists what the log lacks, but for what was lost at a jump that it does not know.
+        """Raise UnfitTargetError if the manifest lists events that the log lacks, except after a jump of the log.
 
-        Returns the first seq behind such a jump: then `lake.lost.aside` is to bring the lake to what the ledger has.
+        If the manifest does not know the log's newest jump, return the first seq after that jump: the caller must bring
+        the lake to the state of the ledger with `lake.lost.aside`.
         """
         return require_same_log(self._lake, self.head())
 
     def update(self) -> None:
-        """Bring it to what the ledger says is committed."""
+        """Bring the manifest to the state that the ledger has committed."""
         ledger = self._lake.ledger
         upto, merged = ledger.exported_upto(self._lake.id), int(ledger.rows(_MERGED, (self._id,))[0]["number"])
         head = self.head()
@@ -150,7 +151,7 @@ class LakeManifest:
         self.write_head()
 
     def matches_ledger(self) -> bool:
-        """True if its head names the parts that the ledger does, and all of them are there."""
+        """Return True if the head names the ledger's parts, and all parts exist."""
         head, parts = self.head(), self.parts()
         named = {name: str(dataset["part"]) for name, dataset in head.get("datasets", {}).items()}
         full = [
@@ -161,9 +162,9 @@ class LakeManifest:
         return named == parts and not self._lake.folder.missing([*parts.values(), *full])
 
     def relist(self, number: int) -> None:
-        """List what the ledger has in one new part of each dataset, called by that number, and in no other.
+        """List all files of the ledger in one new part of each dataset, named after `number`, and in no other part.
 
-        The head then names these. It still does not know of the jump: `update` says that, when all else is done.
+        The head then names these parts. It does not name the jump yet: `update` adds the jump when all else is done.
         """
         ledger, jump = self._lake.ledger, int(self.head().get("jump", 0))
         with ledger.transaction():
@@ -174,7 +175,7 @@ class LakeManifest:
         self.write_head(jump)
 
     def listed(self) -> tuple[dict[str, str], dict[str, set[int]]]:
-        """Paths of all files that it names, with their datasets; schema versions by dataset. Parts may be gone."""
+        """Return datasets by the paths of listed files, and schema versions by dataset. Skips missing parts."""
         files: dict[str, str] = {}
         versions: dict[str, set[int]] = {}
         for name, dataset in self.head().get("datasets", {}).items():
@@ -189,9 +190,9 @@ class LakeManifest:
         return files, versions
 
     def write_head(self, jump: int | None = None) -> None:
-        """Write the head again, if it says something else by now.
+        """Write the head, if its content has changed.
 
-        `jump`: the last one that it knows of; None: the newest of the log.
+        `jump`: the last jump that the head names; None: the newest of the log.
         """
         upto = self._lake.ledger.exported_upto(self._lake.id)
         content: dict[str, Any] = {
@@ -218,27 +219,27 @@ class LakeManifest:
         self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())
 
     def parts(self) -> dict[str, str]:
-        """The newest part of each dataset."""
+        """Return the path of the newest part of each dataset."""
         rows = self._lake.ledger.rows(_PARTS, (self._id,))
         return {row["dataset"]: layout.manifest_part(row["dataset"], row["part"]) for row in rows}
 
     def head(self) -> dict[str, Any]:
-        """What is there; nothing where there is none, or one of a version before this."""
+        """Return the head's content; an empty one if there is no head, or if an earlier server version wrote it."""
         content = self._lake.folder.read(layout.MANIFEST)
         head: dict[str, Any] = json.loads(content) if content else {}
         of_before = any("part" not in dataset for dataset in head.get("datasets", {}).values())
         return {} if of_before else head
 
     def _seal(self, names: Sequence[str], number: int) -> None:
-        """Their newest part stays, if it is full.
+        """Mark the newest part of each dataset as full, if it has FULL files.
 
-        A part becomes a full one only when the next is written: until then it may have been written in vain.
+        A part is marked only when the next part is written: before, its export might still fail.
         """
         if names:
             self._lake.ledger.execute(_SEAL, (self._id, json.dumps(names), FULL, number))
 
     def _add_parts(self, names: Sequence[str], number: int, upto: int) -> None:
-        """Write a new part, called by that number, of each of these datasets, which lists its files up to that seq."""
+        """Write a new part of each of these datasets, named after `number`, with its files up to that seq."""
         if not names:
             return
         ledger = self._lake.ledger
@@ -265,15 +266,15 @@ class LakeManifest:
 
 
 def log_places(lake: Lake, upto: int) -> list[dict[str, Any]]:
-    """The places at the source of the last event up to a seq: none if it is dropped, several only in a legacy table."""
+    """Return the source place of the last event up to a seq: none if it was dropped, several in a legacy table."""
     return [dict(row) for row in lake.ledger.rows(_LOG_PLACE.format(events=qualified(lake.events_table)), (upto,))]
 
 
 def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
-    """Raise UnfitTargetError if the manifest, whose `head` this is, is ahead of the log, or may be until the log jumps.
+    """Raise UnfitTargetError if a manifest with this head is ahead of the log, or may be until the log jumps.
 
-    Returns the first seq behind the newest jump of the log if the manifest does not know of that jump: then the ledger
-    may lack what is in the lake.
+    If the manifest does not know the newest jump of the log, return the first seq after that jump: the ledger may lack
+    files that are in the lake. Otherwise return None.
     """
     listed, exported = int(head.get("exported_upto", 0)), lake.ledger.exported_upto(lake.id)
     if head and lake.ledger.waits_for_jump():
@@ -281,9 +282,9 @@ def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
     known, newest = int(head.get("jump", 0)), lake.ledger.newest_jump(lake.events_table)
     place = head.get("place")
     if known > newest:
-        reason = f"it knows that the log jumped to seq {known}, and the log does not"
+        reason = f"its manifest knows that the log jumped to seq {known}, and the log does not"
     elif listed > exported and not listed < newest > known:
-        reason = f"it holds events up to seq {listed}, and the log knows of an export up to {exported}"
+        reason = f"its manifest lists events up to seq {listed}, and the log knows of an export up to {exported}"
     elif listed <= exported and place is not None and (there := log_places(lake, listed)) and place not in there:
         reason = f"the log has another event at seq {listed}"
     else:

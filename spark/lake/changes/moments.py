@@ -1,6 +1,6 @@
-"""Which seq a moment is: the log as it was before the first transaction that committed after that.
+"""Finds the seq of a moment: the log as it was before the first transaction that committed after the moment.
 
-Commit times grow with seq almost, but not quite: a server stamps a commit a moment before it has its place.
+Commit times grow with seq, with small exceptions: a server stamps a commit a moment before the commit has its place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FILES = """
 
 
 def parse(text: str) -> int | datetime:
-    """A seq, or a time in ISO 8601, of UTC where it names no offset. Raises ExportError for anything else."""
+    """Parse a seq, or a time in ISO 8601, which is UTC without an offset. Raises ExportError for another text."""
     if text.isdecimal():
         return int(text)
     try:
@@ -45,9 +45,9 @@ def parse(text: str) -> int | datetime:
 
 
 def seq_at(lake: Lake, as_of: int | datetime) -> int:
-    """The last seq of the log as it was at a moment; a seq is itself.
+    """Return the last seq of the log as it was at a moment; return a seq unchanged.
 
-    Raises ExportError when nothing was committed by then, and when what is in the lake may not reach that moment.
+    Raises ExportError if nothing was committed before the moment, or if the lake may not reach the moment.
     """
     if isinstance(as_of, int):
         return as_of
@@ -55,8 +55,8 @@ def seq_at(lake: Lake, as_of: int | datetime) -> int:
         if (found := _first_after(lake, row, as_of)) is not None:
             return _not_before_all(found - 1, as_of)
     raise ExportError(
-        f"the lake holds nothing that was committed after {as_of.isoformat(sep=' ')}, so it may lack what was committed"
-        f" until then; export more, or name seq {lake.ledger.exported_upto(lake.id)}, the last that it holds"
+        f"the lake holds nothing that was committed after {as_of.isoformat(sep=' ')}, so it may lack earlier commits;"
+        f" export more, or name seq {lake.ledger.exported_upto(lake.id)}, the last that it holds"
     )
 
 
@@ -67,7 +67,7 @@ def _not_before_all(seq: int, as_of: datetime) -> int:
 
 
 def _first_after(lake: Lake, export: Mapping[str, Any], as_of: datetime) -> int | None:
-    """The first seq of a range that was committed after the moment; None where all of it was by then."""
+    """Return the first seq of a range that was committed after the moment; None if there is none."""
     found: int | None = None
     asked = export["id"], str(lake.id), export["after_seq"], export["upto_seq"]
     for file in lake.ledger.rows(_FILES, asked):

@@ -1,4 +1,4 @@
-"""What an export of a range reads: how many rows of each table and schema version, in which pieces."""
+"""Plans the export of a range: the rows of each table and schema version, and how tasks read them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from pyspark_sequin_events.query import (
 from pyspark_sequin_events.reading import RangeRead
 
 ROWS_PER_FILE = 500_000
-"""The most rows that one task reads and one file holds."""
+"""The most rows that one task reads, and that one file holds."""
 MESSAGE_SCHEMA: Mapping[str, str] = {**OURS, "prefix": "string", "content": "string", "content_bytes": "binary"}
 UNTYPED_SCHEMA: Mapping[str, str] = {**OURS, "record": "string"}
 
 
 @dataclass(frozen=True)
 class ExportPart:
-    """The rows of one table and schema version in a range, to be read with `read` (whose range is all of them).
+    """The rows of one table and schema version in a range. `read` reads all of them.
 
-    `source_id`, `source_epoch` and `table_oid` say which table; `dataset` says what it was called.
+    `source_id`, `source_epoch` and `table_oid`: the table; `dataset`: its name in the lake at that place.
     """
 
     dataset: str
@@ -48,7 +48,7 @@ class ExportPart:
 
 
 def plan_parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int, upto: int) -> list[ExportPart]:
-    """Parts that hold every row with after < seq <= upto, each row in exactly one part."""
+    """Return parts that hold every row with after < seq <= upto, each row in exactly one part."""
     tables = catalog.rows(
         connection,
         "select source_table_schema as schema, source_table_name as name, source_database_id::text as source_id,"
@@ -112,7 +112,7 @@ def _table_parts(
 
 
 def _is_within(version: SchemaVersion, held_by: Mapping[str, Any]) -> bool | None:
-    """Whether all of the rows are of that version, or none; None: they have to be counted."""
+    """Return True if all rows are of that version, False if none is, None if the rows must be counted."""
     if held_by["first_lsn"] is None:
         return False
     low, high = ((held_by["epoch"], held_by[name]) for name in ("first_lsn", "last_lsn"))
@@ -133,7 +133,7 @@ def _count(connection: dbapi.Connection, query: str, bounds: tuple[int, int]) ->
 
 
 def schemas(found: Sequence[ExportPart]) -> dict[str, dict[int, dict[str, object]]]:
-    """Columns and key of each dataset's schema versions, as the ledger keeps them."""
+    """Return columns and key of each dataset's schema versions, as the ledger stores them."""
     kept: dict[str, dict[int, dict[str, object]]] = {}
     for part in found:
         kept.setdefault(part.dataset, {})[part.version] = {

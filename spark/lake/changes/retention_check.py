@@ -1,4 +1,4 @@
-"""Whether the log still holds what a lake lacks: retention may have dropped the beginning of the log."""
+"""Checks that the log still holds the events that a lake lacks: retention may have dropped the start of the log."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyspark_sequin_events import catalog
 
 
 def begins_after(ledger: LakeLedger, lake: uuid.UUID, connection: dbapi.Connection, events_table: str) -> int:
-    """The seq after which the next export begins: a lake that holds nothing begins with the oldest event that is kept.
+    """Return the seq after which the next export begins. An empty lake begins with the oldest event that is kept.
 
-    Raises DroppedEventsError when events that the lake does not hold are no longer in the log.
+    Raises DroppedEventsError if events that the lake does not hold are no longer in the log.
     """
     after = ledger.exported_upto(lake)
     if after == 0:
@@ -24,7 +24,7 @@ def begins_after(ledger: LakeLedger, lake: uuid.UUID, connection: dbapi.Connecti
 
 
 def require_kept(connection: dbapi.Connection, events_table: str, after: int) -> None:
-    """Raises DroppedEventsError unless every event after that seq is kept.
+    """Raise DroppedEventsError unless every event after that seq is kept.
 
     Retention records a drop before it deletes the first row: if this holds after a read, the read missed none of them.
     """

@@ -1,7 +1,7 @@
-"""Truncates of all partitions of a table in one transaction, which are one of the table.
+"""Finds truncates of all partitions of a table in one transaction, and exports them as truncates of the table.
 
-The log has an event for each partition, and none that names the table. They are exported as changes of the table: so
-its state is empty from there on. Truncates of single partitions are exported as changes of those.
+The log has an event for each partition, and none that names the table. Exported as changes of the table, these events
+make its state empty. Truncates of single partitions are exported as changes of the partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ select r.table_schema as schema, r.table_name as name, s.id::text as source_id, 
     t.commit_lsn, t.seq
 from unnest($1::text::uuid[]) s (id)
 cross join lateral pipeline.partition_truncates($2, s.id, $3, 0, $4::text::bigint[]) t
-cross join lateral (  -- what the table was called; without a version of it the log has no rows of it either
+cross join lateral (  -- the table's name; a table without a version in the history has no rows in the log either
     select r.table_schema, r.table_name from pipeline.relations r
     where r.source_id = s.id and r.table_oid = t.root_oid
         and (r.epoch, r.from_lsn, r.from_idx) <= (t.epoch, t.commit_lsn, t.commit_idx)
@@ -37,10 +37,10 @@ order by 1, 2, 3, 4, 5
 def count_by_table(
     connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], tables: Sequence[Row]
 ) -> list[Row]:
-    """What a range has of each table, with these truncates as changes of their table instead of its partitions.
+    """Count the rows of each table in a range, with truncates of all partitions as changes of their table.
 
-    `tables`: the same by the names of the events, in the order of what tells a table. `events` of a row is what to read
-    instead of the events table; `where` is a condition on it.
+    `tables`: the counts by the tables that the events name, in the order of _TABLE. In a result, `events` is a relation
+    to read instead of the events table, and `where` is a condition on it.
     """
     truncated = [row for row in tables if row["truncates"]]
     if not truncated:
@@ -51,8 +51,8 @@ def count_by_table(
     seqs: dict[tuple[Any, ...], list[int]] = {}
     for each in found:
         seqs.setdefault((each["source_id"], each["epoch"], each["leaf_oid"]), []).append(each["seq"])
-    left = (_without_truncates(row, seqs.get((row["source_id"], row["epoch"], row["oid"]), ())) for row in tables)
-    rows = {_table(row): row for row in left if row is not None}
+    others = (_without_truncates(row, seqs.get((row["source_id"], row["epoch"], row["oid"]), ())) for row in tables)
+    rows = {_table(row): row for row in others if row is not None}
     for table, group in groupby(found, key=_table):
         rows[table] = _with_truncates(rows.get(table), dict(zip(_TABLE, table, strict=True)), list(group), events_table)
     return [rows[table] for table in sorted(rows)]
@@ -63,7 +63,7 @@ def _table(row: Row) -> tuple[Any, ...]:
 
 
 def _without_truncates(row: Row, seqs: Collection[int]) -> Row | None:
-    """A partition's own changes; None if it has no others."""
+    """Return a partition's counts without these truncates; None if no changes remain."""
     if not seqs:
         return row
     if row["rows"] == len(seqs):
@@ -73,7 +73,7 @@ def _without_truncates(row: Row, seqs: Collection[int]) -> Row | None:
 
 
 def _with_truncates(row: Row | None, table: Row, truncates: Sequence[Row], events_table: str) -> Row:
-    """A table's changes and these truncates."""
+    """Return a table's counts with these truncates."""
     seqs, lsns = ([each[name] for each in truncates] for name in ("seq", "commit_lsn"))
     named = {
         "source_table_oid": f"{int(table['oid'])}::bigint",

@@ -1,4 +1,4 @@
-"""Writes a piece of the log as Parquet files, one a date. Runs on executors; the driver publishes what it returns."""
+"""Writes a piece of the log as Parquet files, one for each date. Runs on executors; the driver publishes the files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pyspark_sequin_events.reading import RangeRead, arrow_schema, read_batches
 GROUP_ROWS = 256 * 1024
 """Rows of a row group: the most that a task keeps in memory, besides the batch that it reads."""
 ChangePlace = tuple[int, int]
-"""commit_lsn and commit_idx."""
+"""The place of a change in its epoch: commit_lsn and commit_idx."""
 GROUP_BYTES = 64 * 1024 * 1024
 """Bytes after which a row group of wide rows ends."""
 
 
 @dataclass(frozen=True)
 class ExportPiece:
-    """What one task reads, where it writes to, and what its files are of.
+    """The rows that one task reads, their table, and the place where the task writes.
 
-    `source_id`, `source_epoch` and `table_oid`: the table whose changes these are, 0 for messages.
+    `source_id`, `source_epoch` and `table_oid`: the table whose changes these are; the oid is 0 for messages.
     """
 
     read: RangeRead
@@ -42,11 +42,12 @@ class ExportPiece:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of a piece: whole, durable, and nowhere listed.
+    """A file of a piece: complete, durable, and not listed yet.
 
-    `first_lsn` and `first_idx`: the least place of a change in it; `last_lsn` and `last_idx`: the greatest, but of
-    changes that were retried, which are out of order. None where none has one. `last_committed_at`: the latest of
-    its changes, in ISO 8601. `place`: its path in the lake, where it is there already, as it is in a bucket.
+    `first_lsn` and `first_idx`: the least place of a change. `last_lsn` and `last_idx`: the greatest place, without
+    changes that were retried, since these are out of order. Places are None if no change has one. `last_committed_at`:
+    the latest commit time of a change, in ISO 8601. `place`: the path in the lake, if the file is there already, as it
+    is in a bucket.
     """
 
     path: str
@@ -70,7 +71,7 @@ class WrittenFile:
 
 
 def write(piece: ExportPiece) -> list[WrittenFile]:
-    """Read the piece and write it, sorted by seq, one file for each UTC date of committed_at; none when it is empty."""
+    """Read a piece and write it, sorted by seq, one file for each UTC date of committed_at; no file if it is empty."""
     schema = arrow_schema(piece.read.schema)
     days: dict[date, _Day] = {}
     try:
@@ -114,7 +115,7 @@ class _Day:
             self._write_group()
 
     def finish(self) -> WrittenFile:
-        """Make the file whole and durable."""
+        """Complete the file, make it durable, and describe it."""
         if self._waiting:
             self._write_group()
         self._writer.close()
@@ -143,7 +144,7 @@ class _Day:
         )
 
     def close(self) -> None:
-        """Whatever has become of it."""
+        """Close the file, finished or not, and remove local remains."""
         self._writer.close()
         self._file.discard()
 
@@ -154,7 +155,7 @@ class _Day:
 
 
 def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Begin a file of changes, whose rows are sorted by seq."""
+    """Open a new file of changes, whose rows are sorted by seq."""
     return pq.ParquetWriter(
         path,
         schema,
@@ -166,14 +167,14 @@ def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def is_full(waiting: Sequence[pa.RecordBatch]) -> bool:
-    """Whether these are to be a row group of a file of changes."""
+    """Return True if these batches are enough for a row group of a file of changes."""
     rows = sum(batch.num_rows for batch in waiting)
     size: int = sum(batch.nbytes for batch in waiting)
     return rows >= GROUP_ROWS or size >= GROUP_BYTES
 
 
 def first_place(changes: pa.RecordBatch | pa.Table) -> ChangePlace | None:
-    """The least (commit_lsn, commit_idx) of changes; None where no change has one."""
+    """Return the least (commit_lsn, commit_idx) of changes; None if no change has one."""
     lsn = pc.min(changes.column("commit_lsn"))
     if not lsn.is_valid:
         return None
@@ -182,7 +183,7 @@ def first_place(changes: pa.RecordBatch | pa.Table) -> ChangePlace | None:
 
 
 def last_place(changes: pa.RecordBatch | pa.Table) -> ChangePlace | None:
-    """The greatest (commit_lsn, commit_idx) of changes that were not retried; None where no change has one."""
+    """Return the greatest (commit_lsn, commit_idx) of changes that were not retried; None if no change has one."""
     marks = changes.column("event_metadata")
     if marks.null_count < len(marks):
         changes = changes.filter(pc.invert(pc.fill_null(pc.match_substring(marks, '"retried"'), fill_value=False)))

@@ -1,4 +1,4 @@
-"""The ledger of compactions: which files are small and new, what is being made of them, and the switch to that."""
+"""The ledger of compactions: it finds small new files, records merged files, and switches the lake to these."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lake.errors import ExporterFencedError
 from lake.ledger import LakeLedger, bigints, holder
 
 SETTLES = 3600
-"""Seconds after midnight (UTC) for which a day may go on: what was committed before is still to be exported."""
+"""Seconds after midnight (UTC) for which a day stays open: commits of the day may still have to be exported."""
 WAITS = 3600
-"""Seconds after which files of a day that goes on are merged."""
+"""Seconds after which files of an open day are merged."""
 _FILES = """
     with pending as (
         select f.table_oid, f.day from pipeline.export_files f
@@ -105,7 +105,7 @@ _OPENED = """
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file of a compaction, and of which Iceberg table it is."""
+    """A file of a compaction, with the dataset and schema version of its Iceberg table."""
 
     path: str
     dataset: str
@@ -114,7 +114,7 @@ class ListedFile:
 
 @dataclass(frozen=True)
 class UnfinishedCompaction:
-    """A compaction whose process ended."""
+    """A compaction whose process ended before the compaction was done."""
 
     id: int
     written: Sequence[ListedFile]
@@ -122,54 +122,54 @@ class UnfinishedCompaction:
 
 
 class CompactionLedger:
-    """Of one lake."""
+    """The compactions of one lake."""
 
     def __init__(self, ledger: LakeLedger, lake: uuid.UUID) -> None:
         self._ledger = ledger
         self._lake = str(lake)
 
     def lock(self) -> bool:
-        """Become the only one that compacts the lake until this session ends; False while another one does."""
+        """Become the lake's only compaction until this session ends. Return False if another one is running."""
         found = self._ledger.rows(
             "select pg_try_advisory_lock(hashtextextended('pipeline compaction ' || $1, 0)) as locked", (self._lake,)
         )
         return bool(found[0]["locked"])
 
     def files(self, upto: int) -> list[MergeCandidate]:
-        """Files of all tables that have small new ones, from the first of a day with such on.
+        """Return the files of all tables with small new files, beginning with the first day that has such files.
 
-        Those of exports that go beyond `upto` are left out.
+        Files of exports that go beyond `upto` are excluded.
         """
         rows = self._ledger.rows(_FILES, (self._lake, upto, float(SETTLES), float(WAITS)))
         return [MergeCandidate(**row) for row in rows]
 
     def iceberg_upto(self) -> int | None:
-        """Up to which seq the lake's Iceberg tables are; None where it has none."""
+        """Return the seq up to which the lake's Iceberg tables are; None if it has no Iceberg tables."""
         rows = self._ledger.rows(
             "select upto_seq from pipeline.export_iceberg where lake_id = $1::text::uuid", (self._lake,)
         )
         return int(rows[0]["upto_seq"]) if rows else None
 
     def keep_files(self, files: Iterable[MergeCandidate]) -> None:
-        """These stay as they are."""
+        """Mark files that no compaction will merge any further."""
         self._ledger.execute(
             "update pipeline.export_files set merged = 2 where id = any($1::text::bigint[])",
             (bigints(file.id for file in files),),
         )
 
     def begin(self) -> int:
-        """Begin a compaction; returns its id."""
+        """Begin a compaction, and return its id."""
         return int(self._ledger.rows(_BEGIN, (self._lake, holder()))[0]["id"])
 
     def record_plan(
         self, number: int, written: Sequence[ListedFile], replaced: Sequence[ListedFile], size: int
     ) -> None:
-        """These files are about to be written: the next compaction removes them unless they are switched to."""
+        """Record files before they are written: unless the lake switches to them, the next compaction removes them."""
         paths = (json.dumps([asdict(path) for path in each]) for each in (written, replaced))
         self._ledger.step("compaction", _PLANNED, (number, *paths, len(replaced), len(written), size))
 
     def switch(self, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[MergeCandidate]) -> None:
-        """Within a transaction: the lake has these files in place of those. Raises ExporterFencedError."""
+        """Replace files by merged files in the ledger, within a transaction. Raises ExporterFencedError."""
         self._ledger.step("compaction", _SWITCHED, (number,))
         gone = self._ledger.rows(_REPLACED, (bigints(file.id for file in replaced),))
         if len(gone) != len(replaced):
@@ -183,12 +183,12 @@ class CompactionLedger:
             self._ledger.execute(_OPENED, (self._lake, json.dumps(given)))
 
     def fixed_folders(self, datasets: Iterable[str]) -> set[str]:
-        """Folders of days that have files whose only path is there, as a version before has written them."""
+        """Return folders of days with files that have no path elsewhere, since an earlier server version wrote them."""
         rows = self._ledger.rows(_FIXED, (self._lake, json.dumps(sorted(datasets))))
         return {row["path"].rpartition("/")[0] for row in rows}
 
     def remove_later(self, paths: Iterable[str]) -> None:
-        """These files, where there are such, are nobody's, and go as replaced files do."""
+        """Record files that nothing uses, if they exist: they are removed as replaced files are."""
         if names := sorted(paths):
             self._ledger.execute(
                 "insert into pipeline.export_replaced (lake_id, path)"
@@ -197,7 +197,7 @@ class CompactionLedger:
             )
 
     def unfinished(self, state: str) -> list[UnfinishedCompaction]:
-        """Compactions in that state: writing or switched."""
+        """Return compactions in that state: writing or switched."""
         rows = self._ledger.rows(
             "select id, written::text, replaced::text from pipeline.export_compactions"
             " where lake_id = $1::text::uuid and state = $2 and state in ('writing', 'switched') order by id",
@@ -208,7 +208,7 @@ class CompactionLedger:
         ]
 
     def mark_done(self, number: int) -> None:
-        """All that reads by glob or manifest has the new files too; what was long ago is forgotten."""
+        """Mark a compaction done: readers by glob and manifest find the new files. Forget those of 30 days ago."""
         self._ledger.execute(
             "with old as (delete from pipeline.export_compactions where lake_id = $2::text::uuid and id < $1"
             " and finished_at < now() - interval '30 days')"
@@ -218,7 +218,7 @@ class CompactionLedger:
         )
 
     def fail(self, number: int, reason: str) -> None:
-        """Give it up: the lake stays as it was, and what it may have written goes as replaced files do."""
+        """Mark a compaction failed: the lake is unchanged, and files that it may have written are removed later."""
         self._ledger.execute(_FAIL, (number, reason))
 
 

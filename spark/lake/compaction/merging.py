@@ -1,4 +1,4 @@
-"""Makes one file of several, whose rows follow each other by seq: row group by row group, so that memory is bounded."""
+"""Merges files whose rows follow each other by seq into one file, by row groups, so that memory is bounded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH_ROWS = 32 * 1024
 
 @dataclass(frozen=True)
 class MergeSource:
-    """A file in the lake, with what the ledger says of it."""
+    """A file in the lake that is merged, with its checksum and rows in the ledger."""
 
     path: str
     sha256: str
@@ -32,10 +32,9 @@ class MergeSource:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """`sources`, in order of seq, become one of `targets`, which nobody looks for before all of it is there.
+    """A merge of `sources`, in order of seq, into one file at one of `targets`, which no reader uses before the end.
 
-    In a bucket each attempt takes a name of its own, since of an upload that failed nobody knows whether it was one, or
-    is one later.
+    In a bucket, each attempt uses another name: an upload that failed may have succeeded, or may still succeed later.
     """
 
     root: LakePath
@@ -45,7 +44,7 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class MergeOutcome:
-    """A file that is whole and durable, and which of the names it has. `refused`: why there is none."""
+    """A merged file, complete and durable, and the name that it got. `refused`: the reason why there is no file."""
 
     target: str = ""
     bytes: int = 0
@@ -54,7 +53,7 @@ class MergeOutcome:
 
 
 def merge(task: MergeTask) -> MergeOutcome:
-    """Write the file. Runs on executors, or in the driver where that is soonest."""
+    """Write the merged file. Runs on executors, or in the driver if that is faster."""
     with tempfile.TemporaryDirectory(prefix="pipeline-lake-") as here:
         try:
             return _merge(task, Path(here))
@@ -65,7 +64,7 @@ def merge(task: MergeTask) -> MergeOutcome:
 
 
 def _merge(task: MergeTask, here: Path) -> MergeOutcome:
-    """`here` is for what is read from a bucket, or on its way there."""
+    """Write the merged file. `here`: a folder for copies of objects, and for files before their upload."""
     at = task.root / task.targets[0]
     place = at if isinstance(at, Path) else here / "merged.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +90,7 @@ def _merge(task: MergeTask, here: Path) -> MergeOutcome:
 
 
 def _upload(place: Path, root: ObjectPath, targets: Sequence[str]) -> str:
-    """Under which of these names. Raises OSError."""
+    """Upload the file under one of these names, and return the name. Raises OSError."""
     context = TaskContext.get()
     attempts = targets[min(context.attemptNumber() if context else 0, len(targets) - 1) :]
     for target in attempts:
@@ -106,7 +105,7 @@ def _upload(place: Path, root: ObjectPath, targets: Sequence[str]) -> str:
 
 
 def _checked_source(task: MergeTask, number: int, here: Path) -> Path:
-    """Where a source can be read, which is what was exported. Raises FileMismatchError."""
+    """Return a local path of a source, after its checksum was compared. Raises FileMismatchError."""
     source = task.sources[number]
     at = task.root / source.path
     if not isinstance(at, Path):
@@ -118,7 +117,7 @@ def _checked_source(task: MergeTask, number: int, here: Path) -> Path:
 
 
 def _batches(task: MergeTask, first: Path, here: Path) -> Iterator[pa.RecordBatch]:
-    """`first`: where the first source can be read."""
+    """Read the rows of all sources. `first`: the local path of the first source."""
     schema, last = pq.read_schema(first), 0
     for number, source in enumerate(task.sources):
         with pq.ParquetFile(_checked_source(task, number, here) if number else first) as file:
@@ -130,7 +129,7 @@ def _batches(task: MergeTask, first: Path, here: Path) -> Iterator[pa.RecordBatc
 
 
 def _require_order(seqs: pa.Array, last: int, source: MergeSource) -> int:
-    """Returns the last of these. Raises FileMismatchError."""
+    """Return the last of these seqs. Raises FileMismatchError if they are not in order."""
     is_ordered = not pc.any(pc.less(seqs[1:], seqs[:-1])).as_py()
     if seqs[0].as_py() < last or not is_ordered:
         raise FileMismatchError(f"{source.path} is not in order of seq")

@@ -1,8 +1,8 @@
-"""Which small files become one: those of a table and day that have the same columns and follow each other. Pure.
+"""Plans which small files are merged: those of a table and day that have the same columns and follow each other. Pure.
 
-While a day goes on, what was exported since is merged by the hour, so that each change is written again once by that;
-a day that is over is merged once more, into files of a size that all engines like. Files are merged only where no other
-file of the table lies between them by seq: the order of files by seq stays what it was.
+While a day is open, its new files are merged every hour, which writes each change one more time. When the day is over,
+its files are merged again, into files of a size that suits all engines. Files are merged only if no other file of the
+table is between them by seq: the order of files by seq does not change.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from itertools import groupby
 
 SMALL = 128 * 1024 * 1024
-"""Bytes below which a file is a small one."""
+"""Bytes below which a file is small."""
 ENOUGH = 256 * 1024 * 1024
-"""Bytes with which a merged file is large enough; it has at most twice as many."""
+"""Bytes with which a merged file is large enough; it may have up to twice as many."""
 WAITING = 16
-"""So many files of a table are merged before an hour has passed."""
+"""The number of files of a table that are merged even before an hour has passed."""
 AS_EXPORTED, OF_THE_DAY, STAYS = 0, 1, 2
-"""Levels: `pipeline.export_files.merged`."""
+"""Levels of merging, stored in `pipeline.export_files.merged`."""
 
 
 @dataclass(frozen=True)
 class MergeCandidate:
-    """A file of changes. `level`: as above; `is_open`: its day may go on; `has_waited`: for an hour."""
+    """A file of changes. `level`: its level of merging; `is_open`: its day is open; `has_waited`: it is an hour old."""
 
     id: int
     export_id: int
@@ -51,20 +51,20 @@ class MergeCandidate:
 
     @property
     def kind(self) -> object:
-        """Only files of one kind are merged."""
+        """The kind of the file: only files of one kind are merged."""
         return self.schema_id, self.source_id, self.source_epoch, self.day
 
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """`merged`: files that become one, each in order of seq. `kept`: files of days that are over, which stay."""
+    """`merged`: groups of files that become one file, in order of seq. `kept`: files of past days that stay."""
 
     merged: Sequence[Sequence[MergeCandidate]]
     kept: Sequence[MergeCandidate]
 
 
 def plan(files: Sequence[MergeCandidate]) -> CompactionPlan:
-    """Of files of whole tables, from the first that may be merged on."""
+    """Plan the merges of files. `files`: all files of tables, beginning with the first that may be merged."""
     found: list[Sequence[MergeCandidate]] = []
     ordered = sorted(files, key=lambda file: (file.table_oid, file.first_seq, file.id))
     for _, of_table in groupby(ordered, key=lambda file: file.table_oid):
@@ -78,12 +78,12 @@ def plan(files: Sequence[MergeCandidate]) -> CompactionPlan:
 
 
 def level(group: Sequence[MergeCandidate], size: int) -> int:
-    """Of the file that a group becomes."""
+    """Return the level of the file that a group becomes."""
     return OF_THE_DAY if group[0].is_open and size < SMALL else STAYS
 
 
 def _due_kinds(table: Sequence[MergeCandidate]) -> set[object]:
-    """Which kinds of files of a table are to be merged now."""
+    """Return the kinds of files of a table that must be merged now."""
     kinds: dict[object, list[MergeCandidate]] = {}
     for file in table:
         if file.day and file.level == AS_EXPORTED:
@@ -93,7 +93,7 @@ def _due_kinds(table: Sequence[MergeCandidate]) -> set[object]:
 
 
 def _neighbours(table: Sequence[MergeCandidate], due: set[object]) -> Iterator[list[MergeCandidate]]:
-    """Files that may be merged, as far as they follow each other."""
+    """Yield lists of files that may be merged and follow each other."""
     of_kind: dict[object, list[MergeCandidate]] = {}
     for file in table:
         for kind in list(of_kind):
@@ -111,7 +111,7 @@ def _is_small(file: MergeCandidate) -> bool:
 
 
 def _divide(files: Sequence[MergeCandidate]) -> list[Sequence[MergeCandidate]]:
-    """As many to each merged file as it is to have."""
+    """Divide files into groups, each of which makes one merged file of the right size."""
     groups: list[list[MergeCandidate]] = [[]]
     for file in files:
         if sum(each.bytes for each in groups[-1]) >= ENOUGH:

@@ -1,8 +1,10 @@
-"""A compaction: small files of changes become large ones, while exports go on; only the switch waits for them.
+"""Runs a compaction: it merges small files of changes while exports continue; only its switch waits for exports.
 
-Its ledger goes through these states. `writing`: files are made beside the others, where no reader knows of them; if the
-process ends, the next compaction removes them. `switched`: the ledger and Iceberg have them instead of those that they
-were made of. `done`: so have folders and the manifest.
+A compaction goes through these states of its ledger:
+
+- `writing`: it makes merged files that no reader knows; if the process ends, the next compaction removes them.
+- `switched`: the ledger and Iceberg have the merged files instead of the small files.
+- `done`: folders and the manifest have them, too.
 """
 
 from __future__ import annotations
@@ -31,17 +33,17 @@ from lake.storage import layout
 from lake.storage.identity import Lake
 
 AT_ONCE = 2_000
-"""Files that one compaction replaces, about: what a crash repeats, and how long exports wait for a switch."""
+"""Files that one compaction replaces, about: this bounds the work that a crash repeats, and how long exports wait."""
 SOON = 256 * 1024 * 1024
-"""Bytes that are merged sooner than Spark would have started."""
+"""Bytes that the driver merges faster than Spark starts."""
 NAMES = 3
-"""Of a merged file in a bucket: one for each attempt to upload it."""
+"""The number of names for a merged file in a bucket: one for each attempt to upload it."""
 _POLL = 0.2
 
 
 @dataclass(frozen=True)
 class CompactionSummary:
-    """What one compaction has done: how many files became how many, of how many bytes together."""
+    """The result of one compaction: the number of files before and after, and the bytes of all merged files."""
 
     compaction: int
     files_before: int
@@ -50,7 +52,7 @@ class CompactionSummary:
 
 
 def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str], None]) -> Iterator[CompactionSummary]:
-    """Merge all that is small and may be merged by now. Takes the lake's lock for each switch, and only then.
+    """Merge all small files that may be merged now. Takes the lake's lock only for each switch.
 
     `spark` starts a session, and is called only if there is much to merge. `waits` is called with the reason if the
     compaction must wait for an export. Raises ExportRunningError while another compaction is at work,
@@ -61,7 +63,7 @@ def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str]
     if not book.lock():
         raise ExportRunningError("a compaction of this lake is already running; wait for it, or end it")
     if LakeManifest(lake).require_same_log() is not None:
-        with lake_lock(lake, waits):  # the ledger may not know the files that are there
+        with lake_lock(lake, waits):  # the ledger may lack files that are in the lake
             pass
     _remove_unfinished(lake, book)
     refused: list[str] = []
@@ -76,11 +78,11 @@ def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str]
 
 
 def _remove_unfinished(lake: Lake, book: CompactionLedger) -> None:
-    """Remove what a compaction has written that ended before its switch."""
-    for left in book.unfinished("writing"):
-        if isinstance(lake.root, Path):  # in a bucket it may still be about to come
-            lake.folder.remove_all(each.path for each in left.written)
-        book.fail(left.id, "its process ended before the lake had what it wrote")
+    """Remove files of compactions that ended before their switch."""
+    for unfinished in book.unfinished("writing"):
+        if isinstance(lake.root, Path):  # in a bucket, an upload may still end later
+            lake.folder.remove_all(each.path for each in unfinished.written)
+        book.fail(unfinished.id, "its process ended before the lake had what it wrote")
 
 
 def _plan(lake: Lake, book: CompactionLedger) -> CompactionPlan:
@@ -95,7 +97,7 @@ def _plan(lake: Lake, book: CompactionLedger) -> CompactionPlan:
 
 
 def _batches_of_groups(groups: Sequence[Sequence[MergeCandidate]]) -> Iterator[list[Sequence[MergeCandidate]]]:
-    """As many as one compaction takes; a day of a dataset belongs to one, since each gives it a new folder."""
+    """Yield as many groups as one compaction takes. It takes a whole day of a dataset, since it makes a new folder."""
     taken: list[Sequence[MergeCandidate]] = []
     folder: str | None = None
     for group in sorted(groups, key=lambda group: layout.day(group[0].path) or ""):
@@ -156,16 +158,16 @@ def _merge_groups(
 
 @contextmanager
 def lake_lock(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
-    """With the lake's lock, once no export has it, and with all done that a crash has left."""
-    told = False
+    """Hold the lake's lock in the block: wait for exports, and finish what a crash has left."""
+    was_reported = False
     while True:
         try:
             lake.ledger.lock(lake.id)
             break
         except ExportRunningError as error:
-            if not told:
+            if not was_reported:
                 waits(str(error))
-            told = True
+            was_reported = True
         time.sleep(_POLL)
     try:
         exporter.resume(lake)
@@ -175,7 +177,7 @@ def lake_lock(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
 
 
 def _targets(lake: Lake, group: Sequence[MergeCandidate], number: int) -> Sequence[str]:
-    """What the file may be called that a group becomes: in a bucket under names that no other ever has."""
+    """Return the possible names of a group's merged file; in a bucket, names that no other object ever has."""
     first, last_seq = group[0], max(file.last_seq for file in group)
     merged = partial(layout.merged_file, first.dataset, first.version, str(first.day), first.first_seq, last_seq)
     if isinstance(lake.root, Path):
@@ -192,7 +194,7 @@ def _paths(groups: Sequence[Sequence[MergeCandidate]]) -> list[ListedFile]:
 
 
 def _row(group: Sequence[MergeCandidate], merged: MergeOutcome) -> dict[str, Any]:
-    """As the ledger has the file that a group became."""
+    """Return the ledger's row of a group's merged file."""
     newest = max(group, key=lambda file: file.upto_seq)
     first = min(((f.first_lsn, f.first_idx) for f in group if f.first_lsn is not None), default=(None, None))
     last = max(((f.last_lsn, f.last_idx) for f in group if f.last_lsn is not None), default=(None, None))

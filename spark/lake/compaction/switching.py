@@ -1,8 +1,8 @@
-"""Readers go over from small files to those that were made of them.
+"""Switches readers from small files to the merged files.
 
-The ledger's rows and the pointers of all Iceberg tables move in one transaction; then folders of days, each by one
-exchange, and the manifest follow. Whoever opens the lake next does what a crash has left of that. A REST catalog, which
-takes no part in the transaction, follows too, a table at a time.
+The ledger's rows and the pointers of all Iceberg tables change in one transaction. Then folders of days, each by one
+exchange, and the manifest follow. A REST catalog cannot join the transaction, so it also follows, table by table. After
+a crash, the next process that opens the lake finishes the switch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lake.storage.identity import Lake
 
 Step = Callable[[], None]
 Datasets = Mapping[tuple[str, int], tuple[list[str], list[str]]]
-"""By dataset and schema version: the paths that go, and those that come."""
+"""By dataset and schema version: the paths that are replaced, and the new paths."""
 
 
 def switch(lake: Lake, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[MergeCandidate]) -> None:
-    """Make these files part of the lake in place of those. The lake's lock must be held. Raises ExporterFencedError."""
+    """Replace files of the lake by merged files. The lake's lock must be held. Raises ExporterFencedError."""
     book = CompactionLedger(lake.ledger, lake.id)
     now = next(each for each in book.unfinished("writing") if each.id == number)
     commit = _iceberg_step(lake, now, is_elsewhere=False)
@@ -36,19 +36,19 @@ def switch(lake: Lake, number: int, made: Sequence[Mapping[str, Any]], replaced:
 
 
 def finish(lake: Lake) -> None:
-    """Bring to the end what is in the ledger already. The lake's lock must be held."""
+    """Finish switches that the ledger has committed. The lake's lock must be held."""
     book = CompactionLedger(lake.ledger, lake.id)
     for each in book.unfinished("switched"):
         if commit := _iceberg_step(lake, each, is_elsewhere=True):
             commit()
-        if isinstance(lake.root, Path):  # in a bucket readers ask the manifest
+        if isinstance(lake.root, Path):  # in a bucket, readers use the manifest
             _switch_days(lake, each)
         LakeManifest(lake).update()
         book.mark_done(each.id)
 
 
 def _switch_days(lake: Lake, compaction: UnfinishedCompaction) -> None:
-    """Each day has what the ledger lists; if the file system refuses that, it keeps the small files, by their names."""
+    """Switch the folders of days to the ledger's files. A folder that the file system refuses keeps the small files."""
     shown = ShownFolders(lake)
     files = shown.files({each.dataset for each in compaction.written})
     for folder in sorted({folder for each in compaction.written if (folder := layout.day(each.path))}):
@@ -56,7 +56,7 @@ def _switch_days(lake: Lake, compaction: UnfinishedCompaction) -> None:
 
 
 def _iceberg_step(lake: Lake, compaction: UnfinishedCompaction, *, is_elsewhere: bool) -> Step | None:
-    """What moves the Iceberg tables; None where there are none, or they are in another kind of catalog."""
+    """Return the function that switches the Iceberg tables; None if there are none, or in another kind of catalog."""
     rows = lake.ledger.rows("select uri from pipeline.export_iceberg where lake_id = $1::text::uuid", (str(lake.id),))
     if not rows or bool(rows[0]["uri"]) != is_elsewhere:
         return None

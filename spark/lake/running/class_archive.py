@@ -1,4 +1,4 @@
-"""The archive of classes from which later JVMs start in half the time (class data sharing of the JDK)."""
+"""Keeps an archive of classes from which later JVMs start in half the time (class data sharing of the JDK)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from pyspark import SparkContext
 
 LIMIT = 120.0
-"""Seconds that a JVM may take to write it; without it the next one starts more slowly, and that is all."""
+"""Seconds that a JVM may take to write the archive. Without an archive, the next JVM only starts more slowly."""
 
 
 def write_archive() -> None:
-    """Let the JVM of this process end, and keep the archive that it then writes, if LAKE_CLASS_ARCHIVE names one.
+    """End the JVM of this process, and keep the archive that the JVM then writes, if LAKE_CLASS_ARCHIVE names one.
 
     Archives of another Java or Spark are removed.
     """
@@ -24,7 +24,7 @@ def write_archive() -> None:
         return
     archive = Path(os.environ["LAKE_CLASS_ARCHIVE"])
     part = archive.with_suffix(".part")
-    jvm.stdin.close()  # which is what it waits for
+    jvm.stdin.close()  # the JVM ends at the end of its standard input
     with suppress(OSError, subprocess.TimeoutExpired):
         if jvm.wait(LIMIT) == 0:
             part.rename(archive)

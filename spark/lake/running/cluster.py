@@ -1,4 +1,4 @@
-"""What an export needs of Spark: a session, tasks that run in parallel, their progress, and why they failed."""
+"""Starts Spark sessions, runs tasks in parallel, reports their progress, and explains failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PREFIX = "pipeline-spark-"
 
 
 def require_answer(master: str | None) -> None:
-    """Raises ExportError at once, not after a minute, if a standalone master does not listen, or YARN is not known."""
+    """Raise ExportError at once, not after a minute, if a standalone master does not listen or YARN has no settings."""
     if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
         raise ExportError(
             "the Spark master is yarn, but neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; set one to the folder of "
@@ -63,10 +63,10 @@ def session(
     password: str | None = None,
     waits: Callable[[str], None] = lambda _: None,
 ) -> Iterator[SparkSession]:
-    """A session whose executors have our modules. `master` None: the one given to spark-submit. Raises ExportError.
+    """Start a session whose executors have our modules. `master` None: that of spark-submit. Raises ExportError.
 
-    `password`: of the pipeline database, which executors get where Spark encrypts what it sends. `waits` is told while
-    no executor is there.
+    `password`: that of the pipeline database, for executors, if Spark encrypts its messages. `waits` is called with a
+    message while Spark has no executor.
     """
     require_answer(master)
     local = (master or "").startswith("local")
@@ -90,16 +90,16 @@ def _create_session(
     given = settings.read_settings()
     if master:
         given["spark.master"] = master
-    if python := given.get("spark.pyspark.python"):  # which PySpark looks for in the environment alone
+    if python := given.get("spark.pyspark.python"):  # PySpark reads this from the environment only
         os.environ["PYSPARK_PYTHON"] = python
     with _jvm_writes_to(folder):
         SparkContext._ensure_initialized(conf=_arguments(given))
     _log_executor_changes()
-    known = dict(SparkConf().getAll())  # with what spark-submit and spark-defaults.conf say
+    known = dict(SparkConf().getAll())  # includes the settings of spark-submit and spark-defaults.conf
     preferred = {"spark.app.name": name, **settings.DEFAULTS, **settings.umask_setting(), **defaults}
     wanted = {setting: value for setting, value in preferred.items() if setting not in known} | given
     if password and settings.encrypts({**known, **given}):
-        wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts it by its name
+        wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts the value, because of the setting's name
     if settings.encrypts({**known, **given}):
         wanted = {**settings.store_credentials(), **wanted}
     builder = SparkSession.builder
@@ -109,7 +109,7 @@ def _create_session(
 
 
 def _arguments(given: Mapping[str, str]) -> SparkConf:
-    """Those that the JVM is started with, for everybody to see."""
+    """Return the settings with which the JVM is started, without secrets: all users of the host can see them."""
     conf = SparkConf(loadDefaults=False)
     for setting, value in given.items():
         if not settings.SECRET.search(setting):
@@ -119,7 +119,7 @@ def _arguments(given: Mapping[str, str]) -> SparkConf:
 
 @contextmanager
 def _jvm_writes_to(folder: Path) -> Iterator[None]:
-    """A JVM that is started meanwhile has all that it writes for a while there."""
+    """Let a JVM that is started in the block put its temporary files into `folder`."""
     before = os.environ.get(_JVM_OPTIONS)
     os.environ[_JVM_OPTIONS] = f"{before or ''} -Djava.io.tmpdir={shlex.quote(str(folder))}".strip()
     try:
@@ -132,7 +132,7 @@ def _jvm_writes_to(folder: Path) -> Iterator[None]:
 
 
 def _log_executor_changes() -> None:
-    """Let Spark log what becomes of executors, whatever else it may: `ExecutorWait` looks for it."""
+    """Let Spark log the ends of executors, whatever its log level is: `ExecutorWait` reads them."""
     log4j = SparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     log4j.core.config.Configurator.setLevel(_CLIENT, log4j.Level.INFO)
 
@@ -146,11 +146,11 @@ def run_tasks(
     description: str = "export",
     at_once: int | None = None,
 ) -> list[Result]:
-    """The results of `act` for each task. Tasks run in parallel; those of a lost executor run again.
+    """Run `act` for each task, and return the results. Tasks run in parallel; those of a lost executor run again.
 
-    `done` is called now and then with the number of tasks that have ended. `description` is what Spark's UI shows.
-    `at_once`: the most that run at a time, whatever the cluster has; those that wait should be the smaller ones.
-    Raises ExportError with the reason of a task that failed, and where there has been no executor for too long.
+    `done` is called every half second with the number of tasks that have ended. `description` appears in Spark's UI.
+    `at_once`: the most tasks that run at a time, however many cores the cluster has; smaller tasks should come last.
+    Raises ExportError with the reason of a failed task, or if there has been no executor for too long.
     """
     groups = len(tasks)
     if at_once is not None and at_once < min(groups, most_cores(spark)):
@@ -168,7 +168,7 @@ def run_tasks(
 
 @contextmanager
 def _watched(spark: SparkSession, group: str, done: Callable[[int], None]) -> Iterator[None]:
-    """Tell `done` how many tasks of a job group have ended, while the block runs it; cancel it if it starves."""
+    """Report the ended tasks of a job group to `done` while the block runs it; cancel it if it gets no executor."""
     ended = threading.Event()
     executor_wait = ExecutorWait(spark)
 
@@ -209,23 +209,23 @@ def _ended_tasks(spark: SparkSession, group: str) -> int:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A temporary folder for all that the run writes there; those of runs that were killed go first."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        pid = left.name.removeprefix(_PREFIX).partition("-")[0]
+    """Make a temporary folder for the run, after the folders of runs that were killed are removed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        pid = old.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
             with suppress(OSError):
-                if left.stat().st_uid == os.getuid():
-                    shutil.rmtree(left, ignore_errors=True)
+                if old.stat().st_uid == os.getuid():
+                    shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", ignore_cleanup_errors=True) as made:
         yield Path(made)
 
 
 def zip_modules(folder: Path) -> str:
-    """Make a zip in `folder` of the modules that tasks import; it is sent to executors."""
+    """Make a zip in `folder` of the modules that tasks import, to send to executors."""
     root = Path(__file__).parents[2]
     for package in ("lake", "pyspark_sequin_events"):
         source = root / package
-        if not source.is_dir():  # in an installed wheel the data source is a module of its own
+        if not source.is_dir():  # in an installed wheel, the data source is a separate package
             import pyspark_sequin_events
 
             source = Path(pyspark_sequin_events.__file__).parent

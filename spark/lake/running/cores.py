@@ -1,4 +1,4 @@
-"""The cores that a cluster gives: how many, and whether it has given none for too long."""
+"""Counts the cores that a cluster gives, and detects that it has given none for too long."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lake.running.failures import logged_length, logged_since, plain_errors
 
 _POLL = 0.5
 _WAITS_SECONDS = 10.0
-"""So long without an executor is worth telling."""
+"""Seconds without an executor after which the user is told."""
 _ENDED = re.compile(r"Executor updated: \S+ is now (?:EXITED|FAILED)(?: \((.+)\))?")
 _MOST_ENDED = 6
-"""So many executors that end before one has begun to work will not get better."""
+"""If this many executors end before one begins to work, the wait is given up."""
 _UNKNOWN = 1 << 31
 
 
@@ -26,18 +26,18 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def _executors(spark: SparkSession) -> int:
-    """How many there are, the driver not counted."""
+    """Return the number of executors, without the driver."""
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at a time: as many as the cluster has given cores, or will give."""
+    """Return the number of tasks that run at a time: the cores that the cluster has given, or will give."""
     most = most_cores(spark)
     return max(spark.sparkContext.defaultParallelism, most if most < _UNKNOWN else 1)
 
 
 def most_cores(spark: SparkSession) -> int:
-    """As many cores it can become at most."""
+    """Return the most cores that the cluster may give; _UNKNOWN if no setting limits them."""
     context = spark.sparkContext
     if is_local(spark):
         return context.defaultParallelism
@@ -46,18 +46,18 @@ def most_cores(spark: SparkSession) -> int:
 
 
 class ExecutorWait:
-    """Whether a cluster has given no executor for longer than it may; `reason`: that it has not."""
+    """The wait for a cluster's first executor. `reason`: the text of the error, once the wait has lasted too long."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._local = is_local(spark)
         self.limit = float(spark.sparkContext.getConf().get(settings.WAIT, str(settings.WAIT_SECONDS)).rstrip("s"))
         self._since: float | None = None
-        self._told = logged_length()
+        self._log_start = logged_length()
         self.reason: str | None = None
 
     def seconds(self) -> float:
-        """How long there has been none."""
+        """Return the seconds for which there has been no executor."""
         if self._local or _executors(self._spark) > 0:
             self._since = None
             return 0.0
@@ -65,11 +65,11 @@ class ExecutorWait:
         return time.monotonic() - self._since
 
     def has_lasted_too_long(self) -> bool:
-        """Looks now."""
+        """Check now, set `reason`, and return True if the wait has lasted too long."""
         seconds = self.seconds()
         if seconds <= 0.0:
             return False
-        ended = _ENDED.findall(logged_since(self._told))
+        ended = _ENDED.findall(logged_since(self._log_start))
         if len(ended) >= _MOST_ENDED or (ended and seconds > self.limit):
             self.reason = (
                 f"executors end as soon as they start: {ended[-1] or 'no reason given'}; see their standard error, in "
@@ -82,7 +82,7 @@ class ExecutorWait:
         return True
 
     def message(self) -> str:
-        """What is waited for, for whoever looks on."""
+        """Return what the export waits for, for a user."""
         return f"the export waits for cores: the Spark master {self._spark.sparkContext.master} has given it none"
 
 
@@ -93,16 +93,16 @@ _REMEDY = (
 
 
 def await_executor(spark: SparkSession, waits: Callable[[str], None]) -> None:
-    """Until the cluster has given one. Raises ExportError."""
+    """Wait until the cluster has given an executor. Raises ExportError if that takes too long."""
     executor_wait = ExecutorWait(spark)
-    told = False
+    was_reported = False
     while executor_wait.seconds() > 0.0:
         with plain_errors():
             if spark.sparkContext._jsc.sc().isStopped():
                 raise OSError
         if executor_wait.has_lasted_too_long():
             raise ExportError(str(executor_wait.reason))
-        if not told and executor_wait.seconds() > min(_WAITS_SECONDS, executor_wait.limit):
+        if not was_reported and executor_wait.seconds() > min(_WAITS_SECONDS, executor_wait.limit):
             waits(executor_wait.message())
-            told = True
+            was_reported = True
         time.sleep(_POLL)

@@ -1,4 +1,4 @@
-"""Why Spark failed, in one line: the innermost cause, where it was, and what to do."""
+"""Explains in one line why Spark failed: the innermost cause, the host, and what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CAUSE = re.compile(r"(?m)^(?:Caused by: |: )?[\w.$]*?(\w+(?:Error|Exception))(?
 _LOST = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _OUTER = ("Job aborted", "Traceback", "An exc", "An error occurred while calling")
 _LOGGED_ERROR = re.compile(r"(?m)^(?:\S+ )*ERROR (?:\w+): (.+)$")
-_SAYS_NOTHING = re.compile(
+_EMPTY_CAUSE = re.compile(
     r"^(IllegalStateException|NullPointerException|Py4J\w+|SparkException)?:? ?(Cannot call methods on a stopped|$)"
 )
 _REMEDIES = (
@@ -41,7 +41,7 @@ _REMEDIES = (
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn what Spark raises into an ExportError: one line with the cause. Its trace goes to standard error."""
+    """Turn errors of Spark into an ExportError: one line with the cause. The trace goes to standard error."""
     before = logged_length()
     try:
         yield
@@ -51,11 +51,11 @@ def plain_errors() -> Iterator[None]:
 
 
 def find_reason(error: BaseException, logged_meanwhile: str = "") -> str:
-    """The innermost cause in nested stack traces, in one line; what Spark has logged, where they say nothing."""
+    """Return the innermost cause in nested stack traces, in one line; if they have none, what Spark has logged."""
     text = str(error)
     found = _task_error(text) or _innermost(text)
     logged = _LOGGED_ERROR.findall(logged_meanwhile)
-    if logged and (not found or _SAYS_NOTHING.match(found)):
+    if logged and (not found or _EMPTY_CAUSE.match(found)):
         found = next((line for line in reversed(logged) if "Error initializing SparkContext" not in line), logged[-1])
     if not found:
         found = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
@@ -64,14 +64,14 @@ def find_reason(error: BaseException, logged_meanwhile: str = "") -> str:
 
 
 def _task_error(text: str) -> str | None:
-    """What our code said in a task, with host and interpreter."""
+    """Return the error of our code in a task, with host and interpreter."""
     found = re.findall(rf"(?m)\b{TASK}: (.+)$", text)
     return str(found[-1]) if found else None
 
 
 def _innermost(text: str) -> str:
-    causes = [(name, said or "") for name, said in _CAUSE.findall(text) if not (said or "").startswith(_OUTER)]
-    telling = [f"{name}: {said}" for name, said in causes if said] or [name for name, _ in causes]
+    causes = [(name, detail or "") for name, detail in _CAUSE.findall(text) if not (detail or "").startswith(_OUTER)]
+    telling = [f"{name}: {detail}" for name, detail in causes if detail] or [name for name, _ in causes]
     known = [cause for cause in telling if any(words in cause for words, _ in _REMEDIES)]
     found = (known or telling or [""])[-1]
     hosts = {host for host, executor in _LOST.findall(text) if executor != "driver"}
@@ -79,14 +79,14 @@ def _innermost(text: str) -> str:
 
 
 def logged_length() -> int:
-    """Where standard error ends now, for `told`."""
+    """Return the present length of standard error, for `logged_since`."""
     with suppress(OSError):
         return os.fstat(sys.__stderr__.fileno()).st_size if sys.__stderr__ else 0
     return 0
 
 
 def logged_since(since: int) -> str:
-    """What has come to standard error since, where that is a file, as it is when the server starts a script."""
+    """Return what was written to standard error since then, if that is a file, as when the server starts a script."""
     with suppress(OSError, ValueError), Path("/proc/self/fd/2").open("rb") as log:
         if Path("/proc/self/fd/2").is_file():
             log.seek(since)

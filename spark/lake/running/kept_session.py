@@ -1,4 +1,4 @@
-"""A Spark session that several runs of one process share, so that only the first of them has to start it."""
+"""Keeps a Spark session for several runs of one process, so that only the first run has to start it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from lake.running import script
 
 MOST_BYTES = 2**31
-"""Memory of the driver, its JVM and its workers above which a session is not kept: it begins anew with the next run."""
+"""Bytes of memory of the driver, its JVM and its workers above which the next run gets a new session."""
 
 
 class KeptSession:
-    """Started when a run needs it first; to be closed."""
+    """A Spark session that the first run which needs it starts; a context manager that closes it."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -30,32 +30,32 @@ class KeptSession:
         usable = self._session is None or self.is_usable()
         try:
             self._stack.close()
-        except Exception:  # what py4j says of a JVM that has ended
+        except Exception:  # py4j raises various errors if the JVM has ended
             if usable:
                 raise
 
     @property
     def is_worth_keeping(self) -> bool:
-        """Whether there is one, and it has not grown too large."""
+        """True if there is a session that has not grown too large."""
         return self._session is not None and _bytes_of_group(os.getpgrp()) <= MOST_BYTES
 
     def is_usable(self) -> bool:
-        """Whether its JVM still answers."""
+        """Return True if the session's JVM still answers."""
         try:
             return self._session is not None and not self._session.sparkContext._jsc.sc().isStopped()
-        except Exception:  # py4j has many, and each means the same
+        except Exception:  # py4j has many errors, and each of them means no
             return False
 
     @contextmanager
     def spark(self, arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-        """The session; as `script.spark`, but that it stays."""
+        """Return the session, and start it if needed, as `script.spark` does; it stays open after the block."""
         if self._session is None:
             self._session = self._stack.enter_context(script.spark(arguments, name))
         yield self._session
 
 
 def _bytes_of_group(group: int) -> int:
-    """Memory that the processes of a group use; what they share counts for each."""
+    """Return the bytes of memory that the processes of a group use; shared memory counts for each process."""
     pages = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:

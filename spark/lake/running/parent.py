@@ -1,6 +1,6 @@
-"""Ends a script with the process that started it, whatever has ended that: nobody else would end its JVM.
+"""Ends a script when the process that started it ends, for whatever reason: otherwise its JVM would stay.
 
-Through the same standard input that process says what else is to be done, a line of JSON for each further run.
+The parent also requests further runs through the script's standard input, with a line of JSON for each run.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import sys
 import threading
 
 FLAG = "PIPELINE_ENDS_WITH_STDIN"
-"""Set in the environment by whoever holds the other end of standard input open as long as it lives."""
+"""The name of a variable that a parent sets, if it keeps the other end of standard input open while it lives."""
 _requests: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
 
 
 def end_with_parent() -> None:
-    """From here on the end of standard input ends this process, its JVM and all else in its process group.
+    """Let the end of standard input end this process, its JVM and all other processes of its group.
 
-    Does nothing where a script was started by hand.
+    Does nothing if a user started the script.
     """
     if os.environ.pop(FLAG, None):
         threading.Thread(target=_read_until_end, name="parent", daemon=True).start()
 
 
 def next_run(seconds: float) -> list[str] | None:
-    """The arguments of the next run; None when nobody has asked for one within so many seconds."""
+    """Return the arguments of the next run; None if none is requested within `seconds`."""
     try:
         return _requests.get(timeout=seconds)
     except queue.Empty:
@@ -36,7 +36,9 @@ def next_run(seconds: float) -> list[str] | None:
 
 def _read_until_end() -> None:
     waiting = b""
-    while read := os.read(sys.stdin.fileno(), 65_536):  # not by the buffer, whose lock would be held at the end
+    while read := os.read(
+        sys.stdin.fileno(), 65_536
+    ):  # not through the buffer, whose lock this thread would still hold at the end
         *lines, waiting = (waiting + read).split(b"\n")
         for line in lines:
             _requests.put(json.loads(line))

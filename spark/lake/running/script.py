@@ -1,4 +1,4 @@
-"""What export.py and state.py share: arguments, JSON events on standard output, a plain reason when they fail."""
+"""Shared parts of the scripts: arguments, JSON events on standard output, a plain reason for a failure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pyspark_sequin_events.dsn import VARIABLE, password, without_password
 
 
 def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """A parser with the arguments that every script takes."""
+    """Return a parser with the arguments that every script takes."""
     made = argparse.ArgumentParser(prog=name, description=doc)
     made.add_argument("--export-dir", required=True, help="the lake: a local or shared folder, or s3://bucket/prefix")
     made.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
-    made.add_argument("--master", help="Spark master; default: what spark-submit says")
+    made.add_argument("--master", help="Spark master; default: that of spark-submit")
     return made
 
 
 @contextmanager
 def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-    """A Spark session; its application id is printed."""
+    """Start a Spark session, and print its application id."""
     secret = password(os.environ.get(VARIABLE, "")) or os.environ.get("PGPASSWORD")
     with session(
         arguments.master, name, password=secret, waits=lambda reason: print_event("cores", reason=reason)
@@ -38,9 +38,9 @@ def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
 
 
 def run(act: Callable[[str, argparse.Namespace], None], arguments: argparse.Namespace) -> int:
-    """Call `act` with the pipeline database's DSN; returns the exit status. If it fails, the last event says why.
+    """Call `act` with the pipeline database's DSN, and return the exit status. If it fails, the last event says why.
 
-    The DSN has no password, since tasks are sent with it: `catalog.connect` takes that from this process's environment.
+    The DSN has no password, since tasks carry it: `catalog.connect` takes the password from this process's environment.
     """
     parent.end_with_parent()
     dsn = without_password(os.environ.get(VARIABLE, ""))

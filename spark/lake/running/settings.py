@@ -1,4 +1,4 @@
-"""What a session of Spark is made with: what an export needs, and what it prefers where nobody says otherwise."""
+"""Settings of a Spark session: those that an export needs, and defaults that a user may replace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDERS: Mapping[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Without these the files would be others."""
+"""Required settings: with others, the files would differ."""
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -25,18 +25,18 @@ DEFAULTS: Mapping[str, str] = {
     "spark.executorEnv.PYTHONSAFEPATH": "1",  # no worker imports from the folder where spark-submit was run
 }
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Defaults of a master that is this process alone."""
+"""Defaults for a master that runs in this process alone."""
 WAIT = "spark.pipeline.waitForCores"
-"""Our own among Spark's settings: seconds for which no executor may be there."""
+"""The name of our setting among Spark's: the most seconds to wait for an executor."""
 WAIT_SECONDS = 300
 SECRET = re.compile(r"(?i)secret|password|token|access[._]?key")
-"""Settings whose values Spark hides: what it hides by default, and how AWS writes it."""
+"""Names of settings whose values Spark hides: those of its default, and the names that AWS uses."""
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 
 
 def read_settings() -> dict[str, str]:
-    """The section [spark] of pipeline.toml, as the server passes it on. Raises ExportError."""
+    """Read the section [spark] of pipeline.toml, which the server passes on. Raises ExportError."""
     text = os.environ.get(VARIABLE) or "{}"
     try:
         found = json.loads(text)
@@ -48,21 +48,21 @@ def read_settings() -> dict[str, str]:
 
 
 def umask_setting() -> dict[str, str]:
-    """Files that Spark itself writes are for whom this process's umask leaves them, not for their owner alone."""
+    """Return the setting that gives files which Spark writes the permissions of this process's umask."""
     mask = os.umask(0o077)
     os.umask(mask)
     return {"spark.hadoop.fs.permissions.umask-mode": f"{mask:03o}"}
 
 
 def encrypts(settings: Mapping[str, str]) -> bool:
-    """Whether what Spark's processes tell each other is encrypted."""
+    """Return True if the messages between Spark's processes are encrypted."""
     return any(settings.get(name, "").lower() == "true" for name in _ENCRYPTED)
 
 
 def store_credentials() -> dict[str, str]:
-    """For executors of a cluster that encrypts: the keys of an object store that this process has by its environment.
+    """Return settings that give executors of a cluster that encrypts the object store's keys of this environment.
 
-    Spark hides their values, for which it has to know their names.
+    A further setting tells Spark the names of the settings whose values it must hide.
     """
     found = {f"spark.executorEnv.{name}": os.environ[name] for name in _CREDENTIALS if os.environ.get(name)}
     return {**found, "spark.redaction.regex": SECRET.pattern} if found else {}

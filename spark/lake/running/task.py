@@ -1,4 +1,4 @@
-"""A task that says where it failed. Imports nothing that an executor may lack."""
+"""Runs a task so that its error names the place. Imports no module that an executor may lack."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ class TaskFailedError(Exception):
 
 
 class GuardedTask:
-    """Calls a function that arrives as bytes with arguments that do, one after the other.
+    """Calls a pickled function with each of several pickled arguments.
 
-    What cannot even be imported is named too.
+    If a module cannot be imported, the error names it, too.
     """
 
     def __init__(self, act: bytes, *, named: bool) -> None:
-        """`named`: the text names host and interpreter."""
+        """Wrap a pickled function. `named`: an error names host and interpreter."""
         self._act = act
         self._named = named
 
     def __call__(self, tasks: Sequence[bytes]) -> list[Any]:
-        """The result of each."""
+        """Return the results of the function for these arguments."""
         try:
             act: Callable[[Any], Any] = pickle.loads(self._act)  # noqa: S301  from our driver
             return [act(pickle.loads(task)) for task in tasks]  # noqa: S301
         except Exception as error:
-            said = " ".join(str(error).split())
+            text = " ".join(str(error).split())
             where = f"on {platform.node()}, with {sys.executable}: " if self._named else ""
-            raise TaskFailedError(f"{where}{type(error).__name__}: {said}") from error
+            raise TaskFailedError(f"{where}{type(error).__name__}: {text}") from error
         finally:
             release_memory()
             freeze_imports()
 
 
 def release_memory() -> None:
-    """What is not used any more: a worker stays for tasks to come, while others need its memory."""
+    """Return unused memory to the system: a worker stays for further tasks, while other processes need the memory."""
     if arrow := sys.modules.get("pyarrow"):
         arrow.default_memory_pool().release_unused()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc has it
@@ -53,6 +53,6 @@ def release_memory() -> None:
 
 @cache
 def freeze_imports() -> None:
-    """Let garbage collections skip what the first task has imported: PySpark runs one after every task, for 50 ms."""
+    """Exclude the first task's imports from garbage collections: PySpark collects after every task, for 50 ms."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Which columns of the forms of a table are one column: by attnum where that is certain, else by name. Pure."""
+"""Finds which columns of a table's forms are one column: by attnum if that is certain, otherwise by name. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NUMERIC = 1700
 class NumberedForm:
     """A form with the numbers of its columns: one number is one column, in all forms.
 
-    `key`: the numbers of the key's columns. `unclear`: columns that have gone and others that have come since the form
-    before, and nothing says whether one was renamed to another.
+    `key`: the numbers of the key's columns. `unclear`: columns that were dropped or added since the form before, if
+    nothing tells whether one was renamed to another.
     """
 
     form: LakeTableForm
@@ -27,22 +27,22 @@ class NumberedForm:
 
     @property
     def place(self) -> ReplicationPlace:
-        """From where on it holds."""
+        """The place from which on the form is valid."""
         return self.form.place
 
     @property
     def table(self) -> str:
-        """`schema.table`, as it is called in this form."""
+        """`schema.table`, by the names of this form."""
         return f"{self.form.schema}.{self.form.name}"
 
     @property
     def remedy(self) -> str:
-        """What makes its rows known again, whatever the log does not tell."""
+        """The remedy in messages: a backfill makes all rows known again."""
         return f"read its rows again: `pipeline backfill start {self.table}`"
 
     @property
     def identity(self) -> tuple[tuple[int, object], ...]:
-        """What `record_pk` is made of: while this stays, a row keeps its record_pk as long as its values stay."""
+        """The columns and types of `record_pk`: while they stay the same, equal values make an equal record_pk."""
         types = {column.name: _text_of(column.type_oid, column.type_modifier) for column in self.form.columns}
         return tuple((self.numbers[name], types[name]) for name in self.form.key if name in self.numbers)
 
@@ -79,9 +79,9 @@ def _by_attnum(form: LakeTableForm, before: NumberedForm) -> dict[str, int]:
 def _by_name(
     form: LakeTableForm, numbers: dict[str, int], reference: NumberedForm, newest: NumberedForm, *, is_same: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Numbers of what attnums do not tell, and the names of what stays unclear.
+    """Number the columns that have no known attnum, and return all numbers and the names that stay unclear.
 
-    `reference`: the form before of the same relation, or if there is none, the table's.
+    `reference`: the form before of the same relation; if there is none, the form before of the table.
     """
     numbers = dict(numbers)
     taken = set(numbers.values())
@@ -112,7 +112,7 @@ def _by_name(
 
 
 def _text_of(type_oid: int, type_modifier: int) -> object:
-    """Types whose values have the same text are alike."""
+    """Return the kind of a type's text: types whose values have the same text have one kind."""
     if type_oid in _INTEGERS:
         return "integer"
     if type_oid in _TEXTS:

@@ -1,4 +1,4 @@
-"""What columns are called in files of changes: a schema version's names do not change. Pure."""
+"""Names the columns in files of changes: the names of a schema version do not change. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from lake.storage import layout
 from lake.tables.forms import LakeTableForm
-from pyspark_sequin_events.history import HistoryPosition, SourceTableVersion, versions
+from pyspark_sequin_events.history import HistoryPosition, RelationHistoryVersion, versions
 
 
 def file_names(forms: Iterable[LakeTableForm]) -> dict[tuple[str, int], Mapping[str, str]]:
-    """By dataset and schema version: name at the source → name in its files.
+    """Return by dataset and schema version: name at the source → name in its files.
 
-    `forms`: in the order of their places, all forms of all tables that were ever called so.
+    `forms`: all forms of all tables that ever had these names, in the order of their places.
     """
     by_name: dict[tuple[str, str], list[LakeTableForm]] = {}
     for form in forms:
@@ -24,8 +24,8 @@ def file_names(forms: Iterable[LakeTableForm]) -> dict[tuple[str, int], Mapping[
     }
 
 
-def _table_version(form: LakeTableForm) -> SourceTableVersion:
-    return SourceTableVersion(
+def _table_version(form: LakeTableForm) -> RelationHistoryVersion:
+    return RelationHistoryVersion(
         form.source_id,
         HistoryPosition(form.place.epoch, form.place.lsn, form.place.idx),
         {column.name: column.type for column in form.columns},

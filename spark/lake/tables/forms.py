@@ -1,4 +1,4 @@
-"""Forms of tables, as the relation history has them: names, columns and key, from a place in the WAL on."""
+"""Reads the forms of tables from the relation history: names, columns and key, from a place in the WAL on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_sequin_events.types import spark_type
 
 @dataclass(frozen=True, order=True)
 class ReplicationPlace:
-    """A place in all that was replicated: `source` numbers the sources in the order in which they came."""
+    """A place in all replicated changes. `source`: the source's number, in the order in which sources were added."""
 
     source: int
     epoch: int
@@ -25,9 +25,9 @@ class ReplicationPlace:
 
 @dataclass(frozen=True)
 class FormColumn:
-    """A column of a form. `attnum`: None where it is not certain. `type`: as in Spark's DDL.
+    """A column of a form. `attnum`: None if it is not certain. `type`: as in Spark's DDL.
 
-    `continues`: whether the log's older values of a column of that name are known to be this one's; None: not recorded.
+    `continues`: True if the log's older values under that name are known to be this column's; None: not recorded.
     """
 
     name: str
@@ -40,13 +40,13 @@ class FormColumn:
 
     @property
     def is_json(self) -> bool:
-        """Whether its values are embedded in the record."""
+        """True if the column's values are embedded in the record as JSON."""
         return self.base_type_oid in JSON_OIDS
 
 
 @dataclass(frozen=True)
 class LakeTableForm:
-    """A table from `place` on. `relation_oid` is the table, or the partition of it whose changes were sent so.
+    """The form of a table from `place` on. `relation_oid`: the table, or the partition whose changes had this form.
 
     `id`: the row of pipeline.relations. `key`: names of the key's columns, in the order of `record_pk`.
     """
@@ -63,19 +63,19 @@ class LakeTableForm:
 
     @property
     def dataset(self) -> str:
-        """What the table is called in the lake."""
+        """The name of the table in the lake."""
         return layout.dataset(self.schema, self.name)
 
     @property
     def file_names(self) -> Mapping[str, str]:
-        """Name at the source → name in files: those of ours are taken, and some readers ignore case."""
+        """Name at the source → name in files: our columns' names are reserved, and some readers ignore case."""
         columns = {column.name: column.type for column in self.columns}
         return SchemaVersion(1, columns, frozenset(), self.key).names
 
 
 @dataclass(frozen=True)
 class SourceServer:
-    """The server that a source was in an epoch: LSNs and oids mean the same only on one."""
+    """The server that a source was in an epoch. LSNs and oids have one meaning only on one server."""
 
     system_identifier: str
     timeline: int | None
@@ -95,7 +95,7 @@ _FORMS = """
 
 
 def read_forms(ledger: LakeLedger, oids: Iterable[int], names: Iterable[tuple[str, str]]) -> list[LakeTableForm]:
-    """All forms of these tables, of those that were ever called so, and of those with which they shared a name."""
+    """Read all forms of these tables, of all that ever had these names, and of all that shared a name with them."""
     asked_oids, asked_names = set(oids), set(names)
     sources = _sources(ledger)
     while True:
@@ -109,7 +109,7 @@ def read_forms(ledger: LakeLedger, oids: Iterable[int], names: Iterable[tuple[st
 
 
 def servers(ledger: LakeLedger) -> dict[tuple[str, int], SourceServer]:
-    """Which server each epoch of each source was on."""
+    """Return the server of each epoch of each source."""
     rows = ledger.rows("select source_id::text, epoch, system_identifier, timeline from pipeline.epochs")
     return {(row["source_id"], row["epoch"]): SourceServer(row["system_identifier"], row["timeline"]) for row in rows}
 

@@ -1,7 +1,7 @@
-"""Which oids are one table, and what it was called and had as columns at each place. Pure.
+"""Finds the oids that are one table, and the names and columns that the table had at each place. Pure.
 
-In one epoch a table is its oid, whatever it is called. In the next epoch it is the same oid if the server is the same,
-and the table of the same name if the server is another one, where oids mean other tables.
+In one epoch, a table is its oid, whatever its name. In the next epoch, a table keeps its oid if the server is the same.
+On another server, oids mean other tables, so the table is the one with the same name.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ EpochKey = tuple[str, int]
 
 @dataclass
 class LinkedTable:
-    """One table. `oids`: which it is in each epoch that has forms of it; `forms`: in the order of their places."""
+    """One table. `oids`: its oid in each epoch that has forms of it; `forms`: in the order of their places."""
 
     oids: dict[EpochKey, int]
     forms: list[LakeTableForm] = field(default_factory=list)
 
     @property
     def root(self) -> tuple[str, int, int]:
-        """Source, epoch and oid by which the ledger knows it: those of its first form."""
+        """Source, epoch and oid by which the ledger knows the table: those of its first form."""
         first = self.forms[0]
         return first.source_id, first.place.epoch, first.table_oid
 
     @property
     def datasets(self) -> list[str]:
-        """All that it was called."""
+        """All datasets that the table had, by its names."""
         return sorted({form.dataset for form in self.forms})
 
     def form_at(self, place: ReplicationPlace | None) -> LakeTableForm | None:
-        """The form that it has at a place; None: before its first. `place` None: the first form, for older changes."""
+        """Return the form at a place; None before the first form. `place` None: the first form, for older changes."""
         if place is None:
             return self.forms[0]
         begun = [form for form in self.forms if form.place <= place]
@@ -43,7 +43,7 @@ class LinkedTable:
 
 
 def link_tables(forms: Iterable[LakeTableForm], servers: Mapping[EpochKey, SourceServer]) -> list[LinkedTable]:
-    """The tables that these forms are of; `forms` in the order of their places."""
+    """Return the tables of these forms, which are in the order of their places."""
     tables: list[LinkedTable] = []
     before: SourceServer | None = None
     current: dict[int, LinkedTable] = {}
@@ -67,7 +67,7 @@ def link_tables(forms: Iterable[LakeTableForm], servers: Mapping[EpochKey, Sourc
 
 
 class _KnownTables:
-    """Tables of the epochs before, each of which becomes one table at most."""
+    """Tables of earlier epochs, each of which can continue as at most one table."""
 
     def __init__(self, by_oid: Mapping[int, LinkedTable], tables: Sequence[LinkedTable], *, restored: bool) -> None:
         self._by_oid = dict(by_oid)
@@ -77,9 +77,9 @@ class _KnownTables:
             self._by_name[_name(table.forms[-1])] = table
 
     def take(self, form: LakeTableForm) -> LinkedTable | None:
-        """The one that a table with this first form is.
+        """Take out and return the known table that continues with this form; None if no table does.
 
-        After a restore, an oid may have been given to another table: then the name decides, if a table has it.
+        After a restore, another table may have the oid. Then the name decides, if a known table has it.
         """
         same_oid, same_name = self._by_oid.get(form.table_oid), self._by_name.get(_name(form))
         found = same_oid or same_name
@@ -94,9 +94,10 @@ class _KnownTables:
 def owners(
     tables: Iterable[LinkedTable], places: Mapping[tuple[str, int, int], ReplicationPlace | None]
 ) -> dict[str, LinkedTable]:
-    """Which table each dataset is in the end, by the place up to which the changes of each go (by its root).
+    """Return the table of each dataset, as of the place up to which the changes of each table (by its root) go.
 
-    Where two were last known by one name, it is that of the later one: the other was dropped, or renamed since.
+    If two tables were last known by one name, the table that got the name later has it: the other was dropped or
+    renamed.
     """
     found: dict[str, tuple[ReplicationPlace, LinkedTable]] = {}
     for table in tables:
@@ -112,7 +113,7 @@ def owners(
 
 
 def _called_since(table: LinkedTable, form: LakeTableForm) -> ReplicationPlace:
-    """From which place on it is called as in that form."""
+    """Return the place from which on the table has the name of that form."""
     since = form.place
     for earlier in reversed(table.forms[: table.forms.index(form)]):
         if earlier.dataset != form.dataset:
