@@ -1,4 +1,4 @@
-"""Writes a table as it was at some seq to its own folder. Takes no lock: an export may run meanwhile."""
+"""Writes a table as of a seq to a separate folder. Takes no lock: an export may run at the same time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANOTHER = "name another folder"
 
 @dataclass(frozen=True)
 class StateRequest:
-    """The state of a table as of `seq`, for the folder `output`; `dataset`: what the table was called then."""
+    """A requested state of a table as of `seq`, for the folder `output`; `dataset`: the table's name at that seq."""
 
     dataset: str
     seq: int
@@ -42,10 +42,10 @@ class StateRequest:
 
 
 def check_request(lake: Lake, table: str, seq: int, output: Path | None) -> StateRequest:
-    """Check what was requested. `table` is `schema.table`; no `output`: states/<dataset>/<seq> in the lake.
+    """Check a request for a state. `table` is `schema.table`; no `output`: states/<dataset>/<seq> in the lake.
 
-    Raises ExportError for a table or seq that is not in the lake, a table without a key, one whose columns are not
-    known, and an output folder that is not empty.
+    Raises ExportError for a table or seq that is not in the lake, for a table without a key or with unknown columns,
+    and for an output folder that is not empty.
     """
     dataset, upto = _dataset(table), lake.ledger.exported_upto(lake.id)
     if not 0 < seq <= upto:
@@ -56,7 +56,7 @@ def check_request(lake: Lake, table: str, seq: int, output: Path | None) -> Stat
         known = any(dataset in each.datasets for each in tables.tables)
         if not known or not ChangeFiles(lake.ledger, lake.id).knows(dataset):
             raise ExportError(f"table {table} is not in the lake; name one that has been exported")
-        raise ExportError(f"no table was called {table} as of seq {seq}; name it as it was called then")
+        raise ExportError(f"no table was named {table} as of seq {seq}; use the name that the table had then")
     if why := tables.division_reason(found):
         raise ExportError(f"there is no state of {table} as of seq {seq} in this lake: {why}")
     made = StateRequest(dataset, seq, _output(lake, dataset, seq, output), tables, found)
@@ -77,9 +77,9 @@ def _output(lake: Lake, dataset: str, seq: int, asked: Path | None) -> Path:
 
 
 def write_state(spark: SparkSession, lake: Lake, wanted: StateRequest) -> PublishedState:
-    """Write it, from the newest version that is not newer than the seq, or from the changes alone.
+    """Write a state, from the newest version that is not newer than the seq, or from the changes alone.
 
-    Raises ExportError, and then leaves no files.
+    If it raises ExportError, it leaves no files.
     """
     while True:
         foldings = _foldings(lake, wanted)
@@ -87,7 +87,7 @@ def write_state(spark: SparkSession, lake: Lake, wanted: StateRequest) -> Publis
             return _fold_to_output(spark, lake, foldings, wanted.output)
         except ExportError:
             if foldings[0].base is None or foldings[0].base in _versions(lake, wanted):
-                raise  # else an exporter has dropped the base while we read it
+                raise  # else an exporter dropped the base during the read: try again
 
 
 def _foldings(lake: Lake, wanted: StateRequest) -> list[PlannedFold]:
@@ -118,7 +118,7 @@ def _dataset(table: str) -> str:
 
 @contextmanager
 def _staging(output: Path) -> Iterator[Path]:
-    """A folder in `output` for unfinished files; after an error neither of the two is left."""
+    """Make a folder in `output` for unfinished files; remove both folders after an error."""
     staging = output / layout.STAGING
     with unfit(output, ANOTHER):
         staging.mkdir(parents=True)

@@ -1,9 +1,13 @@
-"""The current state of each table with a key.
+"""Brings the current state of each table with a key up to the exported changes.
 
-A version goes through the ledger's states. `writing`: files are made where no reader looks, then the whole folder is
-renamed into place. `committed`: the folder stays, the table has the name that the version was made for, and then
-`latest` gets its files (`lake.shown`). After a crash at any point `latest` is a whole version; `show_newest` and
-`recover` do the rest. In a bucket there is neither a folder to rename nor one to show (`lake.states.in_bucket`).
+A version of a state goes through these states of the ledger:
+
+- `writing`: the export makes files where no reader looks, then renames the whole folder into place.
+- `committed`: the folder stays, the table has the name for which the version was made, and then `latest` gets the files
+  (`lake.shown`).
+
+After a crash at any point, `latest` is a complete version; `show_newest` and `recover` finish the work. In a bucket
+there is no folder to rename or to show (`lake.states.in_bucket`).
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from lake.tables.source_tables import LinkedTable
 
 @dataclass(frozen=True)
 class PublishedState:
-    """A state as of `seq`: its rows, in how many buckets, and how many of those are new files."""
+    """A published state as of `seq`: the numbers of its rows, of its buckets, and of buckets with new files."""
 
     dataset: str
     seq: int
@@ -50,9 +54,9 @@ class PublishedState:
 
 @dataclass(frozen=True)
 class PendingState:
-    """What brings the state of a table up to the exported seq; `folded_upto`: how far it is. `error`: why it cannot.
+    """The folds that bring the state of a table up to the exported seq, or the `error` that makes them impossible.
 
-    `waits`: the ledger's id of a table that may wait; None: it may not.
+    `folded_upto`: the seq of the present state. `waits`: the ledger's id of a table that may wait; None: it may not.
     """
 
     dataset: str
@@ -64,16 +68,16 @@ class PendingState:
 
 
 def describe_state(folding: PlannedFold, folded: FoldResult, files: Sequence[BucketFile]) -> PublishedState:
-    """The state that a fold has made; `files` are all files of its version."""
+    """Describe the state that a fold has made; `files`: all files of its version."""
     rows = sum(file.rows for file in files)
     return PublishedState(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
 
 
 def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replaced.CHECKPOINTS) -> None:
-    """Finish or remove what an earlier exporter left. The lake's lock must be held, and no state being written.
+    """Finish or remove the work that an earlier exporter left. Call it with the lake's lock, and while no fold runs.
 
-    Versions that were superseded `keep` seconds ago, or longer, are removed, but for the last of each day of the last
-    `checkpoints` seconds: a state as of an earlier seq begins with one of them.
+    Versions that were superseded at least `keep` seconds ago are removed, except the last version of each day of the
+    last `checkpoints` seconds: a state as of an earlier seq begins with one of these.
     """
     ledger = StateLedger(lake.ledger, lake.id)
     if isinstance(lake.root, Path):
@@ -92,17 +96,18 @@ def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replac
 
 
 def show_newest(lake: Lake) -> None:
-    """Show what an earlier exporter has committed and not shown, before the manifest says that readers find it."""
+    """Show versions that an earlier exporter committed and did not show, before the manifest lists them for readers."""
     ledger = StateLedger(lake.ledger, lake.id)
     for table in ledger.tables_to_show():
         _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
 
 
 def find_outdated(lake: Lake, latest_age: float = 0.0) -> list[PendingState]:
-    """Tables with a key whose exported changes are newer than their state, that which is farthest behind first.
+    """Find tables with a key whose exported changes are newer than their state; the farthest behind comes first.
 
-    Without those that may wait, and have not for `latest_age` seconds: that they wait is recorded. If there are no
-    others, that is recorded too. Tables that are divided among events tables are hidden.
+    Tables that may wait, and have not waited for `latest_age` seconds yet, are excluded and recorded as waiting. If no
+    table remains, the ledger stores the seq up to which all states are folded. Tables that are divided among events
+    tables are hidden.
     """
     seq = lake.ledger.exported_upto(lake.id)
     oids, datasets = ChangeFiles(lake.ledger, lake.id).changed(lake.ledger.folded_upto(lake.id), seq)
@@ -126,14 +131,14 @@ def find_outdated(lake: Lake, latest_age: float = 0.0) -> list[PendingState]:
 
 
 def _divisible(lake: Lake) -> dict[int, bool]:
-    """Oids of all tables that have or had a state, where there are several events tables; whether each is shown."""
+    """Return if tables are shown, by the oids of all that have or had a state; empty with only one events table."""
     return StateLedger(lake.ledger, lake.id).oids() if divided.other_events_tables(lake) else {}
 
 
 def _needs_check(
     tables: LakeTables, table: LinkedTable, oids: Collection[int], datasets: Collection[str], divisible: dict[int, bool]
 ) -> bool:
-    """Whether it has changed, or may have begun or ceased to be divided."""
+    """Return True if a table has changed, or if its division among events tables may have begun or ended."""
     if not {*table.oids.values()}.isdisjoint(oids) or not {*table.datasets}.isdisjoint(datasets):
         return True
     return tables.division_reason(table) is not None or not all(divisible.get(oid, True) for oid in table.oids.values())
@@ -173,9 +178,9 @@ def _plan_pending(lake: Lake, tables: LakeTables, table: LinkedTable, seq: int) 
 def fold_all(
     spark: SparkSession | None, lake: Lake, pending: Sequence[PendingState], report: Callable[[PublishedState], None]
 ) -> None:
-    """Bring every state up to what is exported. If some fail, the others are made, then the first error is raised.
+    """Bring every state up to the exported seq. If some fail, the others are made, then the first error is raised.
 
-    `spark`: None where all of `pending` are errors.
+    `spark`: None if all of `pending` are errors.
     """
     failed: list[ExportError] = []
     seq = lake.ledger.exported_upto(lake.id)
@@ -193,7 +198,7 @@ def fold_all(
 
 
 def publish(lake: Lake, table: int, version: int, folding: PlannedFold, folded: FoldResult) -> PublishedState:
-    """Make what a fold wrote the newest state of its table, under the name that the table has by now."""
+    """Publish the result of a fold as the newest state of its table, under the table's present name."""
     ledger = StateLedger(lake.ledger, lake.id)
     if not isinstance(lake.root, Path):
         files = in_bucket.files(lake, folded)
@@ -212,14 +217,14 @@ def publish(lake: Lake, table: int, version: int, folding: PlannedFold, folded: 
 
 
 def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
-    """If the file system refuses that, the next run tries again."""
+    """Show a version to readers. If the file system refuses that, the next run tries again."""
     if not isinstance(lake.root, Path) or ShownFolders(lake).set_latest(dataset, seq):
         StateLedger(lake.ledger, lake.id).record_shown(table, seq)
 
 
 @dataclass(frozen=True)
 class _BegunVersion:
-    """A version that is being written, of a table that the ledger knows by that id."""
+    """A version that is being written. `table`, `version`: their ids in the ledger."""
 
     pending: PendingState
     table: int
@@ -229,13 +234,13 @@ class _BegunVersion:
 
 
 _FoldOutcomes = list[tuple[_BegunVersion, engines.Outcome | None]]
-"""None: it is too large for the engine that tried."""
+"""Versions with the outcomes of their folds; None: the table is too large for the engine that tried."""
 
 
 def _fold_pending(
     spark: SparkSession | None, lake: Lake, pending: Sequence[PendingState]
 ) -> Iterator[tuple[PendingState, PublishedState | ExportError]]:
-    """Each table with what has come of it, as it ends: small ones many in one Spark job, the others beside them."""
+    """Yield each table with its outcome, as its fold ends. A Spark job folds many small tables, or one large table."""
     small: list[PendingState] = []
     large: list[PendingState] = []
     for each in pending:
@@ -286,7 +291,7 @@ def _begin(lake: Lake, pending: PendingState) -> _BegunVersion:
 
 
 def _finish(lake: Lake, one: _BegunVersion, outcome: engines.Outcome) -> PublishedState | ExportError:
-    """Publish what has come of a fold, or give the version up."""
+    """Publish the outcome of a fold, or mark the version failed."""
     try:
         if isinstance(outcome, ExportError):
             raise outcome
@@ -312,7 +317,7 @@ def _staging(version: int) -> str:
 
 
 def base_folder(lake: Lake, folding: PlannedFold) -> LakePath:
-    """The folder of the version that a fold begins with; one that is not used where it begins with none."""
+    """Return the folder of the version that a fold begins with. Without such a version, the folder is not used."""
     return _base_folder(lake.root, folding) if isinstance(lake.root, Path) else lake.root / layout.CURRENT
 
 

@@ -1,4 +1,4 @@
-"""Which engine folds a table: small ones a task each, on Arrow, all in one Spark job; the others by DataFrames."""
+"""Chooses the engine of a fold: one Spark job folds small tables, a task each, on Arrow; DataFrames fold the others."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from lake.states.folded import FoldResult, FoldTask
 from lake.states.plan import PlannedFold
 
 TABLES_AT_ONCE = 100
-"""Small tables that one Spark job folds: while others are folded, these are published."""
+"""The most small tables that one Spark job folds: they are published while the next job runs."""
 Outcome = FoldResult | ExportError
 
 
 def is_small(foldings: Sequence[PlannedFold]) -> bool:
-    """Whether a table is folded beside others, if it turns out to be as small as its files."""
+    """Return True if a table may be folded in a job with others. Its rows may still turn out to be too large."""
     return small.fits(foldings)
 
 
 def fold_small(spark: SparkSession, tasks: Sequence[FoldTask]) -> Sequence[Outcome | None]:
-    """What has come of each, folded in one job; None: it is too large for that."""
-    # One such job after the other, so that the first can be published while the next are folded.
+    """Fold tables in one job, and return their outcomes; None: the table is too large for a task."""
+    # One such job at a time, so that its tables can be published while the next job runs.
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "small")
     try:
         return cluster.run_tasks(spark, small.fold, tasks, lambda _: None, description="fold")
-    except ExportError as error:  # which table broke the job is not known
+    except ExportError as error:  # the error does not tell which table broke the job
         print(f"small tables are folded one by one, since their job ended: {error}", file=sys.stderr, flush=True)
         return [None] * len(tasks)
 
 
 def fold_large(spark: SparkSession, task: FoldTask) -> Outcome:
-    """What has come of it."""
+    """Fold a table with DataFrames, and return the outcome."""
     spark.sparkContext.setLocalProperty("spark.job.description", f"fold {task.foldings[-1].dataset}")
     try:
         return fold_by_frames(spark, task.root, task.base_folder, task.foldings, task.target)
@@ -45,7 +45,7 @@ def fold_large(spark: SparkSession, task: FoldTask) -> Outcome:
 
 
 def fold_one(spark: SparkSession, task: FoldTask) -> FoldResult:
-    """Fold it by the engine that is right for it. Raises ExportError."""
+    """Fold a table with the engine that suits its size. Raises ExportError."""
     outcome = fold_small(spark, [task])[0] if is_small(task.foldings) else None
     outcome = outcome or fold_large(spark, task)
     if isinstance(outcome, ExportError):

@@ -1,7 +1,7 @@
-"""Current states that wait: a large table is written anew when enough of it has changed, or has waited long enough.
+"""Lets current states wait: a large table is written again when enough of it has changed, or it has waited long enough.
 
-What such a state lacks is in the files of changes, which are what else would be written beside it as deltas. The next
-fold and `export state` read them over the version that is there, so both are exact whatever waits.
+The changes that such a state lacks are in the files of changes, so no other deltas are written. The next fold and
+`export state` apply them to the existing version, so both are exact even if states wait.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lake.storage import reading
 from lake.storage.identity import Lake
 
 SMALL = 1024 * 1024
-"""Bytes of all files of a state up to which it is written at each run."""
+"""Bytes of all files of a state up to which the state is written at each run."""
 PART = 20
-"""A table is written once as many as one in so many of its rows have changed."""
+"""A table is written again when one of this many rows has changed."""
 _WAITING = """
     select t.id, t.source_id::text, t.source_epoch, t.table_oid,
         extract(epoch from now() - t.waits_since)::float8 as seconds, (
@@ -39,7 +39,7 @@ _WAIT_NO_MORE = "update pipeline.export_tables set waits_since = null where id =
 
 @dataclass(frozen=True)
 class WaitingState:
-    """A table whose state lacks changes, for so many seconds; `oids`: those by which its changes are found."""
+    """A table whose state has lacked changes for `seconds`; `oids`: the oids under which its changes are found."""
 
     id: int
     root: TableRoot
@@ -48,7 +48,7 @@ class WaitingState:
 
 
 def may_wait(foldings: Sequence[PlannedFold], newest: StateVersion | None) -> bool:
-    """Whether the newest version may stay: it is large, and nothing but a few of its rows has changed."""
+    """Return True if the newest version may stay: it is large, and only few of its rows have changed."""
     if newest is None or len(foldings) != 1:
         return False
     [folding] = foldings
@@ -60,19 +60,19 @@ def may_wait(foldings: Sequence[PlannedFold], newest: StateVersion | None) -> bo
 
 
 def empties_table(lake: Lake, files: Iterable[ChangeFile]) -> bool:
-    """Whether these changes have a truncate, one of which changes every row; so does what cannot be read."""
+    """Return True if these changes have a truncate, which changes every row, or if a file cannot be read."""
     try:
         for file in files:
             with reading.parquet(lake.root / file.path) as opened:
                 if pc.any(pc.equal(opened.read(["action"]).column(0), "truncate")).as_py():
                     return True
-    except OSError:  # the fold says which, and why
+    except OSError:  # the fold reports the file and the reason
         return True
     return False
 
 
 def read_waiting(lake: Lake) -> dict[TableRoot, WaitingState]:
-    """The tables that wait, by their roots."""
+    """Return the tables that wait, by their roots."""
     found = {}
     for row in lake.ledger.rows(_WAITING, (str(lake.id),)):
         root = row["source_id"], row["source_epoch"], row["table_oid"]
@@ -82,7 +82,7 @@ def read_waiting(lake: Lake) -> dict[TableRoot, WaitingState]:
 
 
 def store_waiting(lake: Lake, wait: Iterable[int], no_more: Iterable[int]) -> None:
-    """These tables wait from now on, if they did not before; those wait no more."""
+    """Store that tables begin to wait, unless they wait already, and that others no longer wait."""
     for statement, tables in ((_WAIT, list(wait)), (_WAIT_NO_MORE, list(no_more))):
         if tables:
             lake.ledger.execute(statement, (bigints(tables),))

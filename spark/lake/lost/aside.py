@@ -1,8 +1,8 @@
-"""A lake of which the ledger went back with a restored log: what it no longer lists is set aside.
+"""Sets aside the files that the ledger no longer lists, after the ledger went back with a restored log.
 
-Readers are led to what the ledger has, then all else moves to a folder into which no reader looks. Nothing is removed.
-The manifest says last of all that it knows of the jump, so whoever opens the lake after a crash does it again, and does
-what is left.
+First readers are switched to the files that the ledger has, then all other files move to a folder that no reader uses.
+No file is removed. The manifest names the jump only at the end, so after a crash the next process that opens the lake
+begins again, and finishes the work.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ _RANGE = re.compile(r"(\d{20})-(\d{20})[\w-]*\.parquet")
 
 @dataclass(frozen=True)
 class LostFiles:
-    """`files`: those of changes, and versions of states, that the ledger does not list. `gone`: versions that it
-    lists, and that are not there. `versions`: schema versions that the manifest has, by dataset."""
+    """Differences between a lake and its ledger.
+
+    `files`: files of changes, and versions of states, that the ledger does not list. `gone`: versions that the ledger
+    lists and that do not exist. `versions`: schema versions of the manifest, by dataset.
+    """
 
     files: Collection[str]
     gone: Collection[StateFiles]
@@ -42,7 +45,7 @@ class LostFiles:
 
 
 def set_aside_lost(lake: Lake, jump: int) -> None:
-    """Bring the lake to what its ledger has, which may have gone back before the log jumped to that seq.
+    """Bring the lake to the state of its ledger, which may have gone back before the log jumped to that seq.
 
     The lake's lock must be held. Raises UnfitTargetError if files that the ledger lists are gone.
     """
@@ -58,7 +61,7 @@ def set_aside_lost(lake: Lake, jump: int) -> None:
     if lost.gone:
         ledger_of.forget_versions(lake, lost.gone)
     if isinstance(lake.root, Path):
-        on_disk.lead_readers(lake, lake.root, known, ledger_of.newest_versions(lake), jump - 1)
+        on_disk.switch_readers(lake, lake.root, known, ledger_of.newest_versions(lake), jump - 1)
     manifest.relist(jump - 1)
     if isinstance(lake.root, Path):
         parts = manifest.parts().values()
@@ -89,14 +92,14 @@ def _find_lost(lake: Lake, known: KnownFiles, manifest: LakeManifest) -> LostFil
 
 
 def _lost_states(known: KnownFiles, head: Mapping[str, Any]) -> list[str]:
-    """Versions of states in a bucket that only the manifest knows."""
+    """Return versions of states in a bucket that only the manifest knows."""
     there = {layout.state_part(each.dataset, each.id) for each in known.states}
     parts = (state.get("part") for state in head.get("current", {}).values())
     return [part for part in parts if part and part not in there]
 
 
 def _find_merged(missing: Collection[str], files: Collection[str]) -> str | None:
-    """One of the missing files that has become a part of a merged file that the ledger does not list."""
+    """Return a missing file that was merged into a file that the ledger does not list; None if there is none."""
     merged = [(str(PurePosixPath(path).parent), found) for path in files if (found := _MERGED.search(path))]
     for path in sorted(missing):
         if one := _RANGE.search(path):
@@ -107,21 +110,21 @@ def _find_merged(missing: Collection[str], files: Collection[str]) -> str | None
 
 
 def _lacks_metadata(lake: Lake) -> bool:
-    """Whether the metadata of an Iceberg table was replaced and removed after the state that was restored."""
+    """Return True if metadata of an Iceberg table was replaced and removed after the state that was restored."""
     base = f"file://{lake.root}/" if isinstance(lake.root, Path) else f"{lake.root}/"
     at = (table.location for table in IcebergLedger(lake).tables() if table.location)
     return bool(lake.folder.missing(each.removeprefix(base) for each in at if each.startswith(base)))
 
 
 def _record(lake: Lake, path: str, lost: LostFiles) -> None:
-    """Keep the manifest as it was, with the files that are set aside; what a crash has left is there already."""
+    """Keep a copy of the manifest with the files that are set aside, unless an interrupted run has made it already."""
     if lake.folder.read(path) is None:
         content = {**LakeManifest(lake).head(), "set_aside": sorted(lost.files)}
         lake.folder.write(path, json.dumps(content, indent=1, ensure_ascii=False).encode())
 
 
 def _withdraw_iceberg(lake: Lake, head: Mapping[str, Any], lost: LostFiles) -> None:
-    """The next export makes all Iceberg tables again: a REST catalog did not go back, and snapshots may lack files."""
+    """Withdraw the Iceberg tables; the next export makes them again. A REST catalog did not go back with the ledger."""
     book = IcebergLedger(lake)
     if (found := book.read_catalog()) is None:
         return
@@ -136,6 +139,6 @@ def _withdraw_iceberg(lake: Lake, head: Mapping[str, Any], lost: LostFiles) -> N
 
 
 def _manifest_identifiers(head: Mapping[str, Any], lost: LostFiles) -> set[Identifier]:
-    """What Iceberg tables of the manifest are called."""
+    """Return the identifiers of the manifest's Iceberg tables."""
     of_changes = {names.of_changes(name, version) for name, each in lost.versions.items() for version in each}
     return of_changes | {names.of_current(name) for name in head.get("current", {})}

@@ -1,4 +1,4 @@
-"""What the ledger knows of the files of a lake: those it lists, and those that it will remove itself."""
+"""Reads the files that the ledger knows: those that it lists, and those that it will remove itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATES = """
 """
 _FORGET = "delete from pipeline.export_states where id = any($1::text::bigint[])"
 _FORGOTTEN = (
-    # What has become the newest of its table is superseded by none.
+    # The newest version of a table is superseded by none.
     """
     update pipeline.export_states s set superseded_at = null
     where s.lake_id = $1::text::uuid and s.state = 'committed' and s.superseded_at is not null and not exists (
@@ -57,7 +57,7 @@ _LATEST = """
 
 @dataclass(frozen=True)
 class StateFiles:
-    """A version of a table's state; `files`: where they are in the lake."""
+    """A version of a table's state; `files`: their paths in the lake."""
 
     id: int
     dataset: str
@@ -68,7 +68,11 @@ class StateFiles:
 
 @dataclass(frozen=True)
 class KnownFiles:
-    """`listed`: files of changes; `others`: what it removes itself, or what is being made. `schemas`: their files."""
+    """Paths that the ledger knows.
+
+    `listed`: files of changes. `others`: paths that are in progress, or that the ledger will remove itself. `schemas`:
+    files of columns. `states`: the versions of states.
+    """
 
     listed: frozenset[str]
     others: frozenset[str]
@@ -76,7 +80,7 @@ class KnownFiles:
     states: Sequence[StateFiles]
 
     def knows(self, path: str) -> bool:
-        """True if the ledger knows a path, or a folder that it is in."""
+        """Return True if the ledger knows a path, or a folder of the path."""
         return (
             path in self.listed or path in self.others or any(str(each) in self.others for each in Path(path).parents)
         )
@@ -88,7 +92,7 @@ class KnownFiles:
 
 
 def read_known_files(lake: Lake) -> KnownFiles:
-    """What the ledger of the lake knows, whose lock is held."""
+    """Read all paths that the ledger knows of a lake whose lock is held."""
     mine = (str(lake.id),)
     rows = lake.ledger.rows
     schemas = ChangeFiles(lake.ledger, lake.id).newest_schemas()
@@ -109,7 +113,7 @@ def _state(lake: Lake, row: Mapping[str, Any]) -> StateFiles:
 
 
 def forget_versions(lake: Lake, versions: Iterable[StateFiles]) -> None:
-    """These versions are not there: the tables are folded again, from the version before or from their first change."""
+    """Forget versions that do not exist: their tables are folded again, from the version before or the first change."""
     with lake.ledger.transaction():
         lake.ledger.execute(_FORGET, (bigints(each.id for each in versions),))
         for statement in _FORGOTTEN:
@@ -117,5 +121,5 @@ def forget_versions(lake: Lake, versions: Iterable[StateFiles]) -> None:
 
 
 def newest_versions(lake: Lake) -> dict[str, int]:
-    """The newest version of each table, by the name under which readers find it."""
+    """Return the seq of the newest version of each table, by the name under which readers find the table."""
     return {row["dataset"]: row["seq"] for row in lake.ledger.rows(_LATEST, (str(lake.id),))}

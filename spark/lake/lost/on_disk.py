@@ -1,4 +1,4 @@
-"""A lake in a folder: which files the ledger does not list, and how readers are led to those that it does."""
+"""Finds files on a disk that the ledger does not list, and switches readers to the files that it lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERSIONS = layout.CURRENT, f"{layout.FILES}/{layout.CURRENT}"
 
 
 def find_unlisted(root: Path, known: KnownFiles) -> list[str]:
-    """Files of changes, of columns, and versions of states that the ledger does not know."""
+    """Return files of changes and of columns, and versions of states, that the ledger does not know."""
     return [*_changes(root, known), *_versions(root, known)]
 
 
@@ -35,7 +35,7 @@ def _changes(root: Path, known: KnownFiles) -> Iterator[str]:
                     is_known = path in known.schemas
                 elif top in _FILES:
                     is_known = known.knows(path)
-                else:  # another name of a file, or its only one if a version before has written it
+                else:  # a second name of a file, or the only name if an earlier server version wrote it
                     is_known = known.knows(path) or known.knows(file := f"{layout.FILES}/{path}")
                     is_known |= (root / file).exists() and os.path.dirname(path) not in fixed
                 if not is_known and (name.endswith(".parquet") or name == "_common_metadata"):
@@ -43,7 +43,7 @@ def _changes(root: Path, known: KnownFiles) -> Iterator[str]:
 
 
 def _fixed(known: KnownFiles) -> set[str]:
-    """Folders of days that have files whose only path is there."""
+    """Return folders of days with files that have no path elsewhere."""
     return {path.rpartition("/")[0] for path in known.listed if layout.day(path) is None}
 
 
@@ -57,10 +57,10 @@ def _versions(root: Path, known: KnownFiles) -> Iterator[str]:
                     yield os.path.relpath(found, root)
 
 
-def lead_readers(lake: Lake, root: Path, known: KnownFiles, latest: dict[str, int], number: int) -> None:
-    """Let each day and each `latest` have what the ledger lists. `number`: of the folders that are made for that.
+def switch_readers(lake: Lake, root: Path, known: KnownFiles, latest: dict[str, int], number: int) -> None:
+    """Switch each day and each `latest` to the files that the ledger lists. `number`: names the new folders.
 
-    A day takes two renames if the file system cannot exchange folders: it is not there between the two.
+    If the file system cannot exchange folders, a day takes two renames, and does not exist between the two.
     """
     shown = ShownFolders(lake)
     for dataset in sorted((root / layout.CURRENT).glob("*")):
@@ -86,7 +86,7 @@ def _days(root: Path) -> Iterator[str]:
 
 
 def find_left_over(root: Path, known: KnownFiles, parts: Iterable[str], *, iceberg: bool) -> list[str]:
-    """What readers were led to before: folders of days, parts of the manifest, with `iceberg` all its metadata."""
+    """Return paths that readers used before: folders of days, parts of the manifest, with `iceberg` all metadata."""
     real = os.path.realpath(root)
     shown = {os.path.relpath(os.path.realpath(root / folder), real) for folder in days.find_links(root)}
     found = [

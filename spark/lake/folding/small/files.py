@@ -1,4 +1,4 @@
-"""Writes the buckets of a small fold as Parquet files, one each, whole and durable."""
+"""Writes each bucket of a small fold as a complete and durable Parquet file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark_sequin_events.reading import arrow_schema
 
 
 def bucket(record_pk: str | None, buckets: int) -> int:
-    """As lake.states.writer.bucket; 0 for a row without a key."""
+    """Return the bucket of a row as lake.states.fold.bucket does; 0 for a row without a key."""
     return zlib.crc32(record_pk.encode()) % buckets if record_pk is not None else 0
 
 
@@ -55,7 +55,7 @@ def _schema(columns: Sequence[StateColumn]) -> pa.Schema:
 
 
 def _table(rows: NewRows, numbers: Sequence[int], columns: Sequence[StateColumn]) -> pa.Table:
-    """These of the rows, in this order, with the columns that readers see."""
+    """Return the rows with these numbers, in this order, with the columns that readers see."""
     table = rows.held.table
     places = [rows.places[number] for number in numbers]
     filled = [at for at, number in enumerate(numbers) if number in rows.instead]
@@ -75,7 +75,7 @@ def _table(rows: NewRows, numbers: Sequence[int], columns: Sequence[StateColumn]
 
 
 def _exact(rows: NewRows, numbers: Sequence[int], columns: Sequence[StateColumn]) -> pa.Array:
-    """`exact` as it is stored: JSON, under the names of the columns; null when it is empty."""
+    """Return `exact` as it is stored: JSON, under the names of the columns; null if it is empty."""
     texts = rows.held.texts
     if not texts:
         return pa.nulls(len(numbers), pa.string())

@@ -1,7 +1,7 @@
-"""The fold of a small table inside one task, on Arrow alone: what lake.states.fold does with DataFrames.
+"""Folds a small table inside one task, on Arrow alone. lake.states.fold does the same with DataFrames.
 
-Changes are gone through in order of seq; of their values only those are read that the new rows have. Both engines make
-the same rows, in files that are the same to readers.
+The fold reads keys and actions of all changes in order of seq, then only the values that the new rows have. Both
+engines make the same rows, in files that are the same to readers.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from lake.tables.columns import NumberedForm
 from pyspark_sequin_events.types import wider
 
 MOST_COMPRESSED = 24 * 1024 * 1024
-"""Bytes of change files beyond which a table is not small."""
+"""The most bytes of change files with which a table is small."""
 MOST_CHANGES = 400_000
-"""More changes of one table take too much memory, however short their rows are."""
+"""The most changes of a small table: more take too much memory, however short their rows are."""
 
 
 def fits(foldings: Sequence[PlannedFold]) -> bool:
-    """Whether a task can try: the changes are few, and no value has to take a type that may not hold it."""
+    """Return True if a task can try: the changes are few, and no value gets a type that may be too narrow for it."""
     return all(folding.bytes <= MOST_COMPRESSED and _keeps_values(folding) for folding in foldings)
 
 
 def fold(task: FoldTask) -> FoldResult | ExportError | None:
-    """Write the buckets that changed. Runs on executors.
+    """Fold a table, and write the buckets that changed. Runs on executors.
 
-    An error is returned, so that it fails this table only. None: the table is more than a task may hold.
+    Returns an error instead of raising it, so that only this table fails. Returns None if the table is too large for a
+    task.
     """
     try:
         return fold_in_order(partial(_fold, task), task.base_folder, task.foldings, task.target)
@@ -110,7 +111,7 @@ def _omitted(log: ChangeLog) -> Iterator[tuple[int, frozenset[int]]]:
 
 
 def _rows_before(task: FoldTask, base: FoldBase, changed: Sequence[BucketFile], folding: PlannedFold) -> FoldRows:
-    """The rows of the base, known by the key that they have from now on."""
+    """Return the rows of the base, with the record_pk that the present key makes."""
     before = rows.rows_of_base(base, changed, folding.columns_before, task.most_bytes)
     if folding.rekeyed is None:
         return before
@@ -118,7 +119,7 @@ def _rows_before(task: FoldTask, base: FoldBase, changed: Sequence[BucketFile], 
 
 
 def _rekeyed(before: FoldRows, form: NumberedForm) -> FoldRows:
-    """As rekeying.rekeyed."""
+    """Return the rows with new keys, as rekeying.rekey_rows does."""
     table = before.table
     exact = [
         [(column(number), text) for number, text in before.texts.get(place, {}).items()]

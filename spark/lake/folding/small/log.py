@@ -1,4 +1,4 @@
-"""The changes of a fold as a task reads them: first what says which of them count, then the values of those."""
+"""Reads the changes of a fold inside a task: first the columns that tell which changes count, then their values."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _SCHEMA = pa.schema([*((name, arrow_type(_READ[name])) for name in _KEPT), ("par
 
 
 class TableTooLargeError(Exception):
-    """The table is more than a task may hold."""
+    """The table is too large for a task."""
 
 
 @dataclass(frozen=True)
 class RowGroupChanges:
-    """Changes in one row group of a file, of one reading."""
+    """The changes of one reading in one row group of a file."""
 
     path: LakePath
     group: int
@@ -52,8 +52,8 @@ class RowGroupChanges:
 class ChangeLog:
     """The changes after the last truncate, whose seq is `emptied` (0: none), in order of seq.
 
-    Columns of `changes`: seq, action, record_pk, previous_record_pk, unchanged_columns; `part`: which of `parts` it is
-    in; `row`: its place in the row group.
+    Columns of `changes`: seq, action, record_pk, previous_record_pk, unchanged_columns; `part`: the index in `parts`;
+    `row`: the place in the row group.
     """
 
     parts: Sequence[RowGroupChanges]
@@ -82,7 +82,7 @@ def read_changes(root: LakePath, folding: PlannedFold, most: int) -> ChangeLog:
         parts.append(part)
     changes = pa.concat_tables(tables).combine_chunks()
     seqs = changes.column("seq")
-    if pc.any(pc.less(seqs[1:], seqs[:-1])).as_py():  # files of one table may lie side by side
+    if pc.any(pc.less(seqs[1:], seqs[:-1])).as_py():  # the seqs of two files of one table may overlap
         changes = changes.sort_by("seq").combine_chunks()
     emptied = pc.max(changes.column("seq").filter(pc.equal(changes.column("action"), "truncate"))).as_py() or 0
     if emptied:
@@ -91,7 +91,7 @@ def read_changes(root: LakePath, folding: PlannedFold, most: int) -> ChangeLog:
 
 
 def columns_in(file: pq.ParquetFile, group: int, columns: Mapping[str, str]) -> pa.Table:
-    """Columns of a row group in these types (name → type); null where the file lacks one."""
+    """Read columns of a row group in these types (name → type). A column that the file lacks is null."""
     there = [name for name in columns if name in file.schema_arrow.names]
     found = file.read_row_group(group, columns=there, use_threads=False)
     arrays = [
@@ -104,7 +104,7 @@ def columns_in(file: pq.ParquetFile, group: int, columns: Mapping[str, str]) -> 
 
 
 def _masked(root: LakePath, folding: PlannedFold) -> Iterator[tuple[RowGroupChanges, pa.Table, pa.ChunkedArray]]:
-    """Each part, what was read of its row group, and which rows of that are its changes."""
+    """Yield each part, the columns read of its row group, and a mask of the rows that are its changes."""
     for source in folding.sources:
         for path in source.paths:
             with parquet(root / path) as file:
@@ -135,7 +135,7 @@ def _in_range(held: pa.Table, folding: PlannedFold) -> pa.ChunkedArray:
 
 
 def _between(held: pa.Table, reading: ChangeReading) -> pa.ChunkedArray:
-    """Whether a change is of the places of a reading; one without a place comes before all that have one."""
+    """Return a mask: True if a change is at a place of the reading. Changes without a place come before all others."""
     here = pc.is_valid(held.column("seq"))
     if reading.since is not None:
         here = _and(here, _not_before(held, reading.since))
@@ -153,7 +153,7 @@ def _not_before(held: pa.Table, place: ReplicationPlace) -> pa.ChunkedArray:
 
 
 def _has_content(held: pa.Table) -> pa.ChunkedArray:
-    """Whether a change says anything of its row: not the event in place of a dead letter, nor one retried too late."""
+    """Return a mask: False for the event in place of a dead letter, and for an event that was retried too late."""
     marks = held.column("event_metadata")
     marked = pc.fill_null(pc.match_substring_regex(marks, '"(parked|outdated)"'), fill_value=False)
     if not pc.any(marked).as_py():

@@ -1,4 +1,4 @@
-"""The rows that a fold makes of its changes and of the rows before: which value of which row is which."""
+"""Composes the rows of a fold from its changes and the rows before: it finds the place of each value."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lake.states.schema_cast import column
 
 @dataclass(frozen=True)
 class NewRows:
-    """Row n is the row at `places[n]` of `held`, but for the columns in `instead[n]`: their values are at those places.
+    """New rows: row n is the row at `places[n]` of `held`, except that values of columns in `instead[n]` are elsewhere.
 
-    None in place of a place: the value was never seen.
+    `instead[n]`: number of a column → place of its value; None: the log never had the value.
     """
 
     held: FoldRows
@@ -28,7 +28,7 @@ class NewRows:
 
 
 def new_rows(log: ChangeLog, steps: KeySteps, before: FoldRows, columns: Sequence[StateColumn], most: int) -> NewRows:
-    """The live rows of the changes, then those of `before` that no change names. Raises TableTooLargeError."""
+    """Return the changes' live rows, then the rows of `before` that no change names. Raises TableTooLargeError."""
     live = [change for change in steps.last.values() if change != GONE]
     wanted = {each.number for each in columns}
     holders = {
@@ -57,7 +57,7 @@ def new_rows(log: ChangeLog, steps: KeySteps, before: FoldRows, columns: Sequenc
 
 
 def _places_of_keys(holders: Mapping[int, Mapping[int, RowHolder]], before: FoldRows, first: int) -> dict[str, int]:
-    """Where the rows before are which values are taken from, by their keys."""
+    """Return the places of the rows before that supply values, by their keys."""
     keys = list({at for found in holders.values() for at in found.values() if isinstance(at, str)})
     found = pc.index_in(pa.array(keys, pa.string()), value_set=before.table.column("record_pk"))
     return {key: first + place for key, place in zip(keys, found.to_pylist(), strict=True) if place is not None}

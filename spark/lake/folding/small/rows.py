@@ -1,4 +1,4 @@
-"""Rows in memory under the names of the fold, and the files that they are read from."""
+"""Reads rows of files into memory, under the column names of the fold."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from lake.storage.where import LakePath
 from pyspark_sequin_events.types import arrow_type
 
 ExactTexts = dict[int, dict[int, str]]
-"""`exact` by the place of a row, in it by the number of a column."""
+"""`exact`: texts by the place of a row, then by the number of a column."""
 _OURS = ("record_pk", "seq", "committed_at")
 
 
 @dataclass(frozen=True)
 class FoldRows:
-    """`table`: record_pk, seq, committed_at, then c0, c1, … by the numbers of the columns; `texts`: `exact`."""
+    """Rows in memory. `table`: record_pk, seq, committed_at, then c0, c1, … by number; `texts`: those of `exact`."""
 
     table: pa.Table
     texts: ExactTexts
 
 
 def no_rows(wanted: Sequence[StateColumn]) -> FoldRows:
-    """No rows, with these columns."""
+    """Return no rows, with these columns."""
     ours = [(name, arrow_type(STATE[name])) for name in _OURS]
     return FoldRows(
         pa.schema([*ours, *((column(each.number), arrow_type(each.type)) for each in wanted)]).empty_table(), {}
@@ -39,7 +39,7 @@ def no_rows(wanted: Sequence[StateColumn]) -> FoldRows:
 
 
 def join_rows(parts: Iterable[FoldRows], wanted: Sequence[StateColumn], most: int = 1 << 62) -> FoldRows:
-    """All the rows, one part after the other. Raises TableTooLargeError when they take more than `most` bytes."""
+    """Join the rows of all parts, in order. Raises TableTooLargeError if they take more than `most` bytes."""
     tables, texts = [no_rows(wanted).table], {}
     rows = size = 0
     for part in parts:
@@ -55,7 +55,7 @@ def join_rows(parts: Iterable[FoldRows], wanted: Sequence[StateColumn], most: in
 def rows_of_changes(
     log: ChangeLog, wanted: Sequence[int], columns: Sequence[StateColumn], most: int
 ) -> tuple[FoldRows, dict[int, int]]:
-    """The rows that these changes wrote, and the place of each of them. Raises TableTooLargeError."""
+    """Read the rows that these changes wrote, and return the place of each. Raises TableTooLargeError."""
     held = log.changes.select(["part", "row"]).take(pa.array(wanted, pa.int64()))
     held = held.append_column("change", pa.array(wanted, pa.int64())).sort_by(
         [("part", "ascending"), ("row", "ascending")]
@@ -76,7 +76,7 @@ def rows_of_changes(
 
 
 def rows_of_base(base: FoldBase, files: Sequence[BucketFile], columns: Sequence[StateColumn], most: int) -> FoldRows:
-    """The rows in files of a base. Raises TableTooLargeError."""
+    """Read the rows in files of a base. Raises TableTooLargeError."""
     numbers = {each.name: each.number for each in base.columns}
     kept = {each.number for each in columns}
     names = {each.name: each.type for each in base.columns if each.number in kept}
@@ -94,7 +94,7 @@ def rows_of_base(base: FoldBase, files: Sequence[BucketFile], columns: Sequence[
 
 
 def retype_rows(rows: FoldRows, columns: Sequence[StateColumn]) -> FoldRows:
-    """The rows with other columns."""
+    """Return the rows with other columns."""
     numbers = {name: int(name[1:]) for name in rows.table.column_names if name not in _OURS}
     kept = {each.number for each in columns}
     table = rows.table.append_column("exact", pa.nulls(rows.table.num_rows, pa.string()))
@@ -103,14 +103,14 @@ def retype_rows(rows: FoldRows, columns: Sequence[StateColumn]) -> FoldRows:
 
 
 def _bytes(path: LakePath) -> int:
-    """What a file takes in memory, or less: its values may be stored once each."""
+    """Return a lower bound of the bytes that a file takes in memory: it may store equal values once."""
     with parquet(path) as file:
         groups = file.metadata
     return sum(groups.row_group(number).total_byte_size for number in range(groups.num_row_groups))
 
 
 def _unified(table: pa.Table, numbers: Mapping[str, int], wanted: Sequence[StateColumn]) -> FoldRows:
-    """Rows of files as rows of the fold; every type is that of `wanted`, or one that it holds all values of."""
+    """Return rows of files as rows of the fold. The types of `wanted` hold all values of the files' types."""
     names = {number: name for name, number in numbers.items()}
     columns = {name: table.column(name) for name in _OURS}
     for each in wanted:

@@ -1,4 +1,4 @@
-"""Goes through changes in order of seq: which is the last of each key, and where the values are that updates left out.
+"""Traces changes in order of seq: finds the last change of each key, and the places of values that updates left out.
 
 Pure.
 """
@@ -9,15 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 GONE = -1
-"""In place of a change: no row has the key."""
+"""A value instead of a change's number: no row has the key."""
 RowHolder = int | str | None
-"""What a row was at some moment: the change that wrote it, or GONE; its key, if it is from before the changes."""
+"""The holder of a row's values at a moment: the change that wrote it, or GONE, or its key if no change wrote it."""
 
 
 @dataclass
 class KeySteps:
-    """`last`: by key the last change, or GONE. `omitted`: by change the columns that it left out; `before`: by change,
-    of those that left something out, what its row was before it.
+    """The steps of all keys. `last`: key → its last change, or GONE.
+
+    `omitted`: change → columns that it left out. `before`: change that left columns out → holder of its row before it.
     """
 
     last: dict[str | None, int] = field(default_factory=dict)
@@ -25,7 +26,7 @@ class KeySteps:
     before: dict[int, RowHolder] = field(default_factory=dict)
 
     def holder(self, change: int, column: int) -> RowHolder:
-        """Where the value of a column is which a change has or left out."""
+        """Return the holder of a column's value as of a change, which may have left the value out."""
         at: RowHolder = change
         while isinstance(at, int) and column in self.omitted.get(at, ()):
             at = self.before[at]
@@ -35,7 +36,7 @@ class KeySteps:
 def trace_steps(
     changes: Iterable[tuple[str | None, str, str | None]], omitted: Mapping[int, frozenset[int]]
 ) -> KeySteps:
-    """`changes`: record_pk, action and previous_record_pk of each, in order; they are numbered from 0."""
+    """Trace changes, given as record_pk, action and previous_record_pk in order; their numbers begin with 0."""
     found = KeySteps(omitted=dict(omitted))
     last = found.last
     for number, (key, action, previous) in enumerate(changes):
