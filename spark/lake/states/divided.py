@@ -1,7 +1,7 @@
-"""Tables whose changes are divided among events tables: the lake of one of those has not all that made the table.
+"""Finds tables whose changes are divided among events tables: no lake of one events table has all of their changes.
 
-Two things tell: by which routes changes go now, and whether another events table has changes of the table. Those are
-made up for by a backfill that began when the other had the last of them.
+Two facts show this: the routes by which changes go now, and changes of the table in another events table. A backfill
+makes up for such changes, if it began after the last of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lake.tables.source_tables import LinkedTable
 from pyspark_sequin_events.query import qualified
 
 CHANGES = ("insert", "update", "delete", "truncate", "read")
-"""The actions that make a table what it is."""
+"""The actions that change the rows of a table."""
 NEVER = 2**63 - 1
 _OTHERS = """
     select o.name, exists (
@@ -56,7 +56,7 @@ _IN_LAKES = """
 
 @dataclass(frozen=True)
 class TableDivision:
-    """Why the lake has not all changes of a table; or, in `whole_since`, the backfill from which on it has all."""
+    """The reason why the lake lacks changes of a table, or the backfill `whole_since`, from which on it has all."""
 
     reason: str | None = None
     whole_since: FullBackfill | None = None
@@ -64,7 +64,7 @@ class TableDivision:
 
 @dataclass(frozen=True)
 class DivisionQuery:
-    """A table, the form that it has, and its newest backfill that is in the lake."""
+    """A table, its present form, and its newest backfill in the lake."""
 
     table: LinkedTable
     form: LakeTableForm
@@ -72,12 +72,12 @@ class DivisionQuery:
 
 
 def other_events_tables(lake: Lake) -> dict[str, bool]:
-    """The other events tables that changes have gone to, and whether each is there still."""
+    """Return the other events tables to which changes have gone, and if each still exists."""
     return {row["name"]: row["is_there"] for row in lake.ledger.rows(_OTHERS, (lake.events_table,))}
 
 
 def divisions(lake: Lake, seq: int, asked: Sequence[DivisionQuery]) -> dict[tuple[str, int, int], TableDivision]:
-    """Which of these tables are divided as of `seq`, by their roots: as many questions for many as for one."""
+    """Return the divisions of these tables as of `seq`, by their roots. The number of queries is that for one table."""
     elsewhere = other_events_tables(lake) if asked else {}
     if not elsewhere:
         return {}
@@ -103,7 +103,7 @@ def divisions(lake: Lake, seq: int, asked: Sequence[DivisionQuery]) -> dict[tupl
 
 
 def destinations(default: str, routes: Iterable[Mapping[str, Any]], schema: str, name: str) -> set[str]:
-    """The events tables that changes of a table go to."""
+    """Return the events tables to which changes of a table go."""
     found = set()
     for action in CHANGES:
         taking = (route["events_table"] for route in routes if _matches(route, f"{schema}.{name}", action))
@@ -118,7 +118,7 @@ def _matches(route: Mapping[str, Any], name: str, action: str) -> bool:
 
 
 def _expression(pattern: str) -> str:
-    """The regular expression of a pattern; none of its stars but the last is tried twice, so it takes linear time."""
+    """Return the regular expression of a pattern; only its last star is tried twice, so it takes linear time."""
     first, *rest = map(re.escape, pattern.split("*"))
     between = "".join(f"(?>.*?{part})" for part in rest[:-1])
     return f"{first}{between}.*{rest[-1]}" if rest else first
@@ -134,19 +134,19 @@ def _by_routes(
     if not elsewhere:
         return None
     if events_table not in going:
-        return f"routes send its changes to {elsewhere}; read the lake of that"
-    return f"routes send some of its changes to {elsewhere}; read changes in each lake, or let one have all of them"
+        return f"routes send its changes to {elsewhere}; read the lake of that events table"
+    return f"routes send some of its changes to {elsewhere}; read changes in each lake, or route all of them to one"
 
 
 def _by_changes(events_table: str, other: str, form: LakeTableForm) -> str:
     return (
-        f"{other} has changes of it that {events_table} has not; "
+        f"{other} has changes of the table that {events_table} lacks; "
         f"run `pipeline backfill start {form.schema}.{form.name}`, which reads its rows again"
     )
 
 
 def _changed_later(lake: Lake, seq: int) -> dict[str, int]:
-    """Where each events table was when routes changed after that seq: what came from there on came after it."""
+    """Return the first seq of each events table after the next change of routes: later changes are newer than `seq`."""
     rows = lake.ledger.rows(_CHANGED_LATER, (lake.events_table, seq))
     return {name: int(first) for name, first in json.loads(rows[0]["first_seqs"]).items()} if rows else {}
 
@@ -154,12 +154,12 @@ def _changed_later(lake: Lake, seq: int) -> dict[str, int]:
 def _find_changed(
     lake: Lake, name: str, is_there: bool, asked: Iterable[tuple[DivisionQuery, int, int]]
 ) -> Collection[int]:
-    """Numbers of those of which an events table has, or its lakes have, changes between two seqs."""
+    """Return the numbers of queries for whose tables an events table, or its lakes, have changes between two seqs."""
     given = json.dumps(list(_query_rows(asked)))
     found = {row["n"] for row in lake.ledger.rows(_IN_LAKES.format(asked=_ASKED), (given, name))}
     if is_there:
         with lake.ledger.transaction():
-            # Where a table has none, all of the log would be read to know it, which the planner does not expect.
+            # If a table has no changes, the planner's choice would read all of the log to find that out.
             lake.ledger.execute("set local enable_seqscan = off")
             query = _IN_LOG.format(asked=_ASKED, events=qualified(name))
             found |= {row["n"] for row in lake.ledger.rows(query, (given,))}

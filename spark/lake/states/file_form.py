@@ -1,4 +1,4 @@
-"""How files of current states are written, whichever engine folds."""
+"""Options for files of current states, which are the same for both engines."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 GROUP_ROWS = 128 * 1024
-"""Rows of a row group: whoever reads the file again keeps one of them in memory, besides what it wants of it."""
+"""Rows of a row group: a reader keeps one row group in memory, besides the rows that it selects."""
 GROUP_BYTES = 32 * 1024 * 1024
-"""And its bytes, about."""
+"""Bytes of a row group, about."""
 
 
 def options() -> dict[str, Any]:
-    """Of pyarrow's writer. Rows are sorted by the first column, `record_pk`."""
+    """Return options of pyarrow's writer. Rows are sorted by the first column, `record_pk`."""
     return {
         "compression": "zstd",
         "write_page_index": True,

@@ -1,5 +1,4 @@
-"""The fold on Spark: applies changes to a version of a table's state. The driver only gets counts, bucket numbers and
-file names."""
+"""Folds a table on Spark: applies changes to a version of its state. The driver gets only counts, buckets and names."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ from lake.storage.where import LakePath, ObjectPath
 from pyspark_sequin_events.reading import arrow_schema
 
 BYTES_PER_TASK = 16 * 1024 * 1024
-"""How many compressed bytes of change files one task of a shuffle takes."""
+"""Compressed bytes of change files for one task of a Spark shuffle."""
 MOST_TASKS = 2000
 
 
 def fold(
     spark: SparkSession, root: LakePath, base_folder: LakePath, foldings: Sequence[PlannedFold], target: FileTarget
 ) -> FoldResult:
-    """Write the buckets that changed to `target`. Raises ExportError; the files there are then useless."""
+    """Write the buckets that changed to `target`. After an ExportError, the files there are useless."""
 
     def one(base: FoldBase | None, folding: PlannedFold, into: FileTarget) -> FoldResult:
         with plain_errors(), _settings(spark, folding.bytes):
@@ -65,7 +64,7 @@ def _fold(
 
 
 def _before(spark: SparkSession, base: FoldBase, files: Sequence[BucketFile], folding: PlannedFold) -> DataFrame:
-    """The rows of the base, known by the key that they have from now on."""
+    """Return the rows of the base, with the record_pk that the present key makes."""
     if folding.rekeyed is None:
         return schema_cast.read_rows(spark, base.folder, files, base.columns, folding.columns)
     rows = schema_cast.read_rows(spark, base.folder, files, base.columns, folding.columns_before)
@@ -73,7 +72,7 @@ def _before(spark: SparkSession, base: FoldBase, files: Sequence[BucketFile], fo
 
 
 def _omissions(log: DataFrame) -> tuple[int, list[str]]:
-    """The seq of the last truncate, 0 for none, and which columns updates left out."""
+    """Return the seq of the last truncate, 0 for none, and the columns that updates left out."""
     truncated = F.max(F.when(F.col("action") == "truncate", F.col("seq")))
     found = log.agg(
         F.coalesce(truncated, F.lit(0)).alias("truncated"),
@@ -83,7 +82,7 @@ def _omissions(log: DataFrame) -> tuple[int, list[str]]:
 
 
 def _winners(entries: DataFrame) -> DataFrame:
-    """The last step of each key: record_pk, seq, and `live`: whether the row exists after it."""
+    """Return the last step of each key: record_pk, seq, and `live`: true if the row exists after the step."""
     last = F.max(F.struct("seq", "live")).alias("last")
     return unchanged.steps(entries).groupBy("record_pk").agg(last).select("record_pk", "last.seq", "last.live")
 
@@ -99,7 +98,7 @@ def _rows(
     omitted: Sequence[str],
     columns: Sequence[StateColumn],
 ) -> DataFrame:
-    """The new rows of the buckets whose old rows are in `before`."""
+    """Return the new rows of the buckets whose old rows are in `before`."""
     rows = entries.join(winners.where("live").select("seq"), "seq")
     known = [name for name in omitted if name in rows.columns]
     if known:
@@ -113,7 +112,7 @@ def _rows(
 
 
 def _by_name(names: Mapping[str, str]) -> SparkColumn:
-    """`exact` as it is stored: JSON, under the names of the columns; null when it is empty."""
+    """Return `exact` as it is stored: JSON, under the names of the columns; null if it is empty."""
     if not names:
         return F.lit(None).cast("string")
     called = F.create_map(*(F.lit(text) for pair in names.items() for text in pair))
@@ -130,11 +129,11 @@ def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def _settings(spark: SparkSession, size: int) -> Iterator[None]:
-    """As many shuffle tasks as the input needs; timestamps in the form that other readers of Parquet understand."""
+    """Set the shuffle tasks that the input needs, and a form of timestamps that other readers of Parquet understand."""
     tasks = min(max(1, ceil(size / BYTES_PER_TASK)), MOST_TASKS)
     settings = {
         "spark.sql.shuffle.partitions": str(tasks),
-        "spark.sql.adaptive.enabled": str(tasks > 1).lower(),  # in a small fold it costs more than it saves
+        "spark.sql.adaptive.enabled": str(tasks > 1).lower(),  # in a small fold, it costs more time than it saves
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     }
@@ -168,12 +167,12 @@ def write_buckets(
 
 
 def bucket(buckets: int) -> SparkColumn:
-    """The bucket of a row, by the CRC-32 that Java, zlib and zip compute."""
+    """Return the bucket of a row, by the CRC-32 that Java, zlib and zip compute."""
     return (F.crc32("record_pk") % buckets).cast("int")
 
 
 def seal_bucket(path: Path) -> WrittenBucket:
-    """Make a file durable, and describe it. Runs on executors."""
+    """Make a file durable, and describe the file. Runs on executors."""
     found = re.search(r"=(\d+)$", path.parent.name)
     sync(path)
     rows = pq.read_metadata(path).num_rows

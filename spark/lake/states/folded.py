@@ -1,4 +1,4 @@
-"""What a fold makes, and the folds of a table one over the other, whichever engine does them."""
+"""Runs the folds of a table, each over the result of the one before, with either engine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lake.storage.new_file import FileTarget
 from lake.storage.where import LakePath, relative
 
 MOST_BYTES = 80 * 1024 * 1024
-"""Of rows in the memory of one task, which takes four times that at most."""
+"""Bytes of rows in the memory of one task; the task takes at most four times as many."""
 
 
 @dataclass(frozen=True)
 class WrittenBucket:
-    """A file that is whole and durable, and that no reader finds yet."""
+    """A file of a bucket that is complete and durable, and that no reader finds yet."""
 
     bucket: int
     path: str
@@ -27,9 +27,9 @@ class WrittenBucket:
 
 @dataclass(frozen=True)
 class FoldTask:
-    """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `target`.
+    """A task for an engine: fold `foldings`, the first over its version in `base_folder`, and write to `target`.
 
-    `most_bytes`: what the rows of the changes may take in memory, and those of the base, for a table that is small.
+    `most_bytes`: the most bytes of a small table that the rows of changes, and those of the base, may take in memory.
     """
 
     root: LakePath
@@ -51,7 +51,7 @@ class FoldResult:
 
 @dataclass(frozen=True)
 class FoldBase:
-    """What changes are folded over: a version, or what the fold before has made."""
+    """The base of a fold: a version, or the result of the fold before."""
 
     folder: LakePath
     files: Sequence[BucketFile]
@@ -61,18 +61,18 @@ class FoldBase:
 
     @property
     def rows(self) -> int:
-        """Of all its files."""
+        """The number of rows in all files."""
         return sum(file.rows for file in self.files)
 
 
 FoldEngine = Callable[[FoldBase | None, PlannedFold, FileTarget], FoldResult]
-"""A fold over a base, which writes there."""
+"""A function that folds changes over a base, and writes to a target."""
 
 
 def fold_in_order(
     one: FoldEngine, base_folder: LakePath, foldings: Sequence[PlannedFold], target: FileTarget
 ) -> FoldResult:
-    """The last of the folds, each over what the one before has made; the first over its version in `base_folder`."""
+    """Run folds, each over the result of the one before; the first uses its version in `base_folder`."""
     first = foldings[0]
     base = (
         FoldBase(base_folder, first.base.files, first.base_columns, first.base.seq, first.base.buckets)

@@ -1,10 +1,10 @@
-"""The folders of versions of states: each is put in place as a whole, and never changes. The last few are kept.
+"""Handles the folders of state versions: each is put in place as a whole, and never changes. The last few are kept.
 
     files/current/<schema>.<table>/v00000000000000000123/bucket-03-00000000000000000123.parquet
     current/<schema>.<table>/latest/bucket-03-00000000000000000123.parquet   the newest, for readers by glob
 
-The number in a file's name is the seq of the version that it was written for: a bucket that did not change keeps its
-name in later versions, one that did has another. A version before this one has put versions into `current`.
+The number in a file's name is the seq of the version for which the file was written: a bucket that did not change keeps
+its name in later versions. Earlier server versions put state versions into `current`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSION = re.compile(r"v(\d{20})")
 
 
 def version_name(seq: int) -> str:
-    """The name of a version's folder; names sort as seqs do."""
+    """Return the name of a version's folder; names sort as seqs do."""
     return f"v{seq:020d}"
 
 
@@ -46,19 +46,19 @@ class StateFolders:
         self._folder_before = root / layout.current(dataset)
 
     def version(self, seq: int) -> Path:
-        """The folder of a version, which is in `current` until a lake of a version before is converted."""
+        """Return the folder of a version. It is in `current` until a lake of an earlier server version is converted."""
         name = version_name(seq)
         before = self._folder_before / name
         return before if before.is_dir() and not (self.folder / name).exists() else self.folder / name
 
     def assemble(self, staged: Path, seq: int, folded: FoldResult, base: Path) -> list[BucketFile]:
-        """Make `staged` the folder of a version: files just written under their names, and links to the others."""
+        """Make `staged` the folder of a version: rename new files to their names, and link the others."""
         with unfit(staged):
             staged.mkdir(parents=True, exist_ok=True)
             return _gather_files(staged, seq, folded, base, link_or_copy)
 
     def put_in_place(self, staged: Path, seq: int) -> None:
-        """Rename the whole version to where it stays; readers by glob do not find it yet."""
+        """Rename the whole version to its final place; readers by glob do not find it yet."""
         with unfit(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             sync(self.folder.parent)
@@ -66,7 +66,7 @@ class StateFolders:
             sync(self.folder)
 
     def sweep(self, kept: Collection[int]) -> None:
-        """Remove versions that are not among these, nor named by a link."""
+        """Remove versions that are not among these, and that no link names."""
         names = {version_name(seq) for seq in kept}
         latest = self._folder_before / layout.LATEST
         if latest.is_symlink():
@@ -78,7 +78,7 @@ class StateFolders:
                         shutil.rmtree(found)
 
     def remove(self, seq: int) -> None:
-        """Remove a version, if it is there, and then the folder, if it is empty."""
+        """Remove a version, if it exists, and then the folder, if it is empty."""
         for folder in (self.folder, self._folder_before):
             with unfit(folder):
                 if (folder / version_name(seq)).is_dir():
@@ -88,7 +88,7 @@ class StateFolders:
 
 
 def publish_output(output: Path, seq: int, folded: FoldResult, base: LakePath) -> list[BucketFile]:
-    """Put files into a folder outside of the lake; they are copied, so none is linked to a file of the lake."""
+    """Put files into a folder outside of the lake. Files of the lake are copied, so no link to them remains."""
     with unfit(output):
         kept = [replace(file, name=PurePosixPath(file.name).name) for file in folded.kept]
         for file, own in zip(folded.kept, kept, strict=True):
@@ -111,7 +111,7 @@ def _gather_files(
 
 
 def link_or_copy(path: Path, to: Path) -> None:
-    """Give a file another name, or copy it if the file system refuses that."""
+    """Link a file under another name, or copy the file if the file system refuses a link."""
     try:
         os.link(path, to)
     except OSError:

@@ -1,10 +1,10 @@
-"""Versions of states in a bucket: their files stay where tasks have put them, and the manifest says which they are.
+"""Handles state versions in a bucket: their files stay where tasks have put them, and the manifest lists them.
 
     current/<schema>.<table>/v00000000000000000123/<unique>.parquet
     manifest/current/<schema>.<table>/<version>.json
 
-A bucket of rows that did not change is the same object in the next version. A version has no folder of its own: an
-object goes when no version lists it any more.
+A bucket of rows that did not change is the same object in the next version. A version has no separate folder: an object
+is removed when no version lists it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _DROP = """
 
 
 def target(lake: Lake, version: int, folding: PlannedFold) -> FileTarget:
-    """Where tasks put the files of a version."""
+    """Return the target where tasks put the files of a version."""
     made = lake.target("", state=version)
     return made / f"{layout.current(folding.dataset)}/{version_name(folding.seq)}"
 
 
 def files(lake: Lake, folded: FoldResult) -> list[BucketFile]:
-    """All files of a version, called by their paths in `current`."""
+    """Return all files of a version, named by their paths in `current`."""
     folder = lake.root / layout.CURRENT
     made = [
         BucketFile(relative(each.path, folder), each.bucket, each.rows, each.bytes, each.sha256)
@@ -59,7 +59,7 @@ def files(lake: Lake, folded: FoldResult) -> list[BucketFile]:
 
 
 def write_part(lake: Lake, version: int, folding: PlannedFold, listed: Sequence[BucketFile]) -> None:
-    """What the manifest says of a version, before it is committed."""
+    """Write the manifest's part for a version, before the version is committed."""
     part = layout.state_part(folding.dataset, version)
     content = {
         "dataset": folding.dataset,
@@ -72,11 +72,11 @@ def write_part(lake: Lake, version: int, folding: PlannedFold, listed: Sequence[
             for file in listed
         ],
     }
-    assert isinstance(lake.root, ObjectPath)  # noqa: S101  whoever calls this has looked
+    assert isinstance(lake.root, ObjectPath)  # noqa: S101  the caller has checked
     ObjectOwner(lake.ledger.dsn, str(lake.id), lake.root, state=version).record_on(lake.ledger, lake.root / part)
     lake.folder.write_all({part: json.dumps(content, ensure_ascii=False).encode()})
 
 
 def drop(lake: Lake, version: int) -> None:
-    """Mark a version dropped; what only it lists has been replaced when it was."""
+    """Mark a version dropped. Files that only it lists count as replaced since the version was superseded."""
     lake.ledger.execute(_DROP, (version, f"{layout.CURRENT}/%s", layout.STATE_PART))

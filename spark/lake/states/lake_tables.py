@@ -1,4 +1,4 @@
-"""The tables of a lake as of a seq: which have changes, what each is called, how far its changes go."""
+"""Finds the tables of a lake as of a seq: those with changes, their names, and how far their changes go."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _NAMES = "select distinct table_schema, table_name from pipeline.relations where
 
 
 class LakeTables:
-    """Tables with one of these oids or names, and all that they were mixed up with by a name, as of `seq`.
+    """Tables with one of these oids or names, and all tables that ever shared a name with them, as of `seq`.
 
-    `datasets`: names as the lake writes them, of files that do not say of which table they are.
+    `datasets`: names of the lake, for files that do not name their table.
     """
 
     def __init__(self, lake: Lake, seq: int, oids: Collection[int], datasets: Collection[str] = ()) -> None:
@@ -64,27 +64,27 @@ class LakeTables:
         self._divisions = divided.divisions(lake, seq, list(self._divisible()))
 
     def shown(self) -> list[LinkedTable]:
-        """Those of the tables asked for that have a name which no other has by now."""
+        """Return the requested tables that own their name as of the seq."""
         named = [table.root for table in self._owners.values()]
         return [table for table in self._asked if table.root in named]
 
     def owner(self, dataset: str) -> LinkedTable | None:
-        """The table that is called so; None when none is any more."""
+        """Return the table that has this name; None if no table has it now."""
         return self._owners.get(dataset)
 
     def history(self, table: LinkedTable) -> FoldHistory:
-        """What a fold has to know of it."""
+        """Return the history of a table, for its fold."""
         division = self._divisions.get(table.root)
         whole_since = division.whole_since if division else None
         return FoldHistory(table, self._file_names, self._places[table.root], self._resets_of(table), whole_since)
 
     def division_reason(self, table: LinkedTable) -> str | None:
-        """Why this lake has not all of its changes; None: it has."""
+        """Return the reason why this lake lacks changes of a table; None if it has all."""
         division = self._divisions.get(table.root)
         return division.reason if division else None
 
     def files(self, table: LinkedTable, after: int) -> list[ChangeFile]:
-        """Files with changes of the table after that seq."""
+        """Return the files with changes of the table after that seq."""
         return self._files.of_tables(set(table.oids.values()), table.datasets, after, self._seq)
 
     def _named(self, datasets: Collection[str]) -> list[tuple[str, str]]:
@@ -94,9 +94,10 @@ class LakeTables:
         return [name for name in names if layout.dataset(*name) in datasets]
 
     def _reached(self, table: LinkedTable, newest: Iterable[ChangeFile]) -> ReplicationPlace | None:
-        """The greatest place of a change of it up to the seq; None: no change has a place; _NOWHERE: there is none.
+        """Return the greatest place of a table's changes up to the seq.
 
-        `newest`: its newest files, the newest first.
+        The place is None if no change has one, and _NOWHERE if there is no change.
+        `newest`: the newest files of the table, the newest first.
         """
         found: ReplicationPlace | None = _NOWHERE
         epochs = {(source, epoch): oid for (source, epoch), oid in table.oids.items()}
@@ -120,7 +121,7 @@ class LakeTables:
         return found
 
     def _read_place(self, file: ChangeFile, table: LinkedTable) -> ReplicationPlace | None:
-        """As `_reached`, of the changes in a file."""
+        """Read the greatest place of a table's changes in a file. The result is that of `_reached`."""
         columns = ["seq", "source_epoch", "source_table_oid", "commit_lsn", "commit_idx", "event_metadata"]
         of_table = [(ds.field("source_epoch") == e) & (ds.field("source_table_oid") == oid) for e, oid in _pairs(table)]
         wanted = (ds.field("seq") <= self._seq) & reduce(or_, of_table)
@@ -141,7 +142,7 @@ class LakeTables:
         return [reset for (source, epoch, oid), reset in self._resets if table.oids.get((source, epoch)) == oid]
 
     def _divisible(self) -> Iterator[DivisionQuery]:
-        """Those of the tables asked for that have a form by now."""
+        """Yield queries for the requested tables that have a form as of the seq."""
         for table in self._asked:
             form = table.form_at(self._places[table.root]) if table.root in self._places else None
             if form is not None:

@@ -1,4 +1,4 @@
-"""The ledger of states: which tables have one, under which name, and which versions of it exist, in which files."""
+"""The ledger of states: it lists the tables with a state, their names, and the versions of states with their files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TableRoot = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class StateTable:
-    """A table of the ledger. `dataset`: the name under which readers find it; None: they do not.
+    """A table of the ledger. `dataset`: the name under which readers find it; None: they do not find it.
 
-    `shows`: the seq of the version that `latest` is known to name; None: that is to be set.
+    `shows`: the seq of the version that `latest` is known to have; None: `latest` must be set.
     """
 
     id: int
@@ -32,7 +32,7 @@ class StateTable:
 
 @dataclass(frozen=True)
 class SupersededVersion:
-    """A version that a newer one has replaced, some time ago."""
+    """A version that a newer version has replaced."""
 
     id: int
     dataset: str
@@ -41,7 +41,7 @@ class SupersededVersion:
 
 @dataclass(frozen=True)
 class RefusedState:
-    """No state of a table is made: what it is called, as of which seq, its form, and why."""
+    """A table of which no state is made: its name, the seq, its form, and the reason."""
 
     dataset: str
     seq: int
@@ -128,12 +128,12 @@ class StateLedger:
         self._lake = str(lake)
 
     def table(self, root: TableRoot) -> StateTable | None:
-        """The table, if it has or had a state."""
+        """Return the table, if it has or had a state."""
         found = self._tables("and source_id = $2::text::uuid and source_epoch = $3 and table_oid = $4", root)
         return found[0] if found else None
 
     def add_table(self, root: TableRoot) -> StateTable:
-        """The table, added if the ledger does not know it yet."""
+        """Return the table, and add it if the ledger does not know it yet."""
         self._ledger.execute(
             "insert into pipeline.export_tables (lake_id, source_id, source_epoch, table_oid)"
             " values ($1::text::uuid, $2::text::uuid, $3, $4) on conflict do nothing",
@@ -144,20 +144,20 @@ class StateLedger:
         return table
 
     def called(self, datasets: Iterable[str]) -> list[StateTable]:
-        """Tables that readers find under these names."""
+        """Return tables that readers find under these names."""
         names = json.dumps(sorted(datasets))
         return self._tables("and dataset = any(array(select json_array_elements_text($2::text::json)))", (names,))
 
     def tables_to_show(self) -> list[StateTable]:
-        """Tables with a name whose `latest` is not known to be set."""
+        """Return tables with a name whose `latest` is not known to be set."""
         return self._tables("and dataset is not null and shows is null", ())
 
     def record_shown(self, table: int, seq: int) -> None:
-        """`latest` names that version now."""
+        """Store that `latest` has that version now."""
         self._ledger.execute("update pipeline.export_tables set shows = $2 where id = $1", (table, seq))
 
     def hide(self, table: int) -> None:
-        """Readers find it under no name any more, once what it has left is removed."""
+        """Hide a table: readers find it under no name, once its `latest` is removed."""
         self._ledger.execute(
             "with moved as (insert into pipeline.export_replaced (lake_id, path, replaced_at)"
             " select lake_id, format('current/%s/latest', dataset), '-infinity' from pipeline.export_tables"
@@ -167,7 +167,7 @@ class StateLedger:
         )
 
     def refuse(self, table: int, refused: RefusedState) -> None:
-        """No state of it is made and none is shown; the reason is kept once, and told until there is a state again."""
+        """Hide a table of which no state is made. The reason is stored once, and shown until there is a state again."""
         form = refused.form
         self._ledger.execute(
             _REFUSE,
@@ -179,19 +179,19 @@ class StateLedger:
         self.hide(table)
 
     def oids(self) -> dict[int, bool]:
-        """Oids, the first and the newest, of all tables that have or had a state, or were refused one.
+        """Return the first and the newest oids of all tables that have or had a state, or were refused one.
 
-        With each whether the table is shown.
+        The value of each oid is True if the table is shown.
         """
         rows = self._ledger.rows(_OIDS, (self._lake,))
         return {oid: row["shown"] for row in rows for oid in (row["table_oid"], row["newest_oid"]) if oid is not None}
 
     def versions(self, table: int) -> list[StateVersion]:
-        """Versions of a table that are whole and in place, oldest first."""
+        """Return complete versions of a table that are in place, oldest first."""
         return [_version(row) for row in self._ledger.rows(_VERSIONS, (table,))]
 
     def begin(self, table: int, folding: PlannedFold) -> int:
-        """Begin to write a version; returns its id."""
+        """Begin to write a version, and return its id."""
         found = self._ledger.rows(
             "insert into pipeline.export_states (lake_id, table_id, dataset, seq, schema_version, form_id, columns,"
             " source_epoch, source_table_oid)"
@@ -227,14 +227,14 @@ class StateLedger:
         )
 
     def fail(self, version: int, reason: str) -> None:
-        """Give the version up."""
+        """Mark a version failed."""
         self._ledger.execute(
             "update pipeline.export_states set state = 'failed', reason = $2 where id = $1 and state = 'writing'",
             (version, reason),
         )
 
     def unfinished(self) -> list[str]:
-        """Datasets of versions that are not committed: with the lake's lock held, no other process is writing them."""
+        """Return datasets of versions that are being written. With the lake's lock held, no process is writing them."""
         found = self._ledger.rows(
             "select distinct dataset from pipeline.export_states where lake_id = $1::text::uuid and state = 'writing'",
             (self._lake,),
@@ -242,7 +242,7 @@ class StateLedger:
         return [row["dataset"] for row in found]
 
     def fail_unfinished(self) -> None:
-        """Give up what a process that has ended was writing."""
+        """Mark versions failed that a process was writing when it ended."""
         self._ledger.execute(
             "update pipeline.export_states set state = 'failed', reason = 'its process ended before it was published'"
             " where lake_id = $1::text::uuid and state = 'writing'",
@@ -250,9 +250,9 @@ class StateLedger:
         )
 
     def superseded(self, seconds: float, checkpoints: float = 0.0) -> list[SupersededVersion]:
-        """Versions that were replaced so long ago, or longer, and that no commit of Iceberg tables that is kept has.
+        """Return versions that were replaced at least `seconds` ago, and that no kept commit of Iceberg tables uses.
 
-        Those of the last `checkpoints` seconds are left out that are the last of a table on their day (UTC).
+        The last version of a table on a day (UTC) is excluded, if it was replaced in the last `checkpoints` seconds.
         """
         found = self._ledger.rows(_SUPERSEDED, (self._lake, seconds, checkpoints))
         return [SupersededVersion(**row) for row in found]
@@ -264,11 +264,11 @@ class StateLedger:
         )
 
     def forget(self, version: int) -> None:
-        """The folder of a dropped version is gone."""
+        """Delete a dropped version whose folder is removed."""
         self._ledger.execute("delete from pipeline.export_states where id = $1 and state = 'dropped'", (version,))
 
     def seqs(self, dataset: str) -> list[int]:
-        """The seqs of the versions in a dataset's folder that are committed."""
+        """Return the seqs of committed versions in a dataset's folder."""
         found = self._ledger.rows(
             "select seq from pipeline.export_states where lake_id = $1::text::uuid and dataset = $2"
             " and state = 'committed' order by seq",

@@ -1,6 +1,4 @@
-"""Frames of files in a bucket: tasks read and write them through pyarrow, since Spark reads `s3://` only with jars that
-come in no wheel.
-"""
+"""Reads and writes DataFrames in a bucket. Tasks use pyarrow, since Spark reads `s3://` only with jars of no wheel."""
 
 from __future__ import annotations
 
@@ -27,13 +25,13 @@ from pyspark_sequin_events.types import arrow_type
 _MOST_TASKS = 2000
 _REMEDY = "install it beside PySpark: pip install 'pandas>=2.2'"
 _ROWS = 16 * 1024
-"""Of a batch that goes from a task to Spark."""
+"""Rows of a batch that goes from a task to Spark."""
 _WRITTEN = "bucket int, path string, rows bigint, bytes bigint, sha256 string"
 
 
 def read(spark: SparkSession, columns: Mapping[str, str], files: Sequence[ObjectPath]) -> DataFrame:
-    """The rows of the files, with these columns (name → type); null where a file lacks one."""
-    if find_spec("pandas") is None:  # without which PySpark makes no mapInArrow
+    """Read the rows of files, with these columns (name → type). A column that a file lacks is null."""
+    if find_spec("pandas") is None:  # PySpark needs it for mapInArrow
         raise ExportError(f"a large table of a lake in a bucket needs pandas; {_REMEDY}")
     numbers = spark.range(0, len(files), 1, min(len(files), _MOST_TASKS))
     return numbers.mapInArrow(partial(_read, list(files), dict(columns)), spark_schema(columns))
@@ -42,7 +40,7 @@ def read(spark: SparkSession, columns: Mapping[str, str], files: Sequence[Object
 def _read(
     files: Sequence[ObjectPath], columns: Mapping[str, str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs on executors."""
+    """Read the files with these numbers. Runs on executors."""
     schema = arrow_schema(columns)
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -59,7 +57,7 @@ def _read(
 
 
 def write(ordered: DataFrame, number: str, columns: Mapping[str, str], target: FileTarget) -> list[WrittenBucket]:
-    """Write a file for each bucket, which is in the column `number`. Rows of one are in one partition, side by side."""
+    """Write a file for each bucket. `number`: the column of the bucket, whose rows follow each other in a partition."""
     rows = ordered.mapInArrow(partial(_write, number, dict(columns), target), _WRITTEN).collect()
     return [WrittenBucket(**row.asDict()) for row in rows]
 
@@ -67,7 +65,7 @@ def write(ordered: DataFrame, number: str, columns: Mapping[str, str], target: F
 def _write(
     number: str, columns: Mapping[str, str], target: FileTarget, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs on executors."""
+    """Write a file for each bucket, and yield its description. Runs on executors."""
     schema = arrow_schema(columns)
     opened: _Bucket | None = None
     try:
@@ -94,7 +92,7 @@ def _by_bucket(batch: pa.RecordBatch, number: str) -> Iterator[tuple[int, pa.Rec
 
 @dataclass
 class _Bucket:
-    """The file of one bucket."""
+    """The file of a bucket that is being written."""
 
     bucket: int
     file: NewFile
@@ -113,7 +111,7 @@ class _Bucket:
             self._write_group()
 
     def finish(self) -> pa.RecordBatch:
-        """Make it whole and durable, and describe it."""
+        """Complete the file, make it durable, and describe it."""
         if self.waiting:
             self._write_group()
         self._writer.close()
@@ -123,7 +121,7 @@ class _Bucket:
         return pa.RecordBatch.from_pydict(row)
 
     def discard(self) -> None:
-        """Whatever has become of it."""
+        """Close the file, finished or not, and remove local remains."""
         self._writer.close()
         self.file.discard()
 

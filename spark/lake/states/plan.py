@@ -1,4 +1,4 @@
-"""What a fold reads: the files of changes, the version it begins with, the columns that come out. Pure."""
+"""Plans folds: the files of changes, the version with which a fold begins, and the columns of the result. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lake.tables.source_tables import LinkedTable
 from pyspark_sequin_events.history import OURS
 
 ROWS_PER_BUCKET = 250_000
-"""Roughly; a bucket is rewritten as a whole when one of its keys changes."""
+"""Rows of a bucket, about; a bucket is rewritten as a whole when one of its keys changes."""
 GROWN = 4
-"""A table gets more buckets when it has so many times the rows that its buckets were made for."""
+"""A table gets more buckets when it has this many times the rows for which its buckets were made."""
 STATE: Mapping[str, str] = {"record_pk": "string", "seq": "bigint", "committed_at": "timestamp", "exact": "string"}
-"""What every row of a state begins with, before the columns of its table."""
+"""The columns with which every row of a state begins, before the columns of its table."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class BucketFile:
 
 @dataclass(frozen=True)
 class StateVersion:
-    """A table as of `seq`, in files of `columns` (name → type), which are those of the form `form_id`.
+    """A table as of `seq`, in files with `columns` (name → type), those of the form `form_id`.
 
-    It is in the folder of `dataset`, which is what the table was called then.
+    The files are in the folder of `dataset`, the table's name at that seq.
     """
 
     id: int
@@ -52,7 +52,7 @@ class StateVersion:
 
 @dataclass(frozen=True)
 class StateColumn:
-    """A column of a table, known by `number` whatever its name was; `type`: as in Spark's DDL."""
+    """A column of a table, identified by `number` under all its names; `type`: as in Spark's DDL."""
 
     number: int
     name: str
@@ -61,10 +61,10 @@ class StateColumn:
 
 @dataclass(frozen=True)
 class ChangeReading:
-    """Changes of a source with `since` <= place < `until` (None: no bound); those without a place come first.
+    """Changes in files with `since` <= place < `until` (None: no bound); changes without a place come first.
 
-    `numbers`: which of the table's columns each column of the files is. Without `has_key` the table had no key then:
-    nothing identifies its rows. `refused`: why none of them can be folded.
+    `numbers`: column of the files → number of the table's column. Without `has_key`, the table had no key then, so
+    nothing identifies its rows. `refused`: the reason why none of these changes can be folded.
     """
 
     since: ReplicationPlace | None
@@ -76,9 +76,9 @@ class ChangeReading:
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """Files of changes that were written with the same columns. `paths` are in the lake.
+    """Files of changes that were written with the same columns. `paths`: those in the lake.
 
-    `tables`: (epoch, oid) that the table is; the files may have changes of others, which were called so as well.
+    `tables`: pairs (epoch, oid) of the table; the files may have changes of other tables that had the same name.
     """
 
     schema_version: int
@@ -90,10 +90,11 @@ class ChangeSource:
 
 @dataclass(frozen=True)
 class PlannedFold:
-    """A fold: changes with `after` < seq <= `seq` become rows of `columns`, under the record_pk of one key.
+    """A planned fold: changes with `after` < seq <= `seq` become rows of `columns`, with record_pk by one key.
 
-    They are folded over `base`, or over what the fold before has made; `rekeyed`: the form whose key makes the
-    record_pk of the rows of that, if it is another one. `form`: whose columns come out. `rows`: changes, about.
+    The changes are folded over `base`, or over the result of the fold before. `rekeyed`: if the key is another one than
+    in that base, the form whose key makes the record_pk of its rows. `form`: the form whose columns the result has.
+    `rows`: the number of changes, about.
     """
 
     dataset: str
@@ -110,12 +111,12 @@ class PlannedFold:
 
     @property
     def schema(self) -> dict[str, str]:
-        """Name → type of the table's columns, as they come out."""
+        """Name → type of the table's columns in the result."""
         return {column.name: column.type for column in self.columns}
 
     @property
     def columns_before(self) -> Sequence[StateColumn]:
-        """The columns as which rows of the base are read: those of a new key in the types that it is made of."""
+        """The columns in which rows of the base are read. Columns of a new key have the types from which it is made."""
         if self.rekeyed is None:
             return self.columns
         of_key = columns_of(self.rekeyed)
@@ -125,9 +126,9 @@ class PlannedFold:
 
 @dataclass(frozen=True)
 class FullBackfill:
-    """A backfill that has read all rows: what has come after `since` is, `upto` there, all that is to be known.
+    """A backfill that has read all rows: as of `upto`, the changes after `since` are enough to make the table.
 
-    `others`: the last seq of each other events table when it began.
+    `others`: the last seq of each other events table when the backfill began.
     """
 
     since: int
@@ -141,11 +142,11 @@ FilesAfter = Callable[[int], Sequence[ChangeFile]]
 
 @dataclass(frozen=True)
 class FoldHistory:
-    """What a fold has to know of a table besides its files.
+    """The facts about a table that its folds need, besides its files.
 
-    `file_names`: by dataset and schema version, what columns are called in files. `place`: the greatest of a change up
-    to the seq that is folded to; None: no change has one. `whole_since`: the backfill before which the lake lacks
-    changes of it; None: it lacks none.
+    `file_names`: the names of columns in files, by dataset and schema version. `place`: the greatest place of a change
+    up to the seq of the fold; None: no change has a place. `whole_since`: the backfill before which the lake lacks
+    changes of the table; None: it lacks none.
     """
 
     table: LinkedTable
@@ -156,10 +157,10 @@ class FoldHistory:
 
 
 def plan(history: FoldHistory, files_after: FilesAfter, bases: Iterable[StateVersion], seq: int) -> list[PlannedFold]:
-    """The folds, one over the other, whose last makes the state as of `seq`; several where the key has changed.
+    """Plan the folds, each over the one before, whose last makes the state as of `seq`; several if the key changed.
 
-    They begin with the newest of `bases` that is not newer than `seq`. Empty when the table has no key at `seq`. Raises
-    UnclearHistoryError where it is not known which columns are the same, unless a backfill came after that.
+    The folds begin with the newest of `bases` that is not newer than `seq`. There are none if the table has no key at
+    `seq`. Raises UnclearHistoryError if nothing tells which columns are the same, unless a backfill came later.
     """
     numbered = number_columns(history.table.forms)
     reached = [form for form in numbered if history.place and form.place <= history.place] or numbered[:1]
@@ -198,7 +199,7 @@ def plan(history: FoldHistory, files_after: FilesAfter, bases: Iterable[StateVer
 def _begin(
     history: FoldHistory, reached: Sequence[NumberedForm], bases: Iterable[StateVersion], seq: int
 ) -> tuple[StateVersion | None, int, int]:
-    """The state that the folds begin with, if any; which of the forms it has; and the seq after which changes count."""
+    """Return the state with which the folds begin, if any, the index of its form, and the seq before the changes."""
     at = {form.form.id: number for number, form in enumerate(reached)}
     whole = history.whole_since or FullBackfill(0, 0)
     fit = (b for b in bases if whole.upto <= b.seq <= seq and b.form_id in at)
@@ -214,11 +215,11 @@ def _begin(
 
 
 _JUMPED = 10**12
-"""Only where the log has jumped are there so many seqs in a file: they say nothing of its rows."""
+"""A file has more seqs only if the log has jumped: then the seqs tell nothing about its rows."""
 
 
 def _rows_after(file: ChangeFile, after: int) -> int:
-    """Changes after a seq, about: what a compaction has made of several files may begin long before."""
+    """Return the number of changes after a seq, about: a merged file may begin long before that seq."""
     span = file.last_seq - file.first_seq + 1
     if span > _JUMPED:
         return file.rows
@@ -226,20 +227,20 @@ def _rows_after(file: ChangeFile, after: int) -> int:
 
 
 def columns_of(form: NumberedForm) -> list[StateColumn]:
-    """The columns of a form, as a state has them."""
+    """Return the columns of a form, as a state has them."""
     names = form.form.file_names
     return [StateColumn(form.numbers[column.name], names[column.name], column.type) for column in form.form.columns]
 
 
 def _numbered_columns(form: NumberedForm, other: NumberedForm) -> list[StateColumn]:
-    """Those of a form, and what another has besides, under names that cannot be the same."""
+    """Return the columns of a form, and further columns of another form, under distinct names."""
     types = {each.numbers[column.name]: column.type for each in (other, form) for column in each.form.columns}
     return [StateColumn(number, f"column_{number}", kind) for number, kind in types.items()]
 
 
 @dataclass(frozen=True)
 class _KeyEra:
-    """Forms under which a row has one record_pk, without those that have no key. `since`: None for the first."""
+    """Successive forms under which a row keeps its record_pk. `since`: the era's first place; None in the first era."""
 
     forms: Sequence[NumberedForm]
     bounds: Sequence[tuple[NumberedForm, ReplicationPlace | None, ReplicationPlace | None]]
@@ -250,7 +251,7 @@ class _KeyEra:
 
 
 def _eras(reached: Sequence[NumberedForm]) -> list[_KeyEra]:
-    """One after the other; forms without a key, whose rows are not known by one, belong to the era before."""
+    """Divide forms into eras, in order. A form without a key belongs to the era before."""
     found: list[list[int]] = []
     identity: object = None
     for at, form in enumerate(reached):
@@ -277,7 +278,7 @@ def _eras(reached: Sequence[NumberedForm]) -> list[_KeyEra]:
 def _sources(
     history: FoldHistory, files: Sequence[ChangeFile], era: _KeyEra, *, refuses: bool
 ) -> Iterator[ChangeSource]:
-    """What of the files is of an era. With `refuses`, what is older than that makes the fold fail."""
+    """Yield the changes of an era in the files. With `refuses`, older changes make the fold fail."""
     tables = sorted({(epoch, oid) for (_, epoch), oid in history.table.oids.items()})
     groups: dict[object, tuple[ChangeFile, list[ChangeReading], list[str]]] = {}
     for file in files:
@@ -324,7 +325,7 @@ def _readings(history: FoldHistory, file: ChangeFile, era: _KeyEra, *, refuses: 
 
 
 def _places(table: LinkedTable, file: ChangeFile) -> tuple[ReplicationPlace | None, ReplicationPlace | None]:
-    """The least and the greatest place of a change in a file; None: not known."""
+    """Return the least and the greatest place of a change in a file; None: not known."""
     source = next((form.place.source for form in table.forms if form.source_id == file.source_id), None)
     if source is None or file.source_epoch is None or file.first_lsn is None or file.last_lsn is None:
         return None, None
@@ -342,13 +343,13 @@ def _unclear(form: NumberedForm) -> UnclearHistoryError:
 
 
 def buckets_for(rows: int, each: int | None = None) -> int:
-    """The number of buckets for so many rows, a power of two; `each`: rows of a bucket."""
+    """Return the number of buckets for `rows`, a power of two; `each`: rows of a bucket."""
     wanted = ceil(rows / (each or ROWS_PER_BUCKET))
     return 1 << max(0, wanted - 1).bit_length()
 
 
 def buckets_of(before: tuple[int, int] | None, live: int, each: int | None = None) -> int:
-    """The next version's number of buckets: as before, unless the table has grown.
+    """Return the next version's number of buckets: as before, unless the table has grown.
 
     `before`: rows and buckets of the version before. `live`: rows of it that changed. `each`: rows of a bucket.
     """
@@ -359,5 +360,5 @@ def buckets_of(before: tuple[int, int] | None, live: int, each: int | None = Non
 
 
 def own_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a file of changes that are its table's own."""
+    """Return the columns of a file of changes that come from its table."""
     return {name: spark for name, spark in columns.items() if name not in OURS}

@@ -1,6 +1,6 @@
-"""record_pk of rows of a state, made of their values: after a change of key no event tells it.
+"""Makes the record_pk of rows of a state from their values: after a change of the key, no event has it.
 
-It is the text that pipeline/wal/record_key.py makes when a row is written, so that later changes find it.
+The text is the one that pipeline/wal/record_key.py makes when a row is written, so that later changes find the row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lake.tables.columns import NumberedForm
 from lake.tables.forms import FormColumn
 
 LONGEST_KEY = 2_000
-"""Bytes; a longer text is its digest."""
+"""The most bytes of a key; a digest replaces a longer text."""
 BOOL, BPCHAR, JSONB, NUMERIC = 16, 1042, 3802, 1700
 _NUMBERS = {20, 21, 23, 26, NUMERIC}
 Text = Callable[[Any], str]
@@ -38,7 +38,7 @@ def rekey_rows(rows: DataFrame, form: NumberedForm) -> DataFrame:
     """
     key = key_function(form)
     numbers = [form.numbers[name] for name in form.form.key]
-    made = arrow_udf(key, "string")  # type: ignore[call-overload]  # which knows no functions of columns that vary
+    made = arrow_udf(key, "string")  # type: ignore[call-overload]  # the stub knows no functions of a varying number of columns
     columns = [F.col(schema_cast.column(number)) for number in numbers]
     with_key = rows.withColumn("record_pk", made(F.col("exact"), *columns)).persist()
     if shared := with_key.groupBy("record_pk").count().where("count > 1").take(1):
@@ -47,7 +47,7 @@ def rekey_rows(rows: DataFrame, form: NumberedForm) -> DataFrame:
 
 
 def require_distinct(keys: pa.Array, form: NumberedForm) -> None:
-    """Raises UnclearHistoryError where two rows share a key."""
+    """Raise UnclearHistoryError if two rows share a key."""
     counts = pc.value_counts(keys)
     shared = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     if len(shared):
@@ -55,7 +55,7 @@ def require_distinct(keys: pa.Array, form: NumberedForm) -> None:
 
 
 def key_function(form: NumberedForm) -> Callable[..., pa.Array]:
-    """A function of `exact` (maps, by the names of the fold) and the key's columns, which makes record_pk of them."""
+    """Return a function that makes record_pk of `exact` (maps, by the fold's names) and of the key's columns."""
     types = {column.name: column for column in form.form.columns}
     key = [types[name] for name in form.form.key]
     names = [schema_cast.column(form.numbers[column.name]) for column in key]
@@ -83,7 +83,7 @@ def key_function(form: NumberedForm) -> Callable[..., pa.Array]:
 
 
 def _text(column: FormColumn, form: NumberedForm) -> Text:
-    """How Postgres prints a value of the column, in a key."""
+    """Return a function that prints a value of the column in a key as Postgres does."""
     if column.type == "boolean":
         return (lambda value: "t" if value else "f") if len(form.form.key) == 1 else (lambda value: str(value).lower())
     if column.type in ("int", "bigint"):

@@ -1,7 +1,7 @@
-"""Rows of any form of a table as rows of one form.
+"""Converts rows of any form of a table to rows of one form.
 
-While a fold works, the table's columns are called c0, c1, … by their numbers, whatever their names; so they are in
-`unchanged_columns`, and in `exact`, which is a map.
+During a fold, the table's columns are named c0, c1, … after their numbers, also in `unchanged_columns` and in `exact`,
+which is a map.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _WHOLE = {
     "maxStringLen": str(2**31 - 1),
     "maxNumLen": str(2**31 - 1),
 }
-"""For `from_json`: by default it gives null for what cannot be parsed, and for strings of more than 20,000,000
-characters and numbers of 1,000 (StreamReadConstraints of Jackson). More than 1,000 levels of nesting fail."""
+"""Options for `from_json`, so that it fails instead of returning null for text that it cannot parse.
+
+The default limits are 20,000,000 characters of a string and 1,000 of a number (StreamReadConstraints of Jackson). More
+than 1,000 levels of nesting still fail.
+"""
 CHANGE: Mapping[str, str] = {
     "seq": "bigint",
     "source_epoch": "int",
@@ -49,12 +52,12 @@ CHANGE: Mapping[str, str] = {
 
 
 def column(number: int) -> str:
-    """The name of the table's column with that number, during a fold."""
+    """Return the name of the table's column with that number, during a fold."""
     return f"c{number}"
 
 
 def read_changes(spark: SparkSession, root: LakePath, folding: PlannedFold) -> DataFrame:
-    """The changes of a fold: what CHANGE names, `exact`, and the table's columns."""
+    """Return the changes of a fold: the columns of CHANGE, `exact`, and the table's columns."""
     frames = [frame for source in folding.sources for frame in _of_source(spark, root, source, folding)]
     if not frames:
         nothing = spark_schema({**CHANGE, "exact": "string"})
@@ -63,7 +66,7 @@ def read_changes(spark: SparkSession, root: LakePath, folding: PlannedFold) -> D
 
 
 def _has_content() -> Column:
-    """Whether a change says anything of its row: not the event in place of a dead letter, nor one retried too late."""
+    """Return a condition: false for the event in place of a dead letter, and for an event that was retried too late."""
     parked, outdated = (F.get_json_object(_MARKS, f"$.{mark}").isNotNull() for mark in ("parked", "outdated"))
     of_row = F.col("action").isin("insert", "update", "read")
     return F.col(_MARKS).isNull() | ~((parked & of_row) | outdated)
@@ -76,7 +79,7 @@ def read_rows(
     had: Sequence[TableColumn],
     wanted: Sequence[TableColumn],
 ) -> DataFrame:
-    """The rows of a state in `folder`, whose columns are `had`: record_pk, seq, committed_at, `exact`, the table's."""
+    """Return rows of a state in `folder`, with columns `had`: record_pk, seq, committed_at, `exact`, the table's."""
     types = {each.name: each.type for each in had}
     frame = _read(spark, {**STATE, **types}, (folder / file.name for file in files))
     numbers = {each.name: each.number for each in had}
@@ -84,7 +87,7 @@ def read_rows(
 
 
 def retype_rows(rows: DataFrame, had: Sequence[TableColumn], wanted: Sequence[TableColumn]) -> DataFrame:
-    """Rows of a fold, whose columns are `had`, with other columns."""
+    """Return rows of a fold, whose columns are `had`, with the columns `wanted`."""
     frame = rows.withColumn("exact", F.when(F.size("exact") > 0, F.to_json("exact")))
     types = {column(each.number): each.type for each in had}
     numbers = {column(each.number): each.number for each in had}
@@ -108,7 +111,7 @@ def _of_source(spark: SparkSession, root: LakePath, source: ChangeSource, foldin
 
 
 def _between(reading: ChangeReading) -> Column:
-    """Whether a change is of the places of a reading; one without a place comes before all that have one."""
+    """Return the condition that a change is at a place of the reading. Changes without a place come first."""
     here = F.lit(True)
     if reading.since is not None:
         here = here & F.coalesce(_not_before(reading.since), F.lit(False))
@@ -138,9 +141,9 @@ def _unified(
     wanted: Sequence[TableColumn],
     ours: Iterable[str],
 ) -> DataFrame:
-    """The table's columns in the types of `wanted`. A value that does not fit is null, and its text is in `exact`.
+    """Return rows with the columns and types of `wanted`. A value that does not fit is null, with its text in `exact`.
 
-    `had`: name → type of the frame's columns; `numbers`: which of the table's each is.
+    `had`: name → type of the frame's columns; `numbers`: name → number of the table's column.
     """
     names = {number: name for name, number in numbers.items()}
     exact = _by_number(numbers, wanted) if numbers else _no_texts()
@@ -166,7 +169,7 @@ def _unified(
 
 
 def _by_number(numbers: Mapping[str, int], wanted: Sequence[TableColumn]) -> Column:
-    """`exact` under the names of the fold, without columns that are not wanted."""
+    """Return `exact` under the names of the fold, for wanted columns only."""
     kept = {each.number for each in wanted}
     known = _lookup({name: number for name, number in numbers.items() if number in kept})
     texts = F.from_json("exact", _TEXTS, _WHOLE)
@@ -177,7 +180,7 @@ def _by_number(numbers: Mapping[str, int], wanted: Sequence[TableColumn]) -> Col
 
 
 def _unchanged(numbers: Mapping[str, int]) -> Column:
-    """`unchanged_columns` under the names of the fold."""
+    """Return `unchanged_columns` under the names of the fold."""
     if not numbers:
         return F.lit(None).cast("array<string>")
     known = _lookup(numbers)
@@ -190,7 +193,7 @@ def _lookup(numbers: Mapping[str, int]) -> Column:
 
 
 def from_record(frame: DataFrame, wanted: Sequence[TableColumn]) -> DataFrame:
-    """As `_unified`, for rows that are only stored as JSON text, under the names of the columns."""
+    """Return rows as `_unified` does, for rows that are stored only as JSON text, under the names of the columns."""
     record = F.from_json("record", _TEXTS, _WHOLE)
     values = {column(each.number): _typed(record[each.name], each.type) for each in wanted}
     texts = {column(each.number): record[each.name] for each in wanted}
@@ -202,7 +205,7 @@ def from_record(frame: DataFrame, wanted: Sequence[TableColumn]) -> DataFrame:
 
 
 def with_texts(exact: Column, texts: Mapping[str, Column]) -> Column:
-    """`exact` with one more entry for each text that is not null. It must have none of these names yet."""
+    """Return `exact` with one more entry for each text that is not null. It must not have any of these names yet."""
     if not texts:
         return exact
     entries = [F.when(text.isNotNull(), F.struct(F.lit(name), text)) for name, text in texts.items()]
@@ -214,7 +217,7 @@ def _no_texts() -> Column:
 
 
 def _text(value: Column, spark: str) -> Column:
-    """The value as Postgres prints it, exact enough to be cast back."""
+    """Return the value as Postgres prints it, exact enough for a cast back."""
     if inner := element(spark):
         texts = F.transform(value, lambda each: F.coalesce(_element_text(each, inner), F.lit("NULL")))
         return F.when(value.isNotNull(), F.concat(F.lit("{"), F.array_join(texts, ","), F.lit("}")))
@@ -233,7 +236,7 @@ def _element_text(value: Column, spark: str) -> Column:
 
 
 def _typed(text: Column, spark: str) -> Column:
-    """The text as a value of that type; null if it is not one."""
+    """Return the text as a value of that type; null if the type does not accept the text."""
     if element(spark):
         return F.lit(None).cast(spark)
     if spark == "binary":
@@ -242,7 +245,7 @@ def _typed(text: Column, spark: str) -> Column:
 
 
 def _elements(value: Column, before: str, after: str) -> Column | None:
-    """An array as an array of another type, null unless all elements fit; None if one of the types is not an array."""
+    """Return an array as an array of another type, null unless all elements fit; None if a type is not an array."""
     old, new = element(before), element(after)
     if old is None or new is None:
         return None

@@ -1,4 +1,4 @@
-"""Folds of several tables at a time on one Spark session: each gets its share of the cores."""
+"""Folds several tables at a time on one Spark session: each fold gets its share of the cores."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pyspark.sql import SparkSession
 from lake.running.cores import cores
 
 MOST = 8
-"""More jobs at a time only wait for each other."""
+"""The most jobs at a time: more only wait for each other."""
 Made = TypeVar("Made")
 FoldJob = Callable[[SparkSession], Made]
-"""Runs in a thread of its own, on a session whose settings are its own; it shares the cores with the others."""
+"""A function that runs in a separate thread, on a session with separate settings; jobs share the cores."""
 JobStarter = Callable[[], FoldJob[Made]]
-"""Called on the thread of whoever asks for the results, when a job's turn has come."""
+"""A function that makes a job when its turn has come, on the thread that consumes the results."""
 
 
 def side_by_side(spark: SparkSession, waiting: deque[JobStarter[Made]]) -> Generator[Made, None, None]:
-    """What the jobs make, as each ends. Those waiting begin in their order; more may be added meanwhile.
+    """Yield the result of each job when it ends. Waiting jobs begin in order; the caller may add more during the run.
 
-    When whoever takes the results ends before they do, the jobs of Spark that still run are ended.
+    If the caller stops before the jobs do, running jobs of Spark are cancelled.
     """
     most = min(MOST, max(2, cores(spark)))  # with one core, one table is published while another is folded
     running: set[Future[Made]] = set()

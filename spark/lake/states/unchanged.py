@@ -1,10 +1,10 @@
-"""The values that an update left out of the log because it did not change them: where they were last known.
+"""Finds the values that an update left out of the log because it did not change them.
 
-A value may have been left out many times, and its row have had other keys since; the steps of each key, in order, say
-which change supplies it.
+Many updates may leave a value out, and its row may have had other keys since. The steps of each key, in order, tell
+which change supplies the value.
 
-The last value in a window over each row's changes is not simpler: it has to follow a row through its keys just so. And
-it sorts whole changes where this sorts slim steps: of 400,000 changes it took 1.2 to 2 times as long.
+The last value in a window over each row's changes is not simpler: it also has to follow a row through its keys. Such a
+window sorts whole changes instead of narrow steps: with 400,000 changes, it took 1.2 to 2 times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lake.states.schema_cast import with_texts
 
 
 def steps(entries: DataFrame) -> DataFrame:
-    """What each change does to each key that it names, slim.
+    """Return what each change does to each key that it names, in few columns.
 
     record_pk, seq; `live`: a row has that key now; `left`: its row has another key from now on; `arrived`: the row had
     another key before; `unchanged_columns`, never null.
@@ -38,10 +38,10 @@ def steps(entries: DataFrame) -> DataFrame:
 def fill_unchanged(
     rows: DataFrame, entries: DataFrame, winners: DataFrame, base: DataFrame | None, omitted: Sequence[str]
 ) -> DataFrame:
-    """`rows`, changes that are the last of their key, with the values of the columns they name as unchanged.
+    """Return `rows`, the last changes of their keys, with the values of columns that they name as unchanged.
 
-    `entries` are all changes, `winners` the last step of each key, `omitted` the columns that any of them left out. A
-    value that was never seen is null.
+    `entries`: all changes; `winners`: the last step of each key; `omitted`: the columns that any change left out. A
+    value that the log never had is null.
     """
     asked = _find_suppliers(steps(entries), omitted)
     links = _resolve_links(asked.where("left").drop("left"))
@@ -61,7 +61,7 @@ def fill_unchanged(
 
 
 def _unchanged() -> Column:
-    """Of a change; never null."""
+    """Return the unchanged columns of a change; never null."""
     return F.coalesce(F.when(F.col("action") == "update", F.col("unchanged_columns")), F.array().cast("array<string>"))
 
 
@@ -70,9 +70,10 @@ def _step(record_pk: Column, live: Column, left: Column) -> Column:
 
 
 def _find_suppliers(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
-    """For each step and column left out: the seq `at` which its `holder`'s row got a value or came from another key.
+    """Return, for each step and omitted column, the seq `at` which the `holder`'s row got a value or another key.
 
-    At null the row is from before the fold. For a step that leaves a key it is asked what the row had there.
+    If `at` is null, the row is older than the fold. For a step that leaves a key, the result is for the row under that
+    key.
     """
     of_key = Window.partitionBy("record_pk").orderBy("seq")
     upto_now = of_key.rowsBetween(Window.unboundedPreceding, 0)
@@ -92,7 +93,7 @@ def _find_suppliers(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
 
 
 def _resolve_links(links: DataFrame) -> DataFrame:
-    """Links that lead to a value, each in place of the chain of key changes that begins with it.
+    """Return links that lead to a value, each instead of the chain of key changes that begins with it.
 
     Every round halves the chains.
     """

@@ -80,11 +80,11 @@ def test_a_route_by_actions_divides_before_any_change_has_gone_there(log: psycop
     assert divided(book) is None
     record(log, {EVENTS: 301, str(AUDIT): 1}, {"tables": ["public.t*"], "actions": ["delete"]})
     assert divided(book) == (
-        f"routes send some of its changes to {AUDIT}; read changes in each lake, or let one have all of them"
+        f"routes send some of its changes to {AUDIT}; read changes in each lake, or route all of them to one"
     )
     assert divided(book, 300) is None, "the route came later"
     record(log, {EVENTS: 310, str(AUDIT): 1}, {"tables": ["public.t1"]})
-    assert divided(book) == f"routes send its changes to {AUDIT}; read the lake of that"
+    assert divided(book) == f"routes send its changes to {AUDIT}; read the lake of that events table"
     record(log, {EVENTS: 320, str(AUDIT): 1}, {"tables": ["public.t2"]})
     assert divided(book) is None
 
