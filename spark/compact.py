@@ -34,15 +34,15 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         def spark() -> SparkSession:
             return stack.enter_context(script.spark(arguments, "pipeline compaction"))
 
-        def waits(reason: str) -> None:
+        def report_wait(reason: str) -> None:
             script.print_event("waits", reason=reason)
 
         lake = identity.open_for_reading(opened_ledger, identity.folder_at(arguments.export_dir))
         if not names.is_wanted(arguments.formats) and IcebergLedger(lake).read_catalog():
-            with compaction.lake_lock(lake, waits):
+            with compaction.lake_lock(lake, report_wait):
                 withdrawn.withdraw(lake)
         before = after = 0
-        for made in compaction.compact(lake, spark, waits):
+        for made in compaction.compact(lake, spark, report_wait):
             before, after = before + made.files_before, after + made.files_after
             script.print_event("compacted", **vars(made))
         script.print_event("done", files_before=before, files_after=after)

@@ -35,12 +35,12 @@ MOST_RANGES = 1000
 def main(argv: list[str]) -> int:
     """Run the export that the arguments describe, and further runs that are requested while Spark stays up."""
     with KeptSession() as kept:
-        asked: list[str] | None = argv
-        while asked is not None:
-            arguments = _arguments(asked)
+        requested: list[str] | None = argv
+        while requested is not None:
+            arguments = _arguments(requested)
             if status := script.run(partial(run, kept=kept), arguments):
                 return status
-            asked = _next_arguments(kept, arguments.keep_session)
+            requested = _next_arguments(kept, arguments.keep_session)
     class_archive.write_archive()
     return 0
 
@@ -49,8 +49,8 @@ def _next_arguments(kept: KeptSession, seconds: float) -> list[str] | None:
     if not seconds or not kept.is_worth_keeping:
         return None
     script.print_event("kept", seconds=seconds)
-    asked = parent.next_run(seconds)
-    return asked if asked is not None and kept.is_usable() else None
+    requested = parent.next_run(seconds)
+    return requested if requested is not None and kept.is_usable() else None
 
 
 def run(dsn: str, arguments: argparse.Namespace, kept: KeptSession) -> None:

@@ -24,10 +24,10 @@ def main(argv: list[str]) -> int:
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
     """Check that the state can be written, then start Spark and write it."""
-    asked = moments.parse(arguments.as_of)
+    moment = moments.parse(arguments.as_of)
     with ledger.open_ledger(dsn) as opened_ledger:
         lake = identity.open_for_reading(opened_ledger, identity.folder_at(arguments.export_dir))
-        wanted = as_of.check_request(lake, arguments.table, moments.seq_at(lake, asked), arguments.output)
+        wanted = as_of.check_request(lake, arguments.table, moments.seq_at(lake, moment), arguments.output)
         script.print_event("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with script.spark(arguments, "pipeline export state") as spark:
             published = as_of.write_state(spark, lake, wanted)

@@ -285,7 +285,7 @@ def require_same_log(lake: Lake, head: dict[str, Any]) -> int | None:
         reason = f"its manifest knows that the log jumped to seq {known}, and the log does not"
     elif listed > exported and not listed < newest > known:
         reason = f"its manifest lists events up to seq {listed}, and the log knows of an export up to {exported}"
-    elif listed <= exported and place is not None and (there := log_places(lake, listed)) and place not in there:
+    elif listed <= exported and place is not None and (places := log_places(lake, listed)) and place not in places:
         reason = f"the log has another event at seq {listed}"
     else:
         return newest if newest > known else None

@@ -69,8 +69,8 @@ def _not_before_all(seq: int, as_of: datetime) -> int:
 def _first_after(lake: Lake, export: Mapping[str, Any], as_of: datetime) -> int | None:
     """Return the first seq of a range that was committed after the moment; None if there is none."""
     found: int | None = None
-    asked = export["id"], str(lake.id), export["after_seq"], export["upto_seq"]
-    for file in lake.ledger.rows(_FILES, asked):
+    parameters = export["id"], str(lake.id), export["after_seq"], export["upto_seq"]
+    for file in lake.ledger.rows(_FILES, parameters):
         if found is not None and file["first_seq"] >= found:
             continue
         changes = dataset(lake.root / file["path"]).to_table(["seq"], filter=ds.field("committed_at") > as_of)

@@ -72,12 +72,12 @@ def plan_parts(connection: dbapi.Connection, dsn: str, events_table: str, after:
     return found
 
 
-def _message_part(dsn: str, events_table: str, held: list[dict[str, Any]]) -> ExportPart:
+def _message_part(dsn: str, events_table: str, counts: list[dict[str, Any]]) -> ExportPart:
     query = messages_query(events_table)
-    bounds = min(row["first"] for row in held) - 1, max(row["last"] for row in held)
+    bounds = min(row["first"] for row in counts) - 1, max(row["last"] for row in counts)
     read = RangeRead(dsn, query, query, MESSAGE_SCHEMA, *bounds)
-    newest = max(held, key=lambda row: int(row["last"]))
-    rows = sum(row["rows"] for row in held)
+    newest = max(counts, key=lambda row: int(row["last"]))
+    rows = sum(row["rows"] for row in counts)
     return ExportPart(layout.MESSAGES, 1, newest["source_id"], newest["epoch"], 0, (), read, rows)
 
 
@@ -85,46 +85,44 @@ def _table_parts(
     connection: dbapi.Connection,
     dsn: str,
     events_table: str,
-    held_by: Mapping[str, Any],
+    counts: Mapping[str, Any],
     versions: Sequence[SchemaVersion],
 ) -> Iterator[ExportPart]:
-    schema, name = held_by["schema"], held_by["name"]
-    table = held_by["source_id"], held_by["epoch"], held_by["oid"]
-    dataset, where = layout.dataset(schema, name), table_by_oid(*table) + held_by.get("where", "")
-    events = held_by.get("events")
-    bounds = held_by["first"] - 1, held_by["last"]
+    schema, name = counts["schema"], counts["name"]
+    table = counts["source_id"], counts["epoch"], counts["oid"]
+    dataset, where = layout.dataset(schema, name), table_by_oid(*table) + counts.get("where", "")
+    events = counts.get("events")
+    bounds = counts["first"] - 1, counts["last"]
     known = 0
     for version in versions:
         query = changes_query(events_table, schema, name, version, events=events, where=where)
-        within_version = _is_within(version, held_by)
-        held = (
-            held_by["rows"] if within_version else 0 if within_version is False else _count(connection, query, bounds)
-        )
+        within_version = _is_within(version, counts)
+        held = counts["rows"] if within_version else 0 if within_version is False else _count(connection, query, bounds)
         known += held
         if held:
             careful = changes_query(events_table, schema, name, version, careful=True, events=events, where=where)
             read = RangeRead(dsn, query, careful, version.schema, *bounds)
             yield ExportPart(dataset, version.number, *table, version.key_names, read, held)
-    if known < held_by["rows"]:
+    if known < counts["rows"]:
         query = untyped_query(events_table, schema, name, versions, where)
         read = RangeRead(dsn, query, query, UNTYPED_SCHEMA, *bounds)
-        yield ExportPart(dataset, layout.UNTYPED, *table, (), read, held_by["rows"] - known)
+        yield ExportPart(dataset, layout.UNTYPED, *table, (), read, counts["rows"] - known)
 
 
-def _is_within(version: SchemaVersion, held_by: Mapping[str, Any]) -> bool | None:
+def _is_within(version: SchemaVersion, counts: Mapping[str, Any]) -> bool | None:
     """Return True if all rows are of that version, False if none is, None if the rows must be counted."""
-    if held_by["first_lsn"] is None:
+    if counts["first_lsn"] is None:
         return False
-    low, high = ((held_by["epoch"], held_by[name]) for name in ("first_lsn", "last_lsn"))
+    low, high = ((counts["epoch"], counts[name]) for name in ("first_lsn", "last_lsn"))
     sides = []
     for span in version.spans:
         since = (span.since.epoch, span.since.lsn) if span.since else (-1, -1)
         until = (span.until.epoch, span.until.lsn) if span.until else (1 << 31, 0)
-        if span.source_id == held_by["source_id"] and since <= high and until >= low:
+        if span.source_id == counts["source_id"] and since <= high and until >= low:
             sides.append(since < low and until > high)
     if not sides:
         return False
-    return True if any(sides) and held_by["placed"] == held_by["rows"] else None
+    return True if any(sides) and counts["placed"] == counts["rows"] else None
 
 
 def _count(connection: dbapi.Connection, query: str, bounds: tuple[int, int]) -> int:

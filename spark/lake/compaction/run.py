@@ -51,53 +51,55 @@ class CompactionSummary:
     bytes: int
 
 
-def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str], None]) -> Iterator[CompactionSummary]:
+def compact(
+    lake: Lake, spark: Callable[[], SparkSession], report_wait: Callable[[str], None]
+) -> Iterator[CompactionSummary]:
     """Merge all small files that may be merged now. Takes the lake's lock only for each switch.
 
-    `spark` starts a session, and is called only if there is much to merge. `waits` is called with the reason if the
+    `spark` starts a session, and is called only if there is much to merge. `report_wait` gets the reason if the
     compaction must wait for an export. Raises ExportRunningError while another compaction is at work,
-    UnfitTargetError if the lake is ahead of the log, and, after all others are merged, ExportError for files that
-    could not be merged.
+    UnfitTargetError if the lake is ahead of the log, and ExportError for files that could not be merged, after all
+    others are merged.
     """
-    book = CompactionLedger(lake.ledger, lake.id)
-    if not book.lock():
+    ledger = CompactionLedger(lake.ledger, lake.id)
+    if not ledger.lock():
         raise ExportRunningError("a compaction of this lake is already running; wait for it, or end it")
     if LakeManifest(lake).require_same_log() is not None:
-        with lake_lock(lake, waits):  # the ledger may lack files that are in the lake
+        with lake_lock(lake, report_wait):  # the ledger may lack files that are in the lake
             pass
-    _remove_unfinished(lake, book)
+    _remove_unfinished(lake, ledger)
     refused: list[str] = []
-    found = _plan(lake, book)
+    found = _plan(lake, ledger)
     for some in _batches_of_groups(found.merged):
-        made = _compact_groups(lake, book, spark, waits, some, refused)
+        made = _compact_groups(lake, ledger, spark, report_wait, some, refused)
         if made is not None:
             yield made
-    book.keep_files(found.kept)
+    ledger.keep_files(found.kept)
     if refused:
         raise FileMismatchError("; ".join(refused[:3]))
 
 
-def _remove_unfinished(lake: Lake, book: CompactionLedger) -> None:
+def _remove_unfinished(lake: Lake, ledger: CompactionLedger) -> None:
     """Remove files of compactions that ended before their switch."""
-    for unfinished in book.unfinished("writing"):
+    for unfinished in ledger.unfinished("writing"):
         if isinstance(lake.root, Path):  # in a bucket, an upload may still end later
             lake.folder.remove_all(each.path for each in unfinished.written)
-        book.fail(unfinished.id, "its process ended before the lake had what it wrote")
+        ledger.fail(unfinished.id, "its process ended before the lake had what it wrote")
 
 
-def _plan(lake: Lake, book: CompactionLedger) -> CompactionPlan:
-    upto = book.iceberg_upto()
-    files = book.files(lake.ledger.exported_upto(lake.id) if upto is None else upto)
+def _plan(lake: Lake, ledger: CompactionLedger) -> CompactionPlan:
+    upto = ledger.iceberg_upto()
+    files = ledger.files(lake.ledger.exported_upto(lake.id) if upto is None else upto)
     fixed: set[str | None] = set()
     if isinstance(lake.root, Path):
-        fixed = {None, *book.fixed_folders({file.dataset for file in files})}
+        fixed = {None, *ledger.fixed_folders({file.dataset for file in files})}
     stay = [file for file in files if file.day and layout.day(file.path) in fixed and file.level < STAYS]
     found = plan([replace(file, day=None) if layout.day(file.path) in fixed else file for file in files])
     return CompactionPlan(found.merged, [*found.kept, *stay])
 
 
 def _batches_of_groups(groups: Sequence[Sequence[MergeCandidate]]) -> Iterator[list[Sequence[MergeCandidate]]]:
-    """Yield as many groups as one compaction takes. It takes a whole day of a dataset, since it makes a new folder."""
+    """Yield as many groups as one compaction takes. A day is never divided, since each compaction makes it a folder."""
     taken: list[Sequence[MergeCandidate]] = []
     folder: str | None = None
     for group in sorted(groups, key=lambda group: layout.day(group[0].path) or ""):
@@ -112,31 +114,31 @@ def _batches_of_groups(groups: Sequence[Sequence[MergeCandidate]]) -> Iterator[l
 
 def _compact_groups(
     lake: Lake,
-    book: CompactionLedger,
+    ledger: CompactionLedger,
     spark: Callable[[], SparkSession],
-    waits: Callable[[str], None],
+    report_wait: Callable[[str], None],
     groups: Sequence[Sequence[MergeCandidate]],
     refused: list[str],
 ) -> CompactionSummary | None:
-    number = book.begin()
+    number = ledger.begin()
     targets = [_targets(lake, group, number) for group in groups]
     possible = _listed((target, group) for names, group in zip(targets, groups, strict=True) for target in names)
-    book.record_plan(number, possible, _paths(groups), sum(file.bytes for group in groups for file in group))
+    ledger.record_plan(number, possible, _paths(groups), sum(file.bytes for group in groups for file in group))
     try:
         outcomes = _merge_groups(lake, spark, groups, targets)
         refused += [outcome.refused for outcome in outcomes if outcome.refused is not None]
         good = [(group, made) for group, made in zip(groups, outcomes, strict=True) if made.refused is None]
         if not good:
-            book.fail(number, refused[-1])
+            ledger.fail(number, refused[-1])
             return None
         groups, size = [group for group, _ in good], sum(made.bytes for _, made in good)
         chosen = _listed((made.target, group) for group, made in good)
-        book.remove_later({each.path for each in possible} - {each.path for each in chosen})
-        book.record_plan(number, chosen, _paths(groups), size)
-        with lake_lock(lake, waits):
+        ledger.remove_later({each.path for each in possible} - {each.path for each in chosen})
+        ledger.record_plan(number, chosen, _paths(groups), size)
+        with lake_lock(lake, report_wait):
             switching.switch(lake, number, [_row(*each) for each in good], [file for group in groups for file in group])
     except (ExportError, dbapi.Error) as error:
-        book.fail(number, str(error))
+        ledger.fail(number, str(error))
         raise
     return CompactionSummary(number, sum(map(len, groups)), len(groups), size)
 
@@ -157,7 +159,7 @@ def _merge_groups(
 
 
 @contextmanager
-def lake_lock(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
+def lake_lock(lake: Lake, report_wait: Callable[[str], None]) -> Iterator[None]:
     """Hold the lake's lock in the block: wait for exports, and finish what a crash has left."""
     was_reported = False
     while True:
@@ -166,7 +168,7 @@ def lake_lock(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
             break
         except ExportRunningError as error:
             if not was_reported:
-                waits(str(error))
+                report_wait(str(error))
             was_reported = True
         time.sleep(_POLL)
     try:

@@ -25,11 +25,11 @@ Datasets = Mapping[tuple[str, int], tuple[list[str], list[str]]]
 
 def switch(lake: Lake, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[MergeCandidate]) -> None:
     """Replace files of the lake by merged files. The lake's lock must be held. Raises ExporterFencedError."""
-    book = CompactionLedger(lake.ledger, lake.id)
-    now = next(each for each in book.unfinished("writing") if each.id == number)
+    ledger = CompactionLedger(lake.ledger, lake.id)
+    now = next(each for each in ledger.unfinished("writing") if each.id == number)
     commit = _iceberg_step(lake, now, is_elsewhere=False)
     with lake.ledger.transaction():
-        book.switch(number, made, replaced)
+        ledger.switch(number, made, replaced)
         if commit:
             commit()
     finish(lake)
@@ -37,14 +37,14 @@ def switch(lake: Lake, number: int, made: Sequence[Mapping[str, Any]], replaced:
 
 def finish(lake: Lake) -> None:
     """Finish switches that the ledger has committed. The lake's lock must be held."""
-    book = CompactionLedger(lake.ledger, lake.id)
-    for each in book.unfinished("switched"):
+    ledger = CompactionLedger(lake.ledger, lake.id)
+    for each in ledger.unfinished("switched"):
         if commit := _iceberg_step(lake, each, is_elsewhere=True):
             commit()
         if isinstance(lake.root, Path):  # in a bucket, readers use the manifest
             _switch_days(lake, each)
         LakeManifest(lake).update()
-        book.mark_done(each.id)
+        ledger.mark_done(each.id)
 
 
 def _switch_days(lake: Lake, compaction: UnfinishedCompaction) -> None:

@@ -1,4 +1,4 @@
-"""What a commit does with one Iceberg table: columns, files, snapshots that go."""
+"""Changes one Iceberg table in a commit: its columns, its files, and expired snapshots."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ COMMIT = "pipeline.commit"
 AFTER_SEQ = "pipeline.after-seq"
 UPTO_SEQ = "pipeline.upto-seq"
 STATE = "pipeline.state"
-"""The version of the state that a table of `current` has."""
+"""The property with the state version of a table of `current`."""
 FORM = "pipeline.form"
-"""Whose columns it has."""
+"""The property with the id of the form whose columns the table has."""
 _PROPERTIES: Mapping[str, str] = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.previous-versions-max": "1",
@@ -37,12 +37,12 @@ _PROPERTIES: Mapping[str, str] = {
     "write.metadata.metrics.column.committed_at": "full",
     "write.metadata.metrics.column.commit_lsn": "full",
 }
-"""Only these bounds: others may be values that Python has not, such as dates of the year 10000."""
+"""Properties of new tables. Only these columns have bounds: others may have values that Python lacks (year 10000)."""
 
 
 @dataclass(frozen=True)
 class CommitStamp:
-    """Of a commit: its number, and up to which seq the tables are; what they had before; the oldest that is kept."""
+    """The number of a commit, the seqs of its tables before and after, and the number of the oldest commit to keep."""
 
     number: int
     after_seq: int
@@ -52,10 +52,10 @@ class CommitStamp:
 
 @dataclass(frozen=True)
 class TableChange:
-    """What becomes of a table, which `was` called so; None: it is new. `columns`: name → type, None: as they are.
+    """A change of a table that `was` named so before; None: it is new. `columns`: name → type; None: unchanged.
 
-    `same`: which of its columns each is of those that were there before; None: that of its name. `added`: locations of
-    files. With `is_whole` they replace all that were there, else those in `removed`.
+    `same`: column → its name before; None: the names are the same. `added`: locations of files. With `is_whole`, these
+    replace all files, otherwise the files in `removed`.
     """
 
     identifier: Identifier
@@ -71,16 +71,16 @@ class TableChange:
 
 @dataclass(frozen=True)
 class TableChangeResult:
-    """`oldest`: of which commit its oldest snapshot is. `unused`: files of which its metadata makes no use any more."""
+    """The result of a change. `oldest`: the commit of the oldest snapshot. `unused`: files that it no longer uses."""
 
     oldest: int
     unused: Sequence[str]
 
 
 class TableCatalog(Protocol):
-    """Where tables are found and changed.
+    """A catalog in which tables are found and changed.
 
-    `written`: metadata files that are still to be written. `moved`: where metadata will be by the ledger's commit.
+    `written`: metadata files that the caller must write. `moved`: locations of metadata that the ledger must commit.
     """
 
     @property
@@ -97,7 +97,7 @@ class TableCatalog(Protocol):
 
 
 def change_table(catalog: TableCatalog, change: TableChange, stamp: CommitStamp) -> TableChangeResult:
-    """Change one table, in one commit to the catalog. Raises ExportError, which names it."""
+    """Change one table, in one commit to the catalog. Raises ExportError, which names the table."""
     try:
         return _change_table(catalog, change, stamp)
     except FAILURES as error:
@@ -159,7 +159,7 @@ def _snapshot(
 
 
 def _expire_snapshots(transaction: Transaction, io: FileIO, kept: int, *, everything: bool) -> tuple[int, list[str]]:
-    """Take out snapshots that were replaced by commits up to `kept`, or all but the newest."""
+    """Remove snapshots that commits up to `kept` have replaced, or with `everything` all except the newest."""
     snapshots = sorted(transaction.table_metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     if not snapshots:
         return 0, []
@@ -182,5 +182,5 @@ def _manifests(snapshot: Snapshot, io: FileIO) -> set[str]:
 
 
 def _commit_number(snapshot: Snapshot) -> int:
-    """Of which commit it is; 0: of none of ours."""
+    """Return the number of a snapshot's commit; 0 if another program made the snapshot."""
     return int(snapshot.summary.additional_properties.get(COMMIT, 0)) if snapshot.summary else 0

@@ -1,4 +1,4 @@
-"""Iceberg tables of changes whose small files were merged: the same rows in other files, as of the same seq."""
+"""Replaces merged files in Iceberg tables of changes: the same rows in other files, as of the same seq."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lake.iceberg.withdrawn import sweep
 from lake.storage.identity import Lake
 
 COMPACTION = "pipeline.compaction"
-"""The last compaction that a table of changes has seen."""
+"""The property with the last compaction that has changed a table."""
 _LONGEST_SECONDS = 1e9
 Paths = Sequence[str]
 
@@ -20,19 +20,19 @@ Paths = Sequence[str]
 def prepare_exchange(
     lake: Lake, number: int, files: Mapping[tuple[str, int], tuple[Paths, Paths]]
 ) -> Callable[[], None] | None:
-    """Make the metadata of tables that have other files from now on; what is returned sets all of them.
+    """Make metadata of tables whose files were merged, and return a function that commits all of it.
 
-    `number`: of the compaction. `files`: by dataset and schema version, those that go and those that come. None where
-    no table has them any more, or the lake was moved: then its tables are made anew at the next export.
+    `number`: that of the compaction. `files`: by dataset and schema version, the replaced and the new files. Returns
+    None if no table has these files, or if the lake was moved: then the next export makes its tables again.
     """
-    book = IcebergLedger(lake)
-    found, base = book.read_catalog(), publish.base_of(lake)
+    ledger = IcebergLedger(lake)
+    found, base = ledger.read_catalog(), publish.base_of(lake)
     if found is None or found["location"] != base:
         return None
     settings = CatalogSettings(found["catalog"], found["uri"])
-    head = book.begin(settings, base)
-    sweep(lake, book)
-    known = book.tables()
+    head = ledger.begin(settings, base)
+    sweep(lake, ledger)
+    known = ledger.tables()
     catalog = publish.catalog_of(settings, known)
     planned = [
         PlannedChange(_change(base, table, number, *files[table.dataset, table.version]), table.dataset, table.version)
@@ -43,11 +43,11 @@ def prepare_exchange(
     ]
     if not planned:
         return None
-    kept = book.oldest_kept(_LONGEST_SECONDS) or CommitHead(
+    kept = ledger.oldest_kept(_LONGEST_SECONDS) or CommitHead(
         head.number + 1, head.upto_seq
-    )  # what may go goes with the next export
+    )  # the next export removes snapshots
     stamp = CommitStamp(head.number + 1, head.upto_seq, head.upto_seq, kept.number)
-    return publish.stage_commit(lake, book, catalog, CommitPlan(planned), stamp, kept)
+    return publish.stage_commit(lake, ledger, catalog, CommitPlan(planned), stamp, kept)
 
 
 def _change(base: str, table: IcebergTable, number: int, gone: Paths, come: Paths) -> TableChange:

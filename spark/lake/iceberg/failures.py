@@ -1,4 +1,4 @@
-"""What PyIceberg raises, and what to say of it."""
+"""Errors of PyIceberg, and their text in messages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FAILURES = (
     NoSuchPropertyException,
     TableAlreadyExistsError,
 )
-"""What a catalog, a file or PyIceberg raises."""
+"""Errors that a catalog, a file or PyIceberg raises."""
 
 
 def first_line(error: BaseException) -> str:
-    """Its first line, or its name where it says nothing."""
+    """Return the first line of an error's text, or the error's name if it has no text."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,4 +1,4 @@
-"""The ledger of Iceberg tables: up to which commit each is, and the statement that sets all of them at once."""
+"""The ledger of Iceberg tables: it knows the last commit of each, and one statement that sets all tables at once."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ _FORGET = """
 
 @dataclass(frozen=True)
 class CatalogSettings:
-    """`catalog`: its name; `uri`: where it is, empty: in the pipeline database."""
+    """A catalog's name, and its `uri`; empty: in the pipeline database."""
 
     catalog: str
     uri: str = ""
@@ -168,7 +168,7 @@ class CatalogSettings:
 
 @dataclass(frozen=True)
 class CommitHead:
-    """The last commit of all tables: its number, 0 before the first, and up to which seq they are."""
+    """The last commit of all tables: its number, 0 before the first commit, and the seq up to which the tables are."""
 
     number: int
     upto_seq: int
@@ -176,7 +176,7 @@ class CommitHead:
 
 @dataclass(frozen=True)
 class IcebergTable:
-    """As the last commit left it. `version`: of changes; `table_id` and `state_id`: of a current state."""
+    """An Iceberg table as of the last commit. `version`: for changes. `table_id`, `state_id`: for a current state."""
 
     identifier: Identifier
     dataset: str
@@ -190,9 +190,10 @@ class IcebergTable:
 
 @dataclass(frozen=True)
 class CommitRow:
-    """What a commit says of a table. `dataset` None: it is one no more.
+    """The row of a table in a commit. `dataset` None: the table no longer exists.
 
-    With `is_moved` its metadata goes from `had` to `location` (None: there is none) in the pipeline database.
+    With `is_moved`, the location of its metadata in the pipeline database changes from `had` to `location` (None: the
+    table has none).
     """
 
     namespace: str
@@ -209,21 +210,21 @@ class CommitRow:
 
 
 class IcebergLedger:
-    """Of one lake, whose lock is held."""
+    """The Iceberg tables of one lake, whose lock is held."""
 
     def __init__(self, lake: Lake) -> None:
         self._ledger = lake.ledger
         self._lake = str(lake.id)
 
     def read_catalog(self) -> Mapping[str, Any] | None:
-        """Which catalog the tables of the lake are in; None: in none."""
+        """Return the catalog, URI and location of the lake's tables; None if the lake has no Iceberg tables."""
         rows = self._ledger.rows(
             "select catalog, uri, location from pipeline.export_iceberg where lake_id = $1::text::uuid", (self._lake,)
         )
         return rows[0] if rows else None
 
     def begin(self, settings: CatalogSettings, location: str) -> CommitHead:
-        """The lake's tables are in that catalog. Raises UnfitTargetError when those of another lake are."""
+        """Store the catalog of the lake's tables. Raises UnfitTargetError if the catalog has tables of another lake."""
         others = self._ledger.rows(
             "select l.directory from pipeline.export_iceberg i join pipeline.lakes l on l.id = i.lake_id"
             " where i.catalog = $1 and i.uri = $2 and i.lake_id <> $3::text::uuid",
@@ -241,58 +242,58 @@ class IcebergLedger:
         return CommitHead(**rows[0])
 
     def forget(self, withdrawn: Sequence[str] | None = None) -> None:
-        """The lake has no Iceberg tables any more; in the pipeline database, readers find none.
+        """Forget the lake's Iceberg tables: in the pipeline database, readers find none.
 
-        `withdrawn`: their files, which are replaced by that; None: their folders are.
+        `withdrawn`: their files, which are recorded as replaced; None: their folders are recorded.
         """
         self._ledger.execute(_FORGET, (self._lake, "" if withdrawn is None else json.dumps(list(withdrawn))))
 
     def oldest_kept(self, seconds: float) -> CommitHead | None:
-        """The oldest commit that readers may still read; None: there was none yet."""
+        """Return the oldest commit that readers may still read; None if there is no commit."""
         rows = self._ledger.rows(_KEPT, (self._lake, seconds))
         return CommitHead(**rows[0]) if rows else None
 
     def tables(self) -> list[IcebergTable]:
-        """All tables."""
+        """Return all tables of the lake."""
         return [
             IcebergTable((*row.pop("namespace").split("."), row.pop("name")), **row)
             for row in self._ledger.rows(_TABLES, (self._lake,))
         ]
 
     def files(self, after: int) -> list[dict[str, Any]]:
-        """Files of changes of exports that go beyond that seq, in order of seq."""
+        """Return the files of changes of exports that go beyond that seq, in order of seq."""
         return self._ledger.rows(_FILES, (self._lake, after))
 
     def columns(self, datasets: Iterable[str]) -> dict[tuple[str, int], dict[str, str]]:
-        """Columns of all files, by dataset and schema version."""
+        """Return the columns of all files, by dataset and schema version."""
         rows = self._ledger.rows(_COLUMNS, (self._lake, json.dumps(sorted(datasets))))
         return {(row["dataset"], row["version"]): json.loads(row["columns"]) for row in rows}
 
     def states(self) -> list[dict[str, Any]]:
-        """The newest version of each table whose Iceberg table is of another."""
+        """Return the newest state version of each table whose Iceberg table has another version."""
         return self._ledger.rows(_STATES, (self._lake,))
 
     def hidden(self) -> set[int]:
-        """Tables that readers find under no name any more."""
+        """Return the ids of tables that no longer have a name for readers."""
         return {row["table_id"] for row in self._ledger.rows(_HIDDEN, (self._lake,))}
 
     def record_written(self, paths: Iterable[str]) -> None:
-        """These files are about to be written: they are removed unless the commit comes."""
+        """Record files before they are written: unless the commit succeeds, they are removed."""
         self._ledger.execute(_WRITTEN, (self._lake, json.dumps(sorted(paths))))
 
     def unfinished_files(self) -> list[str]:
-        """Files of a commit that never came."""
+        """Return the files of a commit that did not succeed."""
         rows = self._ledger.rows(
             "select path from pipeline.export_iceberg_written where lake_id = $1::text::uuid", (self._lake,)
         )
         return [row["path"] for row in rows]
 
     def remove_later(self, paths: Sequence[str]) -> None:
-        """Those files go when what is replaced now does."""
+        """Record files of a commit that did not succeed as replaced now: they are removed later."""
         self._ledger.execute(_REPLACED, (self._lake, json.dumps(list(paths))))
 
     def forget_written(self) -> None:
-        """Those files are gone."""
+        """Forget files of a commit that did not succeed: they are removed."""
         self._ledger.execute(
             "delete from pipeline.export_iceberg_written where lake_id = $1::text::uuid", (self._lake,)
         )
@@ -306,6 +307,6 @@ class IcebergLedger:
         given = json.dumps([asdict(row) for row in rows]), json.dumps(list(unused))
         if not self._ledger.rows(_COMMIT, (self._lake, *numbers, *given)):
             raise ExporterFencedError(
-                "somebody else has written to the lake's Iceberg tables; nothing was committed, run `pipeline export"
+                "another program has written to the lake's Iceberg tables; nothing was committed, run `pipeline export"
                 " run` again"
             )

@@ -1,4 +1,4 @@
-"""What a commit changes: tables with new files, current states with a newer version, tables that go."""
+"""Plans a commit: tables with new files, current states with a newer version, tables to drop."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from lake.tables import forms
 from lake.tables.columns import NumberedForm, number_columns
 from lake.tables.source_tables import link_tables
 
-Root = tuple[str, int, int]
+TableRoot = tuple[str, int, int]
 PropertyLookup = Callable[[Identifier, str], str | None]
-"""A property that an Iceberg table has; None where it has none of that name."""
+"""A function that reads a property of an Iceberg table; None if the table has no such property."""
 
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """A change, and whose: of `version` of a dataset, or of `table_id`, whose state's version is `state_id`."""
+    """A change of the Iceberg table for `version` of a dataset, or for `table_id` with state version `state_id`."""
 
     change: TableChange
     dataset: str
@@ -40,7 +40,7 @@ class PlannedChange:
 
 @dataclass(frozen=True)
 class CommitPlan:
-    """All that a commit does; `gone`: tables that are to go."""
+    """All changes of a commit; `gone`: tables to drop."""
 
     planned: Sequence[PlannedChange] = ()
     gone: Sequence[Identifier] = field(default_factory=list)
@@ -48,34 +48,37 @@ class CommitPlan:
 
 @dataclass(frozen=True)
 class CommitPlanner:
-    """`base`: the lake's location; `had`: a property that an Iceberg table has had so far.
+    """Plans a commit. `base`: the lake's location; `had`: reads a present property of an Iceberg table.
 
-    Without `has_renames` a table that is called otherwise by now becomes a new one.
+    Without `has_renames`, a table that was renamed becomes a new one.
     """
 
     lake: Lake
-    book: IcebergLedger
+    ledger: IcebergLedger
     base: str
     head: CommitHead
     number: int
     had: PropertyLookup
     has_renames: bool = True
 
-    def plan(self, behind: Collection[Root], kept: CommitHead) -> CommitPlan:
-        """`behind`: tables whose state lacks changes, so that they cannot be as of the same seq. `kept`: the oldest
-        commit that readers may still read."""
-        known = self.book.tables()
+    def plan(self, behind: Collection[TableRoot], kept: CommitHead) -> CommitPlan:
+        """Plan the commit.
+
+        `behind`: tables whose state lacks changes, so that they cannot be as of the same seq as the others. `kept`: the
+        oldest commit that readers may still read.
+        """
+        known = self.ledger.tables()
         states = list(self._states({table.table_id: table for table in known if table.table_id is not None}, behind))
         shown = {planned.table_id for planned, _ in states}
-        hidden = self.book.hidden() | {table for table in self._behind(behind) if table not in shown}
+        hidden = self.ledger.hidden() | {table for table in self._behind(behind) if table not in shown}
         planned = [*self._changes(known), *(planned for planned, _ in states)]
         taken = {each.change.identifier for each in planned}
-        left = {
+        leaving = {
             table.identifier
             for table in known
             if table.table_id in hidden or (not self.has_renames and table.table_id in shown)
         }
-        gone = sorted(left - taken)
+        gone = sorted(leaving - taken)
         taken |= {each.change.was for each in planned if each.change.was} | {*gone}
         planned += [
             _expiry(table)
@@ -85,15 +88,15 @@ class CommitPlanner:
         return CommitPlan(planned, gone)
 
     def _changes(self, known: Sequence[IcebergTable]) -> Iterator[PlannedChange]:
-        there = {(table.dataset, table.version): table.identifier for table in known if table.version is not None}
+        existing = {(table.dataset, table.version): table.identifier for table in known if table.version is not None}
         files: dict[tuple[str, int], list[dict[str, Any]]] = {}
-        for file in self.book.files(self.head.upto_seq):
+        for file in self.ledger.files(self.head.upto_seq):
             files.setdefault((file["dataset"], file["version"]), []).append(file)
-        columns = self.book.columns({dataset for dataset, _ in files}) if files else {}
+        columns = self.ledger.columns({dataset for dataset, _ in files}) if files else {}
         upto = self.lake.ledger.exported_upto(self.lake.id)
         for (dataset, version), new in files.items():
             identifier = names.of_changes(dataset, version)
-            was = there.get((dataset, version))
+            was = existing.get((dataset, version))
             after = int(self.had(was, UPTO_SEQ) or 0) if was else 0
             added = [f"{self.base}/{file['path']}" for file in new if file["upto_seq"] > after and file["rows"]]
             change = TableChange(
@@ -107,9 +110,9 @@ class CommitPlanner:
             yield PlannedChange(change, dataset, version=version)
 
     def _states(
-        self, known: Mapping[int | None, IcebergTable], behind: Collection[Root]
-    ) -> Iterator[tuple[PlannedChange, Root]]:
-        for row in self.book.states():
+        self, known: Mapping[int | None, IcebergTable], behind: Collection[TableRoot]
+    ) -> Iterator[tuple[PlannedChange, TableRoot]]:
+        for row in self.ledger.states():
             root = row["source_id"], row["source_epoch"], row["table_oid"]
             if root in behind:
                 continue
@@ -131,12 +134,12 @@ class CommitPlanner:
             yield PlannedChange(change, row["dataset"], table_id=row["table_id"], state_id=row["state_id"]), root
 
     def _folder(self, row: Mapping[str, Any]) -> str:
-        """What the names of a version's files are relative to."""
+        """Return the folder to which the names of a version's files are relative."""
         if not isinstance(self.lake.root, Path):
             return layout.CURRENT
         return str(StateFolders(self.lake.root, row["folder"]).version(row["seq"]).relative_to(self.lake.root))
 
-    def _behind(self, behind: Collection[Root]) -> set[int]:
+    def _behind(self, behind: Collection[TableRoot]) -> set[int]:
         if not behind:
             return set()
         rows = self.lake.ledger.rows(
@@ -156,9 +159,9 @@ def _expiry(table: IcebergTable) -> PlannedChange:
 
 
 def same_columns(lake: Lake, root: tuple[str, int, int], before: int, now: int) -> Mapping[str, str] | None:
-    """By name in the form `now` (a row of pipeline.relations): the name in the form `before`.
+    """Return, by name in the form `now` (an id of pipeline.relations), the name of the column in the form `before`.
 
-    None where the history does not tell; then a column is the one of its name.
+    Return None if the history does not tell; then columns with the same name are the same.
     """
     if before == now:
         return None

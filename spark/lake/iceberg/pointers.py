@@ -1,4 +1,4 @@
-"""The catalog in the pipeline database while a commit is made: tables are collected, and set by one statement later."""
+"""The catalog in the pipeline database during a commit: it collects changed tables, which one statement sets later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lake.storage.where import SCHEME, ObjectPath, parse
 
 
 class PointerCatalog:
-    """`locations`: where the metadata of each table is. `moved`: where it is to be; None where the table is to go."""
+    """A catalog over `locations` of metadata. `moved`: the new locations; None: the table must be dropped."""
 
     has_renames = True
 
@@ -43,7 +43,7 @@ class PointerCatalog:
         return self.io.written
 
     def load(self, identifier: Identifier, called: Identifier) -> Table:
-        """A table as it was before this commit, which is to be called so after it."""
+        """Load a table as it was before this commit; `called`: its name after the commit."""
         location = self._locations[identifier]
         if identifier not in self._read:
             self._read[identifier] = FromInputFile.table_metadata(self.io.new_input(location))
@@ -59,12 +59,12 @@ class PointerCatalog:
         return Creation(StagedTable(identifier, metadata, "", self.io, _CollectingCatalog(self)))
 
     def drop(self, identifier: Identifier) -> None:
-        """The table is to go."""
+        """Let the commit drop a table."""
         self.moved.setdefault(identifier, None)
 
 
 class _CollectingCatalog(NoopCatalog):
-    """What PyIceberg commits to."""
+    """A catalog for PyIceberg that only collects commits."""
 
     def __init__(self, pointers: PointerCatalog) -> None:
         super().__init__("collected")
@@ -73,7 +73,7 @@ class _CollectingCatalog(NoopCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Stage the metadata that comes of the updates, and remember where it will be."""
+        """Stage the metadata that the updates make, and remember its location."""
         before = None if isinstance(table, StagedTable) else table
         for requirement in requirements:
             requirement.validate(before.metadata if before else None)
@@ -92,28 +92,28 @@ class _CollectingCatalog(NoopCatalog):
 
 
 class StagedIO(FileIO):
-    """Reads files that are there, and what was written to it; `written` is that, by location."""
+    """Reads existing files, and files that were written to it in memory: `written`, by location."""
 
     def __init__(self) -> None:
         super().__init__()
         self.written: dict[str, bytes] = {}
-        self._there = _StoreIO()
+        self._store = _StoreIO()
 
     def new_input(self, location: str) -> InputFile:
-        """A file to read."""
-        return _StagedFile(self, location) if location in self.written else self._there.new_input(location)
+        """Return a file to read."""
+        return _StagedFile(self, location) if location in self.written else self._store.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        """A file to write, in memory."""
+        """Return a file to write in memory."""
         return _StagedFile(self, location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Forget a file that was to be written; what is there already stays."""
+        """Forget a file in memory; existing files stay."""
         self.written.pop(location if isinstance(location, str) else location.location, None)
 
 
 class _StoreIO(PyArrowFileIO):
-    """Asks a store as all else here does: by the same credentials, with the same patience."""
+    """Reads existing files of a store as the rest of the lake does: same credentials, same timeouts."""
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
         if scheme == SCHEME and netloc:
@@ -145,7 +145,7 @@ class _StagedFile(InputFile, OutputFile):
 
 
 class _StagedOutput(io.BytesIO):
-    """What is written becomes a file when it is closed."""
+    """A stream whose content becomes a file when the stream is closed."""
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:
         super().__init__()

@@ -1,8 +1,12 @@
 """Publishes a lake as Iceberg tables: all of them as of one seq, in one transaction of the pipeline database.
 
-A commit goes through these steps. Its metadata is made in memory; the ledger gets the names of the files; the files are
-written, whole and durable; one statement sets where the metadata of every table is, and the ledger's row. If it ends
-before that, readers see what they saw, and the next run removes the files.
+A commit goes through these steps:
+
+1. It makes metadata in memory, and the ledger gets the names of the files.
+2. It writes the files, complete and durable.
+3. One statement sets the location of every table's metadata, and the ledger's row.
+
+If a commit ends before the last step, readers see the same as before, and the next run removes the files.
 """
 
 from __future__ import annotations
@@ -18,62 +22,62 @@ from lake.iceberg import changed_table, names, rest
 from lake.iceberg.changed_table import CommitStamp, TableCatalog, TableChangeResult
 from lake.iceberg.ledger import CatalogSettings, CommitHead, CommitRow, IcebergLedger, IcebergTable
 from lake.iceberg.names import Identifier
-from lake.iceberg.plan import CommitPlan, CommitPlanner, PlannedChange, Root
+from lake.iceberg.plan import CommitPlan, CommitPlanner, PlannedChange, TableRoot
 from lake.iceberg.pointers import PointerCatalog
 from lake.iceberg.table_files import files_of
 from lake.iceberg.withdrawn import sweep, withdraw
 from lake.storage.identity import Lake
 
 
-def publish(lake: Lake, settings: CatalogSettings, keep: float, behind: Iterable[Root] = ()) -> int | None:
-    """Bring all Iceberg tables to what is exported; returns up to which seq they are, None when they were already.
+def publish(lake: Lake, settings: CatalogSettings, keep: float, behind: Iterable[TableRoot] = ()) -> int | None:
+    """Bring all Iceberg tables up to the exported seq. Return that seq, or None if nothing had to change.
 
-    The lake's lock must be held. `behind`: tables whose current state is older, which leave the catalog meanwhile.
-    Snapshots that were replaced `keep` seconds ago are taken out.
+    The lake's lock must be held. `behind`: tables whose current state is older; they leave the catalog until their
+    state is up to date. Snapshots that were replaced `keep` seconds ago are removed.
     """
-    book, base = IcebergLedger(lake), base_of(lake)
-    found = book.read_catalog()
+    ledger, base = IcebergLedger(lake), base_of(lake)
+    found = ledger.read_catalog()
     if found and (found["catalog"], found["uri"], found["location"]) != (settings.catalog, settings.uri, base):
         withdraw(lake)
-    head = book.begin(settings, base)
-    sweep(lake, book)
+    head = ledger.begin(settings, base)
+    sweep(lake, ledger)
     upto, number = lake.ledger.exported_upto(lake.id), head.number + 1
-    kept = book.oldest_kept(keep) or CommitHead(number, upto)
-    known = book.tables()
+    kept = ledger.oldest_kept(keep) or CommitHead(number, upto)
+    known = ledger.tables()
     catalog = catalog_of(settings, known)
     planner = CommitPlanner(
-        lake, book, base, head, number, lambda table, name: _property(catalog, table, name), catalog.has_renames
+        lake, ledger, base, head, number, lambda table, name: _property(catalog, table, name), catalog.has_renames
     )
     plan = planner.plan(set(behind), kept)
     if not plan.planned and not plan.gone and upto == head.upto_seq:
         return None
-    stage_commit(lake, book, catalog, plan, CommitStamp(number, head.upto_seq, upto, kept.number), kept)()
+    stage_commit(lake, ledger, catalog, plan, CommitStamp(number, head.upto_seq, upto, kept.number), kept)()
     return upto
 
 
 def stage_commit(
-    lake: Lake, book: IcebergLedger, catalog: TableCatalog, plan: CommitPlan, stamp: CommitStamp, kept: CommitHead
+    lake: Lake, ledger: IcebergLedger, catalog: TableCatalog, plan: CommitPlan, stamp: CommitStamp, kept: CommitHead
 ) -> Callable[[], None]:
-    """Make and write what a commit needs; what is returned sets all tables, in one statement."""
-    base, known = base_of(lake), book.tables()
+    """Make and write the metadata of a commit, and return a function that sets all tables in one statement."""
+    base, known = base_of(lake), ledger.tables()
     made = {each.change.identifier: changed_table.change_table(catalog, each.change, stamp) for each in plan.planned}
     gone = _dropped_locations(lake, known, plan, catalog)
     for identifier in plan.gone:
         catalog.drop(identifier)
-    _write_metadata(lake, book, base, catalog.written)
+    _write_metadata(lake, ledger, base, catalog.written)
     rows = _rows(known, plan, catalog, made, stamp.number)
-    return partial(book.commit, CommitHead(stamp.number, stamp.upto_seq), kept, rows, _unused_paths(base, gone, made))
+    return partial(ledger.commit, CommitHead(stamp.number, stamp.upto_seq), kept, rows, _unused_paths(base, gone, made))
 
 
 def catalog_of(settings: CatalogSettings, known: Sequence[IcebergTable]) -> TableCatalog:
-    """Where these tables are."""
+    """Return the catalog of these tables."""
     if settings.uri:
         return rest.open_catalog(settings.catalog, settings.uri)
     return PointerCatalog({table.identifier: table.location for table in known if table.location})
 
 
 def base_of(lake: Lake) -> str:
-    """The lake's location. Raises UnfitTargetError."""
+    """Return the lake's location. Raises UnfitTargetError if Iceberg cannot use it."""
     path = str(lake.root)
     if not isinstance(lake.root, Path):
         return path
@@ -87,9 +91,9 @@ def _property(catalog: TableCatalog, table: Identifier, name: str) -> str | None
     return None if found is None else str(found)
 
 
-def _write_metadata(lake: Lake, book: IcebergLedger, base: str, written: Mapping[str, bytes]) -> None:
+def _write_metadata(lake: Lake, ledger: IcebergLedger, base: str, written: Mapping[str, bytes]) -> None:
     paths = {_path_in_lake(base, location): content for location, content in written.items()}
-    book.record_written(paths)
+    ledger.record_written(paths)
     lake.folder.write_all(paths)
 
 
@@ -143,7 +147,7 @@ def _row(
 
 
 def _dropped_locations(lake: Lake, known: Sequence[IcebergTable], plan: CommitPlan, catalog: TableCatalog) -> list[str]:
-    """Locations of all that is left of tables that go: of their folders, or where there are none, of their files."""
+    """Return locations to remove of dropped tables: their folders, or in a bucket, their files."""
     gone = [table for table in known if table.identifier in plan.gone and table.location]
     if isinstance(lake.root, Path):
         return [names.folder(str(table.location)) for table in gone]
@@ -151,8 +155,6 @@ def _dropped_locations(lake: Lake, known: Sequence[IcebergTable], plan: CommitPl
 
 
 def _unused_paths(base: str, gone: Sequence[str], made: Mapping[Identifier, TableChangeResult]) -> list[str]:
-    """Files that no table makes use of after the commit, and what is left of those that are gone, as paths in the
-    lake.
-    """
+    """Return paths in the lake that no table uses after the commit, including those of dropped tables."""
     locations = chain(gone, chain.from_iterable(changed.unused for changed in made.values()))
     return [_path_in_lake(base, location) for location in locations if location.startswith(f"{base}/{names.FOLDER}/")]

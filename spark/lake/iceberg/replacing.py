@@ -1,6 +1,6 @@
-"""A snapshot whose files take the place of all that were there before, or of some.
+"""Makes a snapshot whose files replace all files of a table, or some of them.
 
-PyIceberg's own overwrite keeps the lists of what it deleted for ever: a table that is replaced at each run would grow.
+PyIceberg's overwrite keeps the lists of deleted files forever: a table that is replaced at each run would grow.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 
 class ReplacingSnapshot(_SnapshotProducer["ReplacingSnapshot"]):
-    """Lists what it deletes, for readers of single snapshots, and nothing that is older."""
+    """A snapshot that lists the files that it deletes, for readers of single snapshots, and no older deletions."""
 
     _paths: frozenset[str] | None = None
-    """Of the files that it deletes; None: of all."""
+    """The paths of the files that the snapshot deletes; None: all files."""
     _known: dict[str, list[ManifestEntry]]
-    """What was read of each manifest."""
+    """The entries that were read, by the path of their manifest."""
 
     @classmethod
     def all_files(cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str]) -> ReplacingSnapshot:
@@ -31,10 +31,10 @@ class ReplacingSnapshot(_SnapshotProducer["ReplacingSnapshot"]):
     def files(
         cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str], locations: Collection[str]
     ) -> ReplacingSnapshot:
-        """Begin a snapshot that deletes these. Raises ValueError when the one before has not all of them."""
+        """Begin a snapshot that deletes these files. Raises ValueError if the snapshot before lacks any of them."""
         made = cls._begin(transaction, io, summary, frozenset(locations))
         if lacking := len(locations) - len(made._deleted_data_files):
-            raise ValueError(f"{lacking} of {len(locations)} files that were merged are not in it")
+            raise ValueError(f"{lacking} of {len(locations)} files that were merged are not in the table")
         return made
 
     @classmethod
@@ -55,7 +55,7 @@ class ReplacingSnapshot(_SnapshotProducer["ReplacingSnapshot"]):
         return [entry for manifest in self._before() for entry in self._entries(manifest) if self._goes(entry)]
 
     def _entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        """Read once: they are asked for three times, and may be in a bucket."""
+        """Read the entries of a manifest once: they are needed three times, and may be in a bucket."""
         path = manifest.manifest_path
         if path not in self._known:
             self._known[path] = manifest.fetch_manifest_entry(self._io)
@@ -68,7 +68,7 @@ class ReplacingSnapshot(_SnapshotProducer["ReplacingSnapshot"]):
         return [self._again(entry, ManifestEntryStatus.DELETED, self._snapshot_id) for entry in self._gone()]
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        """Those that have files which stay: as they are, or written again without the others."""
+        """Return manifests of files that stay: unchanged, or written again without deleted files."""
         if self._paths is None:
             return []
         found = []

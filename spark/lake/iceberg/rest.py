@@ -1,4 +1,4 @@
-"""A REST catalog somewhere else: it takes one commit for each table, so readers may see some of them before others."""
+"""An external REST catalog: it takes one commit for each table, so readers may see some tables before others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lake.storage.where import SCHEME, ObjectPath, parse
 
 
 def open_catalog(name: str, uri: str) -> RestCatalog:
-    """The catalog. Raises ExportError."""
+    """Open the catalog. Raises ExportError."""
     try:
         return RestCatalog(name, uri)
     except FAILURES as error:
@@ -28,10 +28,10 @@ def open_catalog(name: str, uri: str) -> RestCatalog:
 
 
 class RestCatalog:
-    """Credentials and the rest come from PyIceberg's own settings of that catalog: `PYICEBERG_CATALOG__<NAME>__…`."""
+    """A REST catalog, whose further settings PyIceberg reads from `PYICEBERG_CATALOG__<NAME>__…`."""
 
     has_renames = False
-    """Names may be exchanged between tables, which a catalog of this kind cannot do at once."""
+    """False: tables may exchange their names, which such a catalog cannot do at once."""
 
     def __init__(self, name: str, uri: str) -> None:
         self._catalog: Catalog = load_catalog(name, type="rest", uri=uri, **_store_settings())
@@ -40,11 +40,11 @@ class RestCatalog:
         self.moved: Mapping[Identifier, str | None] = {}
 
     def load(self, identifier: Identifier, called: Identifier) -> Table:
-        """A table as it is in the catalog."""
+        """Load a table as it is in the catalog."""
         return self._catalog.load_table(identifier)
 
     def create(self, identifier: Identifier, schema: Schema, location: str, properties: Mapping[str, str]) -> Creation:
-        """Begin a new table; one that has its name by now is dropped."""
+        """Begin a new table, after a table with its name is dropped."""
         for namespace in accumulate(
             identifier[:-1], lambda outer, inner: (*outer, inner), initial=cast(Identifier, ())
         ):
@@ -54,7 +54,7 @@ class RestCatalog:
         return self._catalog.create_table_transaction(identifier, schema, location, properties=dict(properties))
 
     def drop(self, identifier: Identifier) -> None:
-        """The table is to go, if it is there."""
+        """Drop a table, if it exists."""
         try:
             self._catalog.drop_table(identifier)
         except NoSuchTableError:
@@ -68,7 +68,7 @@ class RestCatalog:
 
 
 def _store_settings() -> dict[str, str]:
-    """Where PyIceberg finds a bucket, as all else here does; that catalog's own settings come first."""
+    """Return settings of the lake's store for PyIceberg; the catalog's own settings take precedence."""
     at = parse(f"{SCHEME}://any")
     assert isinstance(at, ObjectPath)  # noqa: S101  a URL
     known = {"s3.endpoint": at.endpoint, "s3.region": at.region}

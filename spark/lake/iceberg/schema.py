@@ -1,6 +1,6 @@
-"""The Iceberg schema of a table's columns: a column keeps its field id whatever it is called. Pure.
+"""Makes the Iceberg schema of a table's columns: a column keeps its field id when it is renamed. Pure.
 
-The files have no field ids: `name_mapping` says which of their columns is which field.
+The files have no field ids: `name_mapping` gives the field of each of their columns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WIDER = {(IntegerType, LongType), (FloatType, DoubleType)}
 
 @dataclass(frozen=True)
 class ColumnField:
-    """The field that a column of files is: its id, and that of the elements of a list."""
+    """The field of a column in files: its id, and the id of a list's elements."""
 
     field: int
     element: int | None
@@ -57,9 +57,9 @@ class ColumnField:
 
 @dataclass(frozen=True)
 class SchemaFields:
-    """A schema, and what columns of files are called, now and in files of before.
+    """A schema, and the fields by the names of columns in new and in existing files.
 
-    `breaks`: a name means another field by now, so snapshots of before would be read wrongly.
+    `breaks`: a name means another field than before, so earlier snapshots would be read wrongly.
     """
 
     schema: Schema
@@ -68,7 +68,7 @@ class SchemaFields:
 
     @property
     def name_mapping(self) -> str:
-        """As in Iceberg's `schema.name-mapping.default`."""
+        """The fields as in Iceberg's `schema.name-mapping.default`."""
         called: dict[ColumnField, list[str]] = {}
         for name, named in self.names.items():
             called.setdefault(named, []).append(name)
@@ -78,9 +78,9 @@ class SchemaFields:
 def fields(
     columns: Mapping[str, str], before: SchemaFields | None = None, same: Mapping[str, str] | None = None, last: int = 0
 ) -> SchemaFields:
-    """Fields of these columns (name → type, as in Spark's DDL).
+    """Make the fields of these columns (name → type, as in Spark's DDL).
 
-    `same`: name → what the column was called `before`; by default as now. `last`: the greatest field id ever used.
+    `same`: name → name of the column `before`; by default the same name. `last`: the greatest field id ever used.
     """
     numbers = count(last + 1)
     had = {field.name: field for field in before.schema.fields} if before else {}
@@ -97,12 +97,12 @@ def fields(
 
 
 def fields_of(schema: Schema) -> SchemaFields:
-    """The fields of a new schema."""
+    """Return the fields of a new schema."""
     return SchemaFields(schema, {field.name: ColumnField(field.field_id, _element(field)) for field in schema.fields})
 
 
 def existing_fields(schema: Schema, mapping: str) -> SchemaFields:
-    """The fields of a table that is there already."""
+    """Return the fields of an existing table."""
     names: dict[str, ColumnField] = {}
     for each in json.loads(mapping):
         inner = each.get("fields")
@@ -112,7 +112,7 @@ def existing_fields(schema: Schema, mapping: str) -> SchemaFields:
 
 
 def is_same(one: Schema, other: Schema) -> bool:
-    """Whether they have the same fields in the same order."""
+    """Return True if two schemas have the same fields in the same order."""
     return one.as_struct() == other.as_struct()
 
 
@@ -129,7 +129,7 @@ def _field(name: str, spark: str, old: NestedField | None, numbers: Iterator[int
 
 
 def _keeps(before: IcebergType, spark: str) -> bool:
-    """Whether Iceberg can go on with the field: the type is the same, or a wider one."""
+    """Return True if Iceberg can keep the field: the type is the same, or a wider one."""
     inner = element(spark)
     if isinstance(before, ListType) != (inner is not None):
         return False

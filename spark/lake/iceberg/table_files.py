@@ -1,4 +1,4 @@
-"""The metadata files of an Iceberg table: where nothing is listed, this is how they are found when it goes."""
+"""Finds the metadata files of an Iceberg table, to remove them from a bucket, where the lake lists no objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyiceberg.table import Table
 
 
 def files_of(table: Table) -> list[str]:
-    """Locations of its metadata, of the lists of its snapshots' manifests, and of those."""
+    """Return the locations of a table's metadata, of the manifest lists of its snapshots, and of the manifests."""
     snapshots = table.metadata.snapshots
     manifests = {manifest.manifest_path for snapshot in snapshots for manifest in snapshot.manifests(table.io)}
     return [table.metadata_location, *(snapshot.manifest_list for snapshot in snapshots), *sorted(manifests)]

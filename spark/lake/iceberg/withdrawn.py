@@ -1,4 +1,4 @@
-"""A lake that is not to be read as Iceberg tables any more. What it needs is there without the extra, if any was."""
+"""Withdraws the Iceberg tables of a lake. Only for a REST catalog or a bucket, this needs the PyIceberg extra."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from lake.storage.identity import Lake
 
 
 def withdraw(lake: Lake) -> None:
-    """Readers find no Iceberg tables; their metadata goes when what was replaced does. The lake's lock must be held."""
-    book = IcebergLedger(lake)
-    if found := book.read_catalog():
+    """Withdraw all Iceberg tables; their metadata is removed as replaced files are. The lake's lock must be held."""
+    ledger = IcebergLedger(lake)
+    if found := ledger.read_catalog():
         files: list[str] | None = None
         if found["uri"]:
             from lake.iceberg.rest import open_catalog  # PyIceberg is an extra
 
             catalog = open_catalog(found["catalog"], found["uri"])
-            for table in book.tables():
+            for table in ledger.tables():
                 catalog.drop(table.identifier)
         elif not isinstance(lake.root, Path):
             from lake.iceberg.pointers import PointerCatalog  # PyIceberg is an extra
             from lake.iceberg.table_files import files_of
 
-            there = {table.identifier: table.location for table in book.tables() if table.location}
-            pointers, base = PointerCatalog(there), f"{lake.root}/"
-            paths = [path for identifier in there for path in files_of(pointers.load(identifier, identifier))]
+            locations = {table.identifier: table.location for table in ledger.tables() if table.location}
+            pointers, base = PointerCatalog(locations), f"{lake.root}/"
+            paths = [path for identifier in locations for path in files_of(pointers.load(identifier, identifier))]
             files = [path.removeprefix(base) for path in paths if path.startswith(base)]
-        book.forget(files)
-        sweep(lake, book)
+        ledger.forget(files)
+        sweep(lake, ledger)
 
 
-def sweep(lake: Lake, book: IcebergLedger) -> None:
-    """Remove the files of a commit that never came."""
-    if left := book.unfinished_files():
+def sweep(lake: Lake, ledger: IcebergLedger) -> None:
+    """Remove the files of a commit that did not succeed."""
+    if paths := ledger.unfinished_files():
         if isinstance(lake.root, Path):
-            lake.folder.remove_all(left)
-            book.forget_written()
+            lake.folder.remove_all(paths)
+            ledger.forget_written()
         else:  # a request of a process that has ended may still arrive
-            book.remove_later(left)
+            ledger.remove_later(paths)

@@ -93,9 +93,9 @@ def _find_lost(lake: Lake, known: KnownFiles, manifest: LakeManifest) -> LostFil
 
 def _lost_states(known: KnownFiles, head: Mapping[str, Any]) -> list[str]:
     """Return versions of states in a bucket that only the manifest knows."""
-    there = {layout.state_part(each.dataset, each.id) for each in known.states}
+    known_parts = {layout.state_part(each.dataset, each.id) for each in known.states}
     parts = (state.get("part") for state in head.get("current", {}).values())
-    return [part for part in parts if part and part not in there]
+    return [part for part in parts if part and part not in known_parts]
 
 
 def _find_merged(missing: Collection[str], files: Collection[str]) -> str | None:
@@ -125,17 +125,17 @@ def _record(lake: Lake, path: str, lost: LostFiles) -> None:
 
 def _withdraw_iceberg(lake: Lake, head: Mapping[str, Any], lost: LostFiles) -> None:
     """Withdraw the Iceberg tables; the next export makes them again. A REST catalog did not go back with the ledger."""
-    book = IcebergLedger(lake)
-    if (found := book.read_catalog()) is None:
+    ledger = IcebergLedger(lake)
+    if (found := ledger.read_catalog()) is None:
         return
     if found["uri"]:
         from lake.iceberg.rest import open_catalog  # PyIceberg is an extra
 
         catalog = open_catalog(found["catalog"], found["uri"])
-        for identifier in {table.identifier for table in book.tables()} | _manifest_identifiers(head, lost):
+        for identifier in {table.identifier for table in ledger.tables()} | _manifest_identifiers(head, lost):
             catalog.drop(identifier)
-    book.forget([])
-    sweep(lake, book)
+    ledger.forget([])
+    sweep(lake, ledger)
 
 
 def _manifest_identifiers(head: Mapping[str, Any], lost: LostFiles) -> set[Identifier]:

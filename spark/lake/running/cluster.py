@@ -61,11 +61,11 @@ def session(
     name: str,
     *,
     password: str | None = None,
-    waits: Callable[[str], None] = lambda _: None,
+    report_wait: Callable[[str], None] = lambda _: None,
 ) -> Iterator[SparkSession]:
     """Start a session whose executors have our modules. `master` None: that of spark-submit. Raises ExportError.
 
-    `password`: that of the pipeline database, for executors, if Spark encrypts its messages. `waits` is called with a
+    `password`: that of the pipeline database, for executors, if Spark encrypts its messages. `report_wait` gets a
     message while Spark has no executor.
     """
     require_answer(master)
@@ -78,7 +78,7 @@ def session(
         try:
             spark.sparkContext.addPyFile(zip_modules(folder))
             if not local:
-                await_executor(spark, waits)
+                await_executor(spark, report_wait)
             yield spark
         finally:
             spark.stop()

@@ -82,7 +82,7 @@ class ExecutorWait:
         return True
 
     def message(self) -> str:
-        """Return what the export waits for, for a user."""
+        """Return the message about what the export waits for."""
         return f"the export waits for cores: the Spark master {self._spark.sparkContext.master} has given it none"
 
 
@@ -92,7 +92,7 @@ _REMEDY = (
 )
 
 
-def await_executor(spark: SparkSession, waits: Callable[[str], None]) -> None:
+def await_executor(spark: SparkSession, report_wait: Callable[[str], None]) -> None:
     """Wait until the cluster has given an executor. Raises ExportError if that takes too long."""
     executor_wait = ExecutorWait(spark)
     was_reported = False
@@ -103,6 +103,6 @@ def await_executor(spark: SparkSession, waits: Callable[[str], None]) -> None:
         if executor_wait.has_lasted_too_long():
             raise ExportError(str(executor_wait.reason))
         if not was_reported and executor_wait.seconds() > min(_WAITS_SECONDS, executor_wait.limit):
-            waits(executor_wait.message())
+            report_wait(executor_wait.message())
             was_reported = True
         time.sleep(_POLL)

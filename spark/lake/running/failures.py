@@ -50,11 +50,11 @@ def plain_errors() -> Iterator[None]:
         raise ExportError(f"Spark failed: {find_reason(error, logged_since(before))}") from error
 
 
-def find_reason(error: BaseException, logged_meanwhile: str = "") -> str:
+def find_reason(error: BaseException, log: str = "") -> str:
     """Return the innermost cause in nested stack traces, in one line; if they have none, what Spark has logged."""
     text = str(error)
     found = _task_error(text) or _innermost(text)
-    logged = _LOGGED_ERROR.findall(logged_meanwhile)
+    logged = _LOGGED_ERROR.findall(log)
     if logged and (not found or _EMPTY_CAUSE.match(found)):
         found = next((line for line in reversed(logged) if "Error initializing SparkContext" not in line), logged[-1])
     if not found:

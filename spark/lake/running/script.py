@@ -31,7 +31,7 @@ def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     """Start a Spark session, and print its application id."""
     secret = password(os.environ.get(VARIABLE, "")) or os.environ.get("PGPASSWORD")
     with session(
-        arguments.master, name, password=secret, waits=lambda reason: print_event("cores", reason=reason)
+        arguments.master, name, password=secret, report_wait=lambda reason: print_event("cores", reason=reason)
     ) as made:
         print_event("spark", application=made.sparkContext.applicationId)
         yield made

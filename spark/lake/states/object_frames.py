@@ -45,11 +45,11 @@ def _read(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             with parquet(files[number]) as file:
-                there = [name for name in columns if name in file.schema_arrow.names]
-                for found in file.iter_batches(_ROWS, columns=there, use_threads=False):
+                present = [name for name in columns if name in file.schema_arrow.names]
+                for found in file.iter_batches(_ROWS, columns=present, use_threads=False):
                     arrays = [
                         found.column(name).cast(arrow_type(kind))
-                        if name in there
+                        if name in present
                         else pa.nulls(found.num_rows, arrow_type(kind))
                         for name, kind in columns.items()
                     ]

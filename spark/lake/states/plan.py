@@ -215,7 +215,7 @@ def _begin(
 
 
 _JUMPED = 10**12
-"""A file has more seqs only if the log has jumped: then the seqs tell nothing about its rows."""
+"""Seqs of a file, which has more only if the log has jumped: then its seqs tell nothing about its rows."""
 
 
 def _rows_after(file: ChangeFile, after: int) -> int:

@@ -30,10 +30,10 @@ _WHOLE = {
     "maxStringLen": str(2**31 - 1),
     "maxNumLen": str(2**31 - 1),
 }
-"""Options for `from_json`, so that it fails instead of returning null for text that it cannot parse.
+"""Options for `from_json`: fail on text that cannot be parsed, and accept strings and numbers of any length.
 
-The default limits are 20,000,000 characters of a string and 1,000 of a number (StreamReadConstraints of Jackson). More
-than 1,000 levels of nesting still fail.
+By default, `from_json` returns null for such text, for strings of more than 20,000,000 characters, and for numbers of
+more than 1,000 (StreamReadConstraints of Jackson). More than 1,000 levels of nesting fail.
 """
 CHANGE: Mapping[str, str] = {
     "seq": "bigint",

@@ -1,7 +1,8 @@
-"""The folders that readers list: of a day, and of the current state of a table. Each has a name of each of its files.
+"""Handles the folders that readers list: those of days, and of tables' current states. They hold second names of files.
 
-The files themselves are elsewhere, under paths that never change. What such a folder has is replaced as a whole: a new
-folder is made beside it, and the two are exchanged. So a reader that lists it finds the old files or the new ones.
+The files themselves are elsewhere, under paths that never change. The content of such a folder is replaced as a whole:
+a new folder is made, and the two are exchanged. So a reader that lists the folder finds either the old or the new
+files.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from lake.storage.new_file import sync
 
 
 class ExchangeRefusedError(Exception):
-    """The file system does not exchange a folder; its text is the reason. Everything is as it was."""
+    """The file system does not exchange a folder, for the reason in the text. Everything is as it was before."""
 
 
 def show(root: Path, path: str) -> set[Path]:
-    """Give a file a name in the folder of its day, which is made if it does not exist.
+    """Give a file a name in the folder of its day, and make that folder if it does not exist.
 
-    Returns the folders that are still to be made durable.
+    Returns the folders that the caller must make durable.
     """
     folder = layout.day(path)
     if folder is None:
@@ -37,13 +38,13 @@ def show(root: Path, path: str) -> set[Path]:
 
 
 def hide(root: Path, path: str) -> None:
-    """Take the name of a file out of the folder of its day."""
+    """Remove the name of a file from the folder of its day."""
     if folder := layout.day(path):
         (root / folder / Path(path).name).unlink(missing_ok=True)
 
 
 def has(root: Path, folder: str, paths: Collection[str]) -> bool:
-    """True if a folder, which is no link, has the names of these files and no others."""
+    """Return True if a folder, which is no link, has the names of these files and no others."""
     place = root / folder
     return _is_folder(place) and {entry.name for entry in os.scandir(place)} == {Path(path).name for path in paths}
 
@@ -79,12 +80,12 @@ def put(root: Path, folder: str, view: str, paths: Collection[str], *, by_rename
 
 
 def remove_folder(root: Path, path: str) -> None:
-    """Remove a folder: it leaves its place in one step, and what ends meanwhile leaves the rest in `.staging`."""
+    """Remove a folder: it leaves its place in one step. If that is interrupted, the rest stays in `.staging`."""
     gone = root / layout.STAGING / f"gone-{uuid.uuid4().hex}"
     gone.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.rename(root / path, gone)
-    except OSError:  # of a lower layer of an overlay, which is never renamed
+    except OSError:  # a folder in a lower layer of an overlay cannot be renamed
         shutil.rmtree(root / path)
     else:
         shutil.rmtree(gone)
@@ -92,7 +93,7 @@ def remove_folder(root: Path, path: str) -> None:
 
 
 def find_links(root: Path) -> Iterator[str]:
-    """Folders of days and of current states that are links, as versions before have made them."""
+    """Return folders of days and of current states that are links, as earlier server versions made them."""
     for top in ("changes", layout.MESSAGES, layout.CURRENT):
         for folder, folders, _ in os.walk(root / top):
             found = (Path(folder) / name for name in folders if name.startswith("date=") or name == layout.LATEST)
@@ -100,14 +101,14 @@ def find_links(root: Path) -> Iterator[str]:
 
 
 def replace_links(root: Path, folder: str) -> None:
-    """Let a folder have copies instead of symbolic links to files, which may be replaced by others and go."""
+    """Replace symbolic links to files in a folder by copies, since the files may be replaced and removed."""
     for entry in (root / folder).iterdir() if (root / folder).is_dir() else ():
         if entry.is_symlink():
             _copy_file(root, entry.resolve(), entry)
 
 
 def remove_empty(root: Path, path: str) -> None:
-    """Remove the folders that one was in, as far as nothing else is."""
+    """Remove the parent folders of a path that are empty."""
     with suppress(OSError):
         for parent in list(PurePosixPath(path).parents)[:-2]:
             (root / parent).rmdir()
@@ -118,7 +119,7 @@ def _is_folder(place: Path) -> bool:
 
 
 def _clear(view: Path) -> None:
-    """Remove what a crash has left unfinished."""
+    """Remove an unfinished folder that a crash has left."""
     if view.is_symlink():
         view.unlink()
     elif view.exists():
@@ -126,7 +127,7 @@ def _clear(view: Path) -> None:
 
 
 def _link_file(root: Path, file: Path, folder: Path) -> None:
-    """Another name for a file; a copy if the file system refuses that."""
+    """Link a file into a folder; copy the file if the file system refuses a link."""
     file = file.resolve()
     try:
         os.link(file, folder / file.name)
@@ -137,7 +138,7 @@ def _link_file(root: Path, file: Path, folder: Path) -> None:
 
 
 def _copy_file(root: Path, file: Path, place: Path) -> None:
-    """Readers that look for Parquet files find all of it or nothing."""
+    """Copy a file so that readers who look for Parquet files find all of it or nothing."""
     copied = root / layout.STAGING / f"copy-{uuid.uuid4().hex}"
     copied.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, copied)

@@ -1,4 +1,4 @@
-"""Exchanges two folders of a file system in one step: at every moment, each of the two names leads to one of them."""
+"""Exchanges two folders of a file system in one step: at every moment, each name leads to one of the folders."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import shutil
 import uuid
 from pathlib import Path
 
-_HERE = -100
-"""AT_FDCWD: paths are those of this process."""
+_PROCESS_FOLDER = -100
+"""AT_FDCWD: paths are relative to the folder of this process."""
 _EXCHANGE = 2
-"""RENAME_EXCHANGE."""
+"""RENAME_EXCHANGE of renameat2(2)."""
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two names, which must be there. Raises OSError if the file system cannot."""
+    """Exchange two existing names. Raises OSError if the file system cannot."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    if call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
+    if call(_PROCESS_FOLDER, os.fsencode(one), _PROCESS_FOLDER, os.fsencode(other), _EXCHANGE):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(one), None, str(other))
 
 
 def refusal(folder: Path) -> str | None:
-    """Exchange two new folders in `folder`; return why that is not possible there. None: it is.
+    """Exchange two new folders in `folder`, and return the reason if that fails; None if it succeeds.
 
-    Raises OSError if no folders can be made.
+    Raises OSError if the folders cannot be made.
     """
     probe = folder / f"exchange-{uuid.uuid4().hex}"
     one, other = probe / "one", probe / "other"

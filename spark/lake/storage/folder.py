@@ -1,4 +1,4 @@
-"""A lake in a folder on disk: which lake it holds, moving files in durably one by one, the manifest."""
+"""A lake in a folder on disk: reads its identity, moves files in durably one by one, writes the manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_sequin_events.reading import arrow_schema
 
 
 class PublishedFile(Protocol):
-    """A file that the ledger knows: where it was, where it belongs in the lake, and what it holds."""
+    """A file that the ledger knows: its staged path, its path in the lake, and its checksum."""
 
     @property
     def staged(self) -> str | None: ...
@@ -31,13 +31,13 @@ class PublishedFile(Protocol):
 
 
 class DiskFolder:
-    """A lake at `path`. Every OSError leaves as UnfitTargetError, which names the path and the reason."""
+    """A lake at `path`. Every OSError is raised as UnfitTargetError, which names the path and the reason."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None when there is none. Raises UnfitTargetError."""
+        """Return a file's content; None if there is no file. Raises UnfitTargetError."""
         with unfit(self.path / path):
             try:
                 return (self.path / path).read_bytes()
@@ -45,7 +45,7 @@ class DiskFolder:
                 return None
 
     def identity(self) -> uuid.UUID | None:
-        """The lake's id, from its manifest; None for a folder that is new or empty. Raises UnfitTargetError."""
+        """Return the lake's id, from its manifest; None for a new or empty folder. Raises UnfitTargetError."""
         manifest = self.path / layout.MANIFEST
         with unfit(manifest):
             try:
@@ -54,11 +54,11 @@ class DiskFolder:
                 return None
             except (ValueError, KeyError, TypeError):
                 raise UnfitTargetError(
-                    f"{manifest} is not a manifest of ours; name another PIPELINE_EXPORT_DIR"
+                    f"{manifest} is not a manifest of a lake; name another PIPELINE_EXPORT_DIR"
                 ) from None
 
     def require_writable(self) -> None:
-        """Try to write to the folder, before a range is begun. Raises UnfitTargetError."""
+        """Try to write to the folder, before a range begins. Raises UnfitTargetError."""
         staging = self.path / layout.STAGING
         with unfit(self.path):
             staging.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class DiskFolder:
             probe.unlink()
 
     def require_empty(self) -> None:
-        """A folder that becomes a lake must not hold anything but lakes. Raises UnfitTargetError."""
+        """Require that a folder which becomes a lake holds nothing but lakes. Raises UnfitTargetError."""
         with unfit(self.path):
             held = list(self.path.iterdir()) if self.path.exists() else []
             ours = [entry for entry in held if entry.name == layout.STAGING or (entry / layout.MANIFEST).is_file()]
@@ -104,18 +104,18 @@ class DiskFolder:
             (self.path / file.path).unlink(missing_ok=True)
 
     def holds(self, file: PublishedFile) -> bool:
-        """Whether a published file is in place, byte for byte."""
+        """Return True if a published file is in place, byte for byte."""
         try:
             return sha256(self.path / file.path) == file.sha256
         except FileNotFoundError:
             return False
 
     def missing(self, paths: Iterable[str]) -> set[str]:
-        """Those of these paths where nothing is."""
+        """Return the paths at which nothing exists."""
         return {path for path in paths if not (self.path / path).exists()}
 
     def remove_all(self, paths: Iterable[str]) -> None:
-        """Remove files, and folders with all that is in them, if they are there. Raises UnfitTargetError."""
+        """Remove files, and folders with their content, if they exist. Raises UnfitTargetError."""
         for path in paths:
             place = self.path / path
             with unfit(place):
@@ -131,7 +131,7 @@ class DiskFolder:
         shutil.rmtree(self.path / layout.STAGING, ignore_errors=True)
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace a file atomically and durably, unless its content is the same already. Raises UnfitTargetError."""
+        """Replace a file atomically and durably, unless it has this content already. Raises UnfitTargetError."""
         place = self.path / path
         with unfit(place):
             if place.exists() and place.read_bytes() == content:
@@ -145,13 +145,13 @@ class DiskFolder:
             sync(place.parent)
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
-        """The same of several."""
+        """Replace several files, each as `write` does."""
         for path, content in files.items():
             self.write(path, content)
 
 
 def schema_content(columns: Mapping[str, str]) -> bytes:
-    """What `layout.schema_file` holds: the columns, and the date of the folders."""
+    """Return the content of `layout.schema_file`: the columns, and the date of the folders."""
     sink = pa.BufferOutputStream()
     pq.write_metadata(arrow_schema({**columns, "date": "date"}), sink)
     content: bytes = sink.getvalue().to_pybytes()

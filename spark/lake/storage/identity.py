@@ -1,4 +1,4 @@
-"""Which lake a folder holds: its manifest names it, and the ledger of one pipeline database knows it."""
+"""Finds the lake in a folder: its manifest names the lake, and the ledger of one pipeline database knows it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LakeFolder = DiskFolder | ObjectFolder
 
 
 def folder_at(text: str) -> LakeFolder:
-    """The lake in a folder, or in a bucket. Raises UnfitTargetError for what is neither."""
+    """Return the lake's folder on disk, or in a bucket. Raises UnfitTargetError for another text."""
     at = where.parse(text)
     return ObjectFolder(at) if isinstance(at, ObjectPath) else DiskFolder(at)
 
 
 @dataclass(frozen=True)
 class Lake:
-    """A folder with its ledger; once locked, no other exporter writes to it while the ledger's session lives."""
+    """A folder with its ledger. Once it is locked, no other exporter writes to it while the ledger's session lives."""
 
     id: uuid.UUID
     folder: LakeFolder
@@ -38,7 +38,7 @@ class Lake:
 
     @property
     def root(self) -> LakePath:
-        """What every path in the lake is relative to: an absolute path, or a prefix in a bucket."""
+        """The root of every path in the lake: an absolute path, or a prefix in a bucket."""
         return self.folder.path.absolute()
 
     @cached_property
@@ -51,14 +51,14 @@ class Lake:
         return found
 
     def target(self, staging: str, *, export: int = 0, state: int = 0) -> FileTarget:
-        """Where tasks put the files of an export or of a version of a state: on a disk into the folder `staging`."""
+        """Return the target of an export's or a state version's files; on a disk, it is the folder `staging`."""
         if isinstance(self.root, ObjectPath):
             return FileTarget(self.root, ObjectOwner(self.ledger.dsn, str(self.id), self.root, export, state))
         return FileTarget(self.root / staging)
 
 
 def identify(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> Lake:
-    """The lake in `folder`; a new lake if the folder is empty. Raises UnfitTargetError if the folder is not ours."""
+    """Find the lake in `folder`, or make one if it is empty. Raises UnfitTargetError if the folder is not ours."""
     known = ledger.lakes()
     directory = str(folder.path.absolute())
     found = folder.identity()
@@ -67,7 +67,7 @@ def identify(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> Lake:
         found = here[0] if here else None
         if found is None or not ledger.exported_upto(found):
             folder.require_empty()
-        elif isinstance(folder, ObjectFolder):  # of a folder the server says so
+        elif isinstance(folder, ObjectFolder):  # for a folder on disk, the server reports that
             raise lost_lake_error(directory)
         found = found or ledger.add_lake(directory, events_table)
         known = ledger.lakes()
@@ -90,9 +90,9 @@ def identify(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> Lake:
 
 
 def _was_lost(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> bool:
-    """True if the lake was made after the state to which this pipeline database was restored, and the log jumped.
+    """Return True if the lake is newer than the state to which this pipeline database was restored, and the log jumped.
 
-    Raises UnfitTargetError until the log has.
+    Raises UnfitTargetError until the log has jumped.
     """
     head = json.loads(folder.read(layout.MANIFEST) or b"{}")
     if not head.get("pipeline") or (head["pipeline"], head["events_table"]) != (ledger.pipeline(), events_table):
@@ -103,9 +103,9 @@ def _was_lost(ledger: LakeLedger, folder: LakeFolder, events_table: str) -> bool
 
 
 def open_for_reading(ledger: LakeLedger, folder: LakeFolder) -> Lake:
-    """The lake in `folder`, for reading without its lock.
+    """Open the lake in `folder`, for reading without its lock.
 
-    Raises UnfitTargetError when it is not a lake of this database, or was not exported to by this version yet.
+    Raises UnfitTargetError if it is not a lake of this database, or if this server version has not exported to it yet.
     """
     found, known = folder.identity(), ledger.lakes()
     if found is None or found not in known:

@@ -1,6 +1,7 @@
-"""A file that a task makes: in a folder that no reader looks into, or under a name in a bucket that no other ever has.
+"""Makes a task's files: in a folder that no reader uses, or in a bucket under a name that no other object ever has.
 
-To a bucket it goes when it is whole. The ledger knows the name before: so what is never published is removed.
+A file is uploaded to a bucket when it is complete. The ledger knows the name before, so that objects which are never
+published can be removed.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from lake.storage.where import LakePath, ObjectPath
 from lake.storage.written import ObjectOwner
 
 _ATTEMPTS = 3
-"""Each under another name: of an upload that failed nobody knows whether it was one."""
+"""Attempts to upload a file, each under another name, since an upload that failed may still have made an object."""
 
 
 @dataclass(frozen=True)
 class FileTarget:
-    """Where a task puts what it makes. `owner`: on whose account it is in the ledger, if that is a bucket."""
+    """The folder where a task puts its files. `owner`: in a bucket, the owner of the objects in the ledger."""
 
     folder: LakePath
     owner: ObjectOwner | None = None
@@ -36,7 +37,7 @@ class FileTarget:
 
 @dataclass(frozen=True)
 class FinishedFile:
-    """A file that is whole and durable. `at`: its path, or its URL."""
+    """A file that is complete and durable. `at`: its path, or its URL."""
 
     at: str
     bytes: int
@@ -44,7 +45,7 @@ class FinishedFile:
 
 
 class NewFile:
-    """To be written to `path`, and then finished, unless it is discarded."""
+    """A new file that the caller writes to `path`, and then finishes or discards."""
 
     def __init__(self, target: FileTarget) -> None:
         self._target = target
@@ -55,7 +56,7 @@ class NewFile:
             self.path = Path(tempfile.mkdtemp(prefix="pipeline-lake-")) / "new.parquet"
 
     def finish(self, name: str = "") -> FinishedFile:
-        """Make it whole and durable. In a bucket it is called `name` and something that no other has.
+        """Complete the file and make it durable. In a bucket, its name is `name` and a unique suffix.
 
         Raises OSError, UnfitTargetError.
         """
@@ -69,7 +70,7 @@ class NewFile:
             self.discard()
 
     def discard(self) -> None:
-        """Leave nothing of it on this machine; in a folder of the lake, whoever publishes does that."""
+        """Remove local remains of a file for a bucket; in a folder of the lake, the exporter removes them."""
         if isinstance(self._target.folder, ObjectPath):
             shutil.rmtree(self.path.parent, ignore_errors=True)
 
@@ -91,7 +92,7 @@ class NewFile:
 
 @contextmanager
 def new_file(target: FileTarget) -> Iterator[NewFile]:
-    """A new file; nothing of it is left on this machine that is not finished."""
+    """Make a new file, and remove its local remains after the block."""
     made = NewFile(target)
     try:
         yield made
@@ -100,7 +101,7 @@ def new_file(target: FileTarget) -> Iterator[NewFile]:
 
 
 def sha256(file: Path) -> str:
-    """The SHA-256 of a file's bytes, in hex."""
+    """Return the SHA-256 of a file's bytes, in hex."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -1,7 +1,7 @@
-"""An object store of the kind of S3: whole objects in, out and gone. Nothing is listed, and nothing renamed.
+"""Reads, writes and removes whole objects of a store like S3. It lists no objects, and renames none.
 
-Credentials come from where the AWS SDK looks for them, on each host for itself: AWS_ACCESS_KEY_ID and its like, the
-files of the user, the machine's role.
+Each host finds credentials where the AWS SDK looks for them: AWS_ACCESS_KEY_ID and similar variables, the user's files,
+the machine's role.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lake.errors import UnfitTargetError
 from lake.storage.where import ObjectPath
 
 AT_ONCE = 16
-"""Requests of the driver that go on side by side."""
+"""The most parallel requests of the driver."""
 _ATTEMPTS = 10
-"""Of each request: the first again after 50 ms, then after twice as long each time, for 25 s in all."""
+"""Attempts of each request: the second after 50 ms, each further one after twice that time, for 25 s in all."""
 _CONNECT_SECONDS, _SILENT_SECONDS = 10.0, 60.0
 _COPY_BYTES = 8 * 1024 * 1024
 REMEDY = "check the bucket, AWS_ENDPOINT_URL, AWS_REGION and the credentials of the AWS SDK, or try again"
@@ -40,19 +40,19 @@ _REASONS = (
 
 
 def file_system(at: ObjectPath) -> fs.FileSystem:
-    """The store as pyarrow sees it, with paths of the form bucket/key."""
+    """Return the store as a file system of pyarrow, with paths of the form bucket/key."""
     unknown = at.endpoint is None and at.region is None
     return _file_system(at.endpoint, at.region, at.bucket if unknown else "", os.getpid())
 
 
 @lru_cache(maxsize=8)
 def _file_system(url: str | None, region: str | None, bucket: str, _process: int) -> fs.FileSystem:
-    """One for each process: what a fork has of its parent's cannot be used."""
+    """Make a file system for each process: a fork cannot use that of its parent."""
     if bucket:
         try:
             region = fs.resolve_s3_region(bucket)
         except OSError:
-            region = None  # then what the SDK finds in the user's files
+            region = None  # then the SDK reads the user's files
     return fs.S3FileSystem(
         endpoint_override=url,
         region=region,
@@ -64,7 +64,7 @@ def _file_system(url: str | None, region: str | None, bucket: str, _process: int
 
 
 def get(at: ObjectPath) -> bytes | None:
-    """An object's content; None when there is none. Raises UnfitTargetError."""
+    """Return an object's content; None if there is no object. Raises UnfitTargetError."""
     with unfit_store(at):
         try:
             with file_system(at).open_input_file(at.in_store) as stream:
@@ -75,7 +75,7 @@ def get(at: ObjectPath) -> bytes | None:
 
 
 def has(at: ObjectPath) -> bool:
-    """Whether there is an object of that name: one request. Raises UnfitTargetError."""
+    """Return True if there is an object of that name, with one request. Raises UnfitTargetError."""
     with unfit_store(at):
         try:
             file_system(at).open_input_file(at.in_store).close()
@@ -85,20 +85,20 @@ def has(at: ObjectPath) -> bool:
 
 
 def missing(objects: Iterable[ObjectPath]) -> list[ObjectPath]:
-    """Those that are not there: one request for each, side by side. Raises UnfitTargetError."""
+    """Return the objects that do not exist, with a request for each, in parallel. Raises UnfitTargetError."""
     found: list[ObjectPath] = []
     _side_by_side(lambda at: None if has(at) else found.append(at), objects)
     return found
 
 
 def put(at: ObjectPath, content: bytes) -> None:
-    """Write an object whole: readers see what was there before, or this. Raises UnfitTargetError."""
+    """Write an object as a whole: readers see the old content or the new one. Raises UnfitTargetError."""
     with unfit_store(at), file_system(at).open_output_stream(at.in_store) as stream:
         stream.write(content)
 
 
 def upload(local: Path, at: ObjectPath) -> None:
-    """Write a file's content as an object. Raises OSError, and then there may be an object of that name or none."""
+    """Write a file's content as an object. After an OSError, there may be an object of that name or none."""
     with local.open("rb") as source, file_system(at).open_output_stream(at.in_store) as stream:
         while part := source.read(_COPY_BYTES):
             stream.write(part)
@@ -112,12 +112,12 @@ def download(at: ObjectPath, local: Path) -> None:
 
 
 def put_all(objects: Mapping[ObjectPath, bytes]) -> None:
-    """Write several, side by side. Raises UnfitTargetError."""
+    """Write several objects, in parallel. Raises UnfitTargetError."""
     _side_by_side(lambda at: put(at, objects[at]), objects)
 
 
 def remove_all(objects: Iterable[ObjectPath]) -> None:
-    """Remove them, if they are there. Raises UnfitTargetError."""
+    """Remove objects, if they exist. Raises UnfitTargetError."""
     _side_by_side(_remove, objects)
 
 
@@ -142,7 +142,7 @@ def _side_by_side(act: Callable[[ObjectPath], None], objects: Iterable[ObjectPat
 
 @contextmanager
 def unfit_store(at: ObjectPath) -> Iterator[None]:
-    """Turn what a store refuses into UnfitTargetError: one line with the object, the reason and the remedy."""
+    """Turn errors of a store into UnfitTargetError: one line with the object, the reason and the remedy."""
     try:
         yield
     except FileNotFoundError:
@@ -152,7 +152,7 @@ def unfit_store(at: ObjectPath) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """What a store has refused, and what to do."""
+    """Return the reason of a store's error, and what to do."""
     text = " ".join(str(error).split())
-    known = next((said for words, said in _REASONS if words in text), None)
+    known = next((explanation for words, explanation in _REASONS if words in text), None)
     return known or f"{text.partition(' (Request ID')[0]}; {REMEDY}"

@@ -1,4 +1,4 @@
-"""Reads files of a lake by where they are, on the driver and in tasks."""
+"""Reads files of a lake on a disk or in a bucket, on the driver and in tasks."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from lake.storage.where import LakePath
 
 
 def parquet(at: LakePath) -> pq.ParquetFile:
-    """A Parquet file, to be closed. Raises OSError."""
+    """Open a Parquet file, which the caller must close. Raises OSError."""
     if isinstance(at, Path):
         return pq.ParquetFile(at)
     return pq.ParquetFile(at.in_store, filesystem=object_store.file_system(at), pre_buffer=True)
 
 
 def dataset(at: LakePath) -> ds.Dataset:
-    """The same as a dataset, to be filtered while it is read. Raises OSError."""
+    """Open a Parquet file as a dataset, which can be filtered during the read. Raises OSError."""
     if isinstance(at, Path):
         return ds.dataset(at)
     return ds.dataset(at.in_store, filesystem=object_store.file_system(at), format="parquet")
 
 
 def copy(at: LakePath, to: Path) -> None:
-    """Write the file's content to another. Raises OSError."""
+    """Copy a file of the lake to a local file. Raises OSError."""
     if isinstance(at, Path):
         shutil.copyfile(at, to)
     else:

@@ -1,4 +1,4 @@
-"""What newer files have replaced: it stays for a while, so that no query loses what it reads, and then is removed."""
+"""Removes replaced files after a while, so that no query loses files that it is reading."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lake.storage.identity import Lake
 KEEP = 86_400.0
 """Seconds that replaced files stay, unless the user says otherwise."""
 CHECKPOINTS = 7 * 86_400.0
-"""Seconds that the last current state of each day stays, likewise."""
+"""Seconds that the last current state of each day stays, unless the user says otherwise."""
 _AT_ONCE = 500
-"""As many are forgotten at once."""
+"""The number of paths that are removed at once."""
 _DUE = """
     select id, path from pipeline.export_replaced
     where lake_id = $1::text::uuid and replaced_at <= now() - make_interval(secs => $2) order by replaced_at, id
@@ -29,17 +29,17 @@ _TAKEN = "select 1 from pipeline.export_tables where lake_id = $1::text::uuid an
 
 
 def record(lake: Lake, path: str) -> None:
-    """This was replaced just now."""
+    """Record that a path was replaced just now."""
     lake.ledger.execute(_RECORD, (str(lake.id), path))
 
 
 def remove(lake: Lake, keep: float) -> None:
-    """Remove what was replaced `keep` seconds ago or longer. The lake's lock must be held."""
+    """Remove paths that were replaced at least `keep` seconds ago. The lake's lock must be held."""
     _remove(lake, lake.ledger.rows(_DUE, (str(lake.id), keep)))
 
 
 def remove_names(lake: Lake) -> None:
-    """Remove the `latest` of names that no table has any more."""
+    """Remove the `latest` of names that no table has now."""
     _remove(lake, lake.ledger.rows(_NAMES, (str(lake.id),)))
 
 
@@ -54,6 +54,6 @@ def _remove(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _is_taken(lake: Lake, path: PurePosixPath) -> bool:
-    """Whether it is the `latest` of a name that a table has again."""
+    """Return True if a path is the `latest` of a name that a table has again."""
     dataset = path.parent.name
     return str(path) == layout.latest(dataset) and bool(lake.ledger.rows(_TAKEN, (str(lake.id), dataset)))

@@ -1,4 +1,4 @@
-"""Whether executors write to the lake so that the driver can publish what they write: tried before a run."""
+"""Tests before a run that executors can write to the lake, and that the driver can publish their files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANOTHER = "mount the same folder on all hosts, or name another PIPELINE_EXPORT_
 
 @dataclass(frozen=True)
 class _WriteProbe:
-    """What came of it on a host: `error`: why it cannot be written to."""
+    """The result of a test on a host. `error`: the reason why it cannot write."""
 
     path: str
     who: str
@@ -34,7 +34,10 @@ class _WriteProbe:
 
 
 def require_shared(spark: SparkSession, folder: LakePath) -> None:
-    """Raise UnfitTargetError, which names host and user, if executors could not write. Needed for no local master."""
+    """Raise UnfitTargetError, which names host and user, if executors cannot write to the lake.
+
+    Does nothing with a local master.
+    """
     if is_local(spark):
         return
     if isinstance(folder, ObjectPath):
@@ -42,24 +45,24 @@ def require_shared(spark: SparkSession, folder: LakePath) -> None:
         return
     staging = folder.absolute() / layout.STAGING
     here = staging / f"probe-{uuid.uuid4().hex}"
-    tried = run_tasks(spark, _try, [str(here / str(number)) for number in range(cores(spark))], lambda _: None)
+    probes = run_tasks(spark, _try, [str(here / str(number)) for number in range(cores(spark))], lambda _: None)
     try:
-        for one in tried:
-            _take_over(one, folder)
+        for probe in probes:
+            _take_over(probe, folder)
     finally:
         shutil.rmtree(here, ignore_errors=True)
 
 
 def _require_objects(spark: SparkSession, folder: ObjectPath) -> None:
     names = [f"{layout.STAGING}/probe-{uuid.uuid4().hex}" for _ in range(cores(spark))]
-    tried = run_tasks(spark, partial(_try_object, folder), names, lambda _: None)
-    object_store.remove_all(folder / one.path for one in tried if not one.error)
-    if failed := next((one for one in tried if one.error), None):
+    probes = run_tasks(spark, partial(_try_object, folder), names, lambda _: None)
+    object_store.remove_all(folder / probe.path for probe in probes if not probe.error)
+    if failed := next((probe for probe in probes if probe.error), None):
         raise UnfitTargetError(f"{folder}: executors on {failed.who} cannot write there: {failed.error}")
 
 
 def _try_object(folder: ObjectPath, name: str) -> _WriteProbe:
-    """Write an object, as a task does. Runs on executors."""
+    """Write an object as a task does. Runs on executors."""
     try:
         object_store.put(folder / name, b"0")
         error = None
@@ -69,7 +72,7 @@ def _try_object(folder: ObjectPath, name: str) -> _WriteProbe:
 
 
 def _try(path: str) -> _WriteProbe:
-    """Make a folder with a file in it, as a task does. Runs on executors."""
+    """Make a folder with a file as a task does. Runs on executors."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
         (Path(path) / _FILE).write_bytes(b"0")
@@ -79,20 +82,20 @@ def _try(path: str) -> _WriteProbe:
     return _WriteProbe(path, f"{platform.node()} as user {_user()}", error)
 
 
-def _take_over(tried: _WriteProbe, folder: Path) -> None:
-    if tried.error:
-        raise UnfitTargetError(f"{folder}: executors on {tried.who} cannot write there: {tried.error}; {_REMEDY}")
-    path = Path(tried.path)
+def _take_over(probe: _WriteProbe, folder: Path) -> None:
+    if probe.error:
+        raise UnfitTargetError(f"{folder}: executors on {probe.who} cannot write there: {probe.error}; {_REMEDY}")
+    path = Path(probe.path)
     try:
         os.replace(path / _FILE, path.parent / f"{path.name}-moved")
         shutil.rmtree(path)
     except FileNotFoundError:
         raise UnfitTargetError(
-            f"{folder}: executors on {tried.who} have another folder of that path; {_ANOTHER}"
+            f"{folder}: executors on {probe.who} have another folder of that path; {_ANOTHER}"
         ) from None
     except OSError as error:
         raise UnfitTargetError(
-            f"{folder}: what executors on {tried.who} write there cannot be moved by user {_user()} on "
+            f"{folder}: what executors on {probe.who} write there cannot be moved by user {_user()} on "
             f"{platform.node()}: {error.strerror}; {_REMEDY}"
         ) from error
 

@@ -1,4 +1,4 @@
-"""Where files of a lake are: a path here, or an object in a bucket. Both take `/`, and neither is touched by that."""
+"""Paths of a lake: on this host, or of an object in a bucket. Both join with `/`, which reads and writes nothing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.\-]{1,61}[a-z0-9])(?:/(.*))?", re.D
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """An object of a bucket, or what the names of objects begin with; `key` neither begins nor ends with a slash.
+    """An object of a bucket, or a prefix of objects' names; `key` neither begins nor ends with a slash.
 
-    `endpoint`: the store that has the bucket, None: Amazon's; `region`: where in it, None: not known. Tasks get both
-    with the path, so that hosts need no settings of their own.
+    `endpoint`: the store of the bucket, None: Amazon's; `region`: that of the bucket, None: not known. Tasks get both
+    with the path, so that hosts need no such settings.
     """
 
     bucket: str
@@ -36,22 +36,22 @@ class ObjectPath:
 
     @property
     def in_store(self) -> str:
-        """As a file system of pyarrow knows it."""
+        """The path in a file system of pyarrow."""
         return f"{self.bucket}/{self.key}"
 
     @property
     def name(self) -> str:
-        """What follows the last slash."""
+        """The text after the last slash."""
         return self.key.rpartition("/")[2]
 
     def relative_to(self, other: ObjectPath) -> str:
-        """What comes after `other`, in which it must be."""
+        """Return the path relative to `other`, which must contain it."""
         if self.bucket != other.bucket or not self.key.startswith(f"{other.key}/" if other.key else ""):
             raise ValueError(f"{self} is not in {other}")
         return self.key[len(other.key) :].removeprefix("/")
 
     def absolute(self) -> ObjectPath:
-        """Itself."""
+        """Return the path itself, as `Path.absolute` does for an absolute path."""
         return self
 
 
@@ -76,7 +76,7 @@ def parse(text: str | Path, environment: Mapping[str, str] = os.environ) -> Lake
 
 
 def relative(at: str, folder: LakePath) -> str:
-    """The path in `folder` of a file in it."""
+    """Return the path of a file relative to `folder`."""
     if isinstance(folder, Path):
         return str(Path(at).relative_to(folder))
     found = parse(at)

@@ -1,8 +1,8 @@
-"""Objects that the ledger knows before they are: nothing is listed, so this is how those are found that nobody needs.
+"""Records objects in the ledger before tasks write them: the lake lists no objects, so this finds unneeded ones.
 
-What a task has uploaded belongs to an export or to a version of a state. Once that is committed its files are listed
-there; all others go the way of replaced files. They stay as long as those, since a task that was given up may still
-be uploading.
+An object of a task belongs to an export or to a state version. Once these are committed, they list their files; all
+other objects are removed as replaced files are. They stay as long as replaced files, since a task that was given up may
+still be uploading.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SETTLE = """
 
 @dataclass(frozen=True)
 class ObjectOwner:
-    """An export, or a version of a state, of the lake in `root`; goes to tasks, so `dsn` has no password."""
+    """An export or a state version of the lake in `root` that owns objects. Tasks get it, so `dsn` has no password."""
 
     dsn: str
     lake: str
@@ -46,12 +46,12 @@ class ObjectOwner:
     state: int = 0
 
     def record(self, at: ObjectPath) -> None:
-        """That object is about to be written. Raises adbc_driver_manager.Error."""
+        """Record an object before it is written. Raises adbc_driver_manager.Error."""
         with catalog.connect(self.dsn) as connection:
             catalog.execute(connection, _RECORD, self._row(at))
 
     def record_on(self, ledger: LakeLedger, at: ObjectPath) -> None:
-        """The same, on the driver's session."""
+        """Record an object before it is written, on the driver's session."""
         ledger.execute(_RECORD, self._row(at))
 
     def _row(self, at: ObjectPath) -> tuple[str, str, int, int]:
@@ -59,7 +59,8 @@ class ObjectOwner:
 
 
 def settle_written(ledger: LakeLedger, lake: str) -> None:
-    """Objects that no file of an export or of a state has become are to be removed. The lake's lock must be held,
-    and nothing of it be unfinished.
+    """Record objects that became no file of an export or a state as replaced.
+
+    The lake's lock must be held, and no export or state may be unfinished.
     """
     ledger.execute(_SETTLE, (lake,))

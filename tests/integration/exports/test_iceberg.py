@@ -221,7 +221,7 @@ def test_tables_that_somebody_else_has_written_to_are_not_overwritten(
 
     with monkeypatch.context() as patch:
         patch.setattr(IcebergLedger, "record_written", meddle)
-        with pytest.raises(ExporterFencedError, match="somebody else has written to the lake's Iceberg tables"):
+        with pytest.raises(ExporterFencedError, match="another program has written to the lake's Iceberg tables"):
             lake.publish()
     lake.publish()
     assert [row["id"] for row in lake.read("changes.shop.orders")] == [1, 2]

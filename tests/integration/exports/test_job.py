@@ -105,7 +105,7 @@ def test_a_log_that_has_jumped_is_something_to_do(export_log: Log, config: Confi
     fold(export_log, 100)
     add_manifest(config)
     export_log.execute("insert into pipeline.seq_jumps values ('public.sequin_events', 100, 200, 'a test')")
-    with pytest.raises(ExportFailedError, match="is not a manifest of ours"):  # the script has begun
+    with pytest.raises(ExportFailedError, match="is not a manifest of a lake"):  # the script has begun
         run(config)
     (config.data_dir / "exports/manifest.json").write_text('{"jump": 200}')
     assert run(config) == job.Outcome(100)

@@ -92,11 +92,11 @@ def read_changes(root: LakePath, folding: PlannedFold, most: int) -> ChangeLog:
 
 def columns_in(file: pq.ParquetFile, group: int, columns: Mapping[str, str]) -> pa.Table:
     """Read columns of a row group in these types (name → type). A column that the file lacks is null."""
-    there = [name for name in columns if name in file.schema_arrow.names]
-    found = file.read_row_group(group, columns=there, use_threads=False)
+    present = [name for name in columns if name in file.schema_arrow.names]
+    found = file.read_row_group(group, columns=present, use_threads=False)
     arrays = [
         found.column(name).cast(arrow_type(kind))
-        if name in there
+        if name in present
         else pa.chunked_array([pa.nulls(found.num_rows, arrow_type(kind))])
         for name, kind in columns.items()
     ]
