@@ -95,7 +95,10 @@ def test_a_divided_table_has_a_current_state_only_after_a_new_read(
         assert "`pipeline backfill start public.orders`" in head["without_current"]["public.orders"]
         [hidden] = status.read(config, log).hidden
         assert (hidden.table_name, hidden.events_table) == ("public.orders", str(DEFAULT))
-        with ledger.open_ledger(database_dsn) as book, pytest.raises(ExportError, match=f"{AUDIT} has changes of it"):
+        with (
+            ledger.open_ledger(database_dsn) as book,
+            pytest.raises(ExportError, match=f"{AUDIT} has changes of the table"),
+        ):
             as_of.check_request(open_for_reading(book, DiskFolder(outer)), "public.orders", 60, None)
 
         add_inserts(log, 7)  # rows that a backfill has read

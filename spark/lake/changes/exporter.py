@@ -76,7 +76,7 @@ def resume(lake: Lake) -> None:
     """
     jump = LakeManifest(lake).require_same_log()
     files = ChangeFiles(lake.ledger, lake.id)
-    files.take_over()
+    files.convert_old_entries()
     if jump is not None:
         aside.set_aside_lost(lake, jump)
     for dataset, versions in files.newest_schemas().items():

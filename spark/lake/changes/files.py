@@ -92,7 +92,7 @@ _PUBLISH = """
     )
     select id from moved
 """
-_TAKE_OVER = """
+_CONVERT_OLD_ENTRIES = """
     with old as (
         update pipeline.exports e set files = null from (
             select id, files, schemas from pipeline.exports
@@ -134,10 +134,10 @@ class ChangeFiles:
         self._ledger = ledger
         self._lake = str(lake)
 
-    def take_over(self) -> None:
+    def convert_old_entries(self) -> None:
         """Convert the ledger's entries of earlier server versions to rows."""
         if self._ledger.is_from_older_version(uuid.UUID(self._lake)):
-            self._ledger.execute(_TAKE_OVER, (self._lake,))
+            self._ledger.execute(_CONVERT_OLD_ENTRIES, (self._lake,))
 
     def publish(self, export: int, written: Sequence[WrittenFile], schemas: Schemas) -> list[ChangeFile]:
         """Record the files of an export as part of the lake: if this exporter ends, the next one moves them into place.

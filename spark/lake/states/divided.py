@@ -68,7 +68,7 @@ class DivisionQuery:
 
     table: LinkedTable
     form: LakeTableForm
-    reset: FullBackfill | None
+    backfill: FullBackfill | None
 
 
 def other_events_tables(lake: Lake) -> dict[str, bool]:
@@ -90,7 +90,7 @@ def divisions(lake: Lake, seq: int, asked: Sequence[DivisionQuery]) -> dict[tupl
     for name, is_there in elsewhere.items():
         bound = below.get(name, NEVER)
         ever |= dict.fromkeys(_find_changed(lake, name, is_there, ((each, 0, bound) for each in asked)), name)
-        after = ((each, each.reset.others.get(name, 0) if each.reset else 0, bound) for each in asked)
+        after = ((each, each.backfill.others.get(name, 0) if each.backfill else 0, bound) for each in asked)
         since |= dict.fromkeys(_find_changed(lake, name, is_there, after), name)
     found = {}
     for number, each in enumerate(asked):
@@ -98,7 +98,7 @@ def divisions(lake: Lake, seq: int, asked: Sequence[DivisionQuery]) -> dict[tupl
         if reason is None and number in since:
             reason = _by_changes(lake.events_table, since[number], each.form)
         if reason or number in ever:
-            found[each.table.root] = TableDivision(reason, None if reason else each.reset)
+            found[each.table.root] = TableDivision(reason, None if reason else each.backfill)
     return found
 
 

@@ -25,7 +25,7 @@ from lake.tables.file_names import file_names
 from lake.tables.forms import ReplicationPlace
 from lake.tables.source_tables import LinkedTable, link_tables, owners
 
-_RESETS = """
+_BACKFILLS = """
     select b.source_id::text, b.epoch, b.table_oid, b.since_seqs::text, b.last_seq
     from pipeline.backfills b
     where b.state = 'complete' and b.kind <> 'differences' and b.condition is null
@@ -60,7 +60,7 @@ class LakeTables:
         reached = ((table.root, self._reached(table, _of_table(table, newest))) for table in self.tables)
         self._places = {root: place for root, place in reached if place is not _NOWHERE}
         self._owners = owners(self.tables, self._places)
-        self._resets = self._read_resets()
+        self._backfills = self._read_backfills()
         self._divisions = divided.divisions(lake, seq, list(self._divisible()))
 
     def shown(self) -> list[LinkedTable]:
@@ -76,7 +76,7 @@ class LakeTables:
         """Return the history of a table, for its fold."""
         division = self._divisions.get(table.root)
         whole_since = division.whole_since if division else None
-        return FoldHistory(table, self._file_names, self._places[table.root], self._resets_of(table), whole_since)
+        return FoldHistory(table, self._file_names, self._places[table.root], self._backfills_of(table), whole_since)
 
     def division_reason(self, table: LinkedTable) -> str | None:
         """Return the reason why this lake lacks changes of a table; None if it has all."""
@@ -133,21 +133,23 @@ class LakeTables:
         source = next(form.place.source for form in table.forms if file.source_id in (None, form.source_id))
         return ReplicationPlace(source, epoch, *place) if place else None
 
-    def _read_resets(self) -> Sequence[tuple[tuple[str, int, int], FullBackfill]]:
+    def _read_backfills(self) -> Sequence[tuple[tuple[str, int, int], FullBackfill]]:
         oids = {oid for table in self._asked for oid in table.oids.values()}
-        rows = self._lake.ledger.rows(_RESETS, (bigints(oids), self._lake.events_table))
-        return [(_table(row), _reset(row, self._lake.events_table)) for row in rows]
+        rows = self._lake.ledger.rows(_BACKFILLS, (bigints(oids), self._lake.events_table))
+        return [(_table(row), _backfill(row, self._lake.events_table)) for row in rows]
 
-    def _resets_of(self, table: LinkedTable) -> list[FullBackfill]:
-        return [reset for (source, epoch, oid), reset in self._resets if table.oids.get((source, epoch)) == oid]
+    def _backfills_of(self, table: LinkedTable) -> list[FullBackfill]:
+        return [
+            backfill for (source, epoch, oid), backfill in self._backfills if table.oids.get((source, epoch)) == oid
+        ]
 
     def _divisible(self) -> Iterator[DivisionQuery]:
         """Yield queries for the requested tables that have a form as of the seq."""
         for table in self._asked:
             form = table.form_at(self._places[table.root]) if table.root in self._places else None
             if form is not None:
-                done = (reset for reset in self._resets_of(table) if reset.upto <= self._seq)
-                yield DivisionQuery(table, form, max(done, key=lambda reset: reset.since, default=None))
+                done = (backfill for backfill in self._backfills_of(table) if backfill.upto <= self._seq)
+                yield DivisionQuery(table, form, max(done, key=lambda backfill: backfill.since, default=None))
 
 
 def _of_table(table: LinkedTable, files: Iterable[ChangeFile]) -> list[ChangeFile]:
@@ -159,7 +161,7 @@ def _pairs(table: LinkedTable) -> Iterable[tuple[int, int]]:
     return sorted({(epoch, oid) for (_, epoch), oid in table.oids.items()})
 
 
-def _reset(row: dict[str, Any], events_table: str) -> FullBackfill:
+def _backfill(row: dict[str, Any], events_table: str) -> FullBackfill:
     others = json.loads(row["since_seqs"])
     since = others.pop(events_table)
     return FullBackfill(since, row["last_seq"] or since, others)

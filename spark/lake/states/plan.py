@@ -152,7 +152,7 @@ class FoldHistory:
     table: LinkedTable
     file_names: Mapping[tuple[str, int], Mapping[str, str]]
     place: ReplicationPlace | None
-    resets: Sequence[FullBackfill] = ()
+    backfills: Sequence[FullBackfill] = ()
     whole_since: FullBackfill | None = None
 
 
@@ -208,7 +208,7 @@ def _begin(
     unclear = [number for number in range(begins + 1, len(reached)) if reached[number].unclear]
     if not unclear:
         return base, begins, after
-    since = max((reset.since for reset in history.resets if reset.upto <= seq), default=None)
+    since = max((backfill.since for backfill in history.backfills if backfill.upto <= seq), default=None)
     if since is None or since < after:
         raise _unclear(reached[unclear[-1]])
     return None, unclear[-1], since

@@ -48,7 +48,7 @@ def require_shared(spark: SparkSession, folder: LakePath) -> None:
     probes = run_tasks(spark, _try, [str(here / str(number)) for number in range(cores(spark))], lambda _: None)
     try:
         for probe in probes:
-            _take_over(probe, folder)
+            _move_probe(probe, folder)
     finally:
         shutil.rmtree(here, ignore_errors=True)
 
@@ -82,7 +82,7 @@ def _try(path: str) -> _WriteProbe:
     return _WriteProbe(path, f"{platform.node()} as user {_user()}", error)
 
 
-def _take_over(probe: _WriteProbe, folder: Path) -> None:
+def _move_probe(probe: _WriteProbe, folder: Path) -> None:
     if probe.error:
         raise UnfitTargetError(f"{folder}: executors on {probe.who} cannot write there: {probe.error}; {_REMEDY}")
     path = Path(probe.path)

@@ -92,7 +92,7 @@ def test_a_route_by_actions_divides_before_any_change_has_gone_there(log: psycop
 def test_changes_elsewhere_divide_until_a_backfill_that_began_later(log: psycopg.Connection, book: Ledger) -> None:
     audit(log, 1, 5)
     why = divided(book)
-    assert why and f"{AUDIT} has changes of it" in why and "`pipeline backfill start public.t1`" in why
+    assert why and f"{AUDIT} has changes of the table" in why and "`pipeline backfill start public.t1`" in why
     backfill(log, 120, here=110, there=4)
     assert divided(book), "the fifth came after it had begun"
     backfill(log, 390, here=150)

@@ -65,10 +65,10 @@ def folds(
     files: Sequence[ChangeFile],
     bases: Sequence[StateVersion],
     seq: int,
-    *resets: FullBackfill,
+    *backfills: FullBackfill,
 ) -> list[Any]:
     history = FoldHistory(
-        LinkedTable({(SOURCE, 0): OID}, list(of)), file_names(of), ReplicationPlace(0, 0, seq, 0), resets
+        LinkedTable({(SOURCE, 0): OID}, list(of)), file_names(of), ReplicationPlace(0, 0, seq, 0), backfills
     )
     return plan(history, lambda after: [each for each in files if each.last_seq > after], bases, seq)
 
