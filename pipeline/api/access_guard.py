@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.api import access, http_protocol
 from pipeline.api.problems import answer
-from pipeline.api.wire import At, Failure, Served
+from pipeline.api.wire import ErrorAnswer, ServedWires, WireMatch
 from pipeline.config.settings import Config
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -41,15 +41,15 @@ BODY_SECONDS_WITH_TOKEN = 60.0
 """How long a body may take with the token, or if no token is set."""
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "5", **_CLOSE}
-TOO_LARGE = Failure(413, f"the body is larger than {MAX_BODY:,} bytes; send less at a time", _CLOSE)
-_DISPLACED = Failure(503, "too many requests are incomplete, and this one is the oldest; send it again", _BUSY)
-_FULL = Failure(503, "the server answers as many requests as it can; try again later", _BUSY)
+TOO_LARGE = ErrorAnswer(413, f"the body is larger than {MAX_BODY:,} bytes; send less at a time", _CLOSE)
+_DISPLACED = ErrorAnswer(503, "too many requests are incomplete, and this one is the oldest; send it again", _BUSY)
+_FULL = ErrorAnswer(503, "the server answers as many requests as it can; try again later", _BUSY)
 
 
 class RequestGuard:
     """Wraps the whole application: no request that is not allowed, HTTP or WebSocket, gets through."""
 
-    def __init__(self, app: ASGIApp, config: Config, wires: Served) -> None:
+    def __init__(self, app: ASGIApp, config: Config, wires: ServedWires) -> None:
         self._app = app
         self._config = config
         self._wires = wires
@@ -58,9 +58,9 @@ class RequestGuard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        at = self._wires.at(scope["path"])
+        match = self._wires.match(scope["path"])
         has_token = self._has_token(scope)
-        failure = self._refusal(scope, at, has_token=has_token)
+        failure = self._refusal(scope, match, has_token=has_token)
         if scope["type"] == "http":
             connection = http_protocol.of(scope)
             if scope["path"] in OPEN_PATHS:
@@ -74,40 +74,40 @@ class RequestGuard:
                 body = await read_body(scope, receive, has_token=has_token)
                 if body is None:
                     return
-                if isinstance(body, Failure):
+                if isinstance(body, ErrorAnswer):
                     failure = body
                 else:
                     receive = _with_body(body, receive)
-        await (self._app if failure is None else answer(at, failure))(scope, receive, send)
+        await (self._app if failure is None else answer(match, failure))(scope, receive, send)
 
     def _has_token(self, scope: Scope) -> bool:
         given = access.given_token(Headers(scope=scope), basic=_is_docs(scope["path"]))
         return access.is_token_valid(given, self._config)
 
-    def _refusal(self, scope: Scope, at: At | None, *, has_token: bool) -> Failure | None:
+    def _refusal(self, scope: Scope, match: WireMatch | None, *, has_token: bool) -> ErrorAnswer | None:
         headers = Headers(scope=scope)
         path, handshake = scope["path"], scope["type"] == "websocket"
         if path in OPEN_PATHS:
             return None
-        is_open = at is not None and at.is_open
+        is_open = match is not None and match.is_open
         if not access.host_allowed(headers, self._config, is_open=is_open and not has_token):
             said = _FOREIGN_HOST if self._config.api_token is None else _FOREIGN_HOST_OF_OPEN
-            return Failure(403, said, handshake=handshake)
-        if not self._may_change(scope, headers, at):
-            return Failure(403, _FOREIGN_PAGE, handshake=handshake)
+            return ErrorAnswer(403, said, handshake=handshake)
+        if not self._may_change(scope, headers, match):
+            return ErrorAnswer(403, _FOREIGN_PAGE, handshake=handshake)
         if not (has_token or is_open):
             wanted = 'Basic realm="PIPELINE_API_TOKEN as the password"' if _is_docs(path) else "Bearer"
             also = _SUBPROTOCOLS if handshake else ""
-            return Failure(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted}, handshake)
-        if at is not None and at.wire.wants_bearer and not access.has_bearer(headers):
-            return Failure(401, _SOME_BEARER_NEEDED, {"WWW-Authenticate": "Bearer"}, handshake)
+            return ErrorAnswer(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted}, handshake)
+        if match is not None and match.wire.wants_bearer and not access.has_bearer(headers):
+            return ErrorAnswer(401, _SOME_BEARER_NEEDED, {"WWW-Authenticate": "Bearer"}, handshake)
         return replace(TOO_LARGE, handshake=handshake) if _length(headers) > MAX_BODY else None
 
-    def _may_change(self, scope: Scope, headers: Headers, at: At | None) -> bool:
+    def _may_change(self, scope: Scope, headers: Headers, match: WireMatch | None) -> bool:
         """Whether no page of a foreign origin would change something by this."""
         if scope["type"] == "websocket" or scope["method"] not in _SAFE:
             return access.origin_allowed(headers, self._config)
-        return at is None or not at.place.get_changes or access.fetch_allowed(headers, self._config)
+        return match is None or not match.path.get_changes or access.fetch_allowed(headers, self._config)
 
 
 def _is_docs(path: str) -> bool:
@@ -148,24 +148,24 @@ def _closing(send: Send) -> Send:
     return closing
 
 
-async def read_body(scope: Scope, receive: Receive, *, has_token: bool) -> bytes | Failure | None:
+async def read_body(scope: Scope, receive: Receive, *, has_token: bool) -> bytes | ErrorAnswer | None:
     """Return the body, or why it is not read, or None if the client has gone."""
     connection = http_protocol.of(scope)
     seconds = BODY_SECONDS_WITH_TOKEN if has_token else BODY_SECONDS
-    found: bytes | Failure | None
+    found: bytes | ErrorAnswer | None
     try:
         async with asyncio.timeout(seconds):
             found = await _read_within(connection, receive)
     except TimeoutError:
-        found = Failure(408, f"the body did not come within {seconds:g} s; send all of it at once", _CLOSE)
+        found = ErrorAnswer(408, f"the body did not come within {seconds:g} s; send all of it at once", _CLOSE)
     if isinstance(found, bytes) and not connection.has_room():
         found = _FULL
-    if isinstance(found, Failure):
+    if isinstance(found, ErrorAnswer):
         connection.refuse()
     return found
 
 
-async def _read_within(connection: http_protocol.RequestConnection, receive: Receive) -> bytes | Failure | None:
+async def _read_within(connection: http_protocol.RequestConnection, receive: Receive) -> bytes | ErrorAnswer | None:
     body = bytearray()
     connection.read_body()
     while True:

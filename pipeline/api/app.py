@@ -34,8 +34,8 @@ from pipeline.api.connection_places import ConnectionPlaces
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.long_poll import ClientGoneError
 from pipeline.api.problems import Problem
-from pipeline.api.turns import Turns
-from pipeline.api.wire import Served, Service, Surroundings
+from pipeline.api.turns import PageTurns
+from pipeline.api.wire import ServedWires, WireResources, WireService
 from pipeline.config import certificates
 from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.silence import Silence
@@ -56,20 +56,20 @@ _SAY_EVERY = 60.0
 
 
 @dataclass(frozen=True)
-class Parts:
+class ApplicationParts:
     """What an application is made of, beside what all endpoints share.
 
     `services`: the wires that are served. `close` ends what the endpoints hold, when the application ends.
     """
 
-    surroundings: Surroundings
+    resources: WireResources
     routers: Sequence[APIRouter]
-    wires: Served
-    services: Sequence[Service]
+    wires: ServedWires
+    services: Sequence[WireService]
     close: Callable[[], Awaitable[None]]
 
 
-def create(parts: Parts) -> FastAPI:
+def create(parts: ApplicationParts) -> FastAPI:
     """The application of these parts."""
     app = FastAPI(
         title="WAL Pipeline Server",
@@ -79,10 +79,10 @@ def create(parts: Parts) -> FastAPI:
         lifespan=_lifespan,
         redirect_slashes=False,
     )
-    surroundings = parts.surroundings
-    config = app.state.config = surroundings.config
-    app.state.events_tables, app.state.page_turns = config.events_tables, Turns(events.PAGES_AT_ONCE)
-    app.state.database, app.state.wakeups = surroundings.database, surroundings.wakeups
+    resources = parts.resources
+    config = app.state.config = resources.config
+    app.state.events_tables, app.state.page_turns = config.events_tables, PageTurns(events.PAGES_AT_ONCE)
+    app.state.database, app.state.wakeups = resources.database, resources.wakeups
     app.state.wires, app.state.source_silence = parts.wires, Silence(config.source, "source")
     app.state.close = parts.close
     app.add_middleware(RequestGuard, config=config, wires=parts.wires)
@@ -109,9 +109,9 @@ def _make_models(app: FastAPI) -> None:
         continue
 
 
-def run(parts: Parts, stop: Stop) -> None:
+def run(parts: ApplicationParts, stop: Stop) -> None:
     """Serve until asked to stop. Raises ConfigError for a certificate that cannot be used."""
-    config = parts.surroundings.config
+    config = parts.resources.config
     tls = certificates.context(config)
     app = create(parts)
     settings = uvicorn.Config(
@@ -129,7 +129,7 @@ def run(parts: Parts, stop: Stop) -> None:
         timeout_graceful_shutdown=5,
         **websocket_protocol.SETTINGS,
     )
-    http = _Server(settings, parts.surroundings.wakeups, parts.services)
+    http = _Server(settings, parts.resources.wakeups, parts.services)
     stop.then(http.leave)
     said, quiet = logging.getLogger("uvicorn.error"), QuietRequests()
     said.addFilter(quiet)
@@ -140,7 +140,7 @@ def run(parts: Parts, stop: Stop) -> None:
 class _Server(uvicorn.Server):
     """uvicorn without its signal handling: `Stop` ends it, and it then ends long polls, and what wires do."""
 
-    def __init__(self, settings: uvicorn.Config, wakeups: WakeupListener, services: Sequence[Service]) -> None:
+    def __init__(self, settings: uvicorn.Config, wakeups: WakeupListener, services: Sequence[WireService]) -> None:
         super().__init__(settings)
         self._wakeups = wakeups
         self._services = services

@@ -16,7 +16,7 @@ NAME = "background"
 """Of the threads."""
 
 
-class Background:
+class BackgroundThreads:
     """At most `most` pieces of work at once."""
 
     def __init__(self, most: int) -> None:

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from pipeline.api.database import TheDatabase, TheWakeups
-from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
+from pipeline.api.long_poll import MAX_SECONDS, WaitingClient, until_found
 from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
-from pipeline.api.turns import Turns
+from pipeline.api.turns import PageTurns
 from pipeline.log import shapes
 from pipeline.log.entry import JsonEvent
 from pipeline.log.page import (
@@ -105,7 +105,7 @@ async def read(
     reading = _Reading(table, limit, after, wanted, consumer, pages=_pages(table, known[0]))
     with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
 
-        async def look(_client: Client) -> list[str] | None:
+        async def look(_client: WaitingClient) -> list[str] | None:
             return await _look(database, request.app.state.page_turns, reading)
 
         async def due() -> float | None:
@@ -142,7 +142,7 @@ def _table(known: Sequence[str], asked: str | None) -> str:
     return asked
 
 
-async def _look(database: Pool, turns: Turns, reading: _Reading) -> list[str] | None:
+async def _look(database: Pool, turns: PageTurns, reading: _Reading) -> list[str] | None:
     """Read until an event matches, the head is reached, or this has taken long enough."""
     until = time.monotonic() + _SEARCH_SECONDS
     reading.unfinished = True

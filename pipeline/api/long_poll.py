@@ -23,7 +23,7 @@ class ClientGoneError(Exception):
     """The client has disconnected; what was begun for it is rolled back."""
 
 
-class Client:
+class WaitingClient:
     """The client of a request. Call `require_there` right before items are delivered to it."""
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class Client:
 
 
 @asynccontextmanager
-async def _watched(request: Request, subscription: WakeupSubscription) -> AsyncIterator[Client]:
+async def _watched(request: Request, subscription: WakeupSubscription) -> AsyncIterator[WaitingClient]:
     """The client while it waits; the subscription is notified when it disconnects. The body must have been read."""
-    client = Client()
+    client = WaitingClient()
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -60,7 +60,7 @@ async def until_found(
     request: Request,
     subscription: WakeupSubscription,
     seconds: float,
-    look: Callable[[Client], Awaitable[T | None]],
+    look: Callable[[WaitingClient], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
 ) -> T | None:
     """What `look` finds; None after `seconds`, or when the server is about to end. Raises ClientGoneError.

@@ -21,7 +21,7 @@ from starlette.routing import compile_path
 
 from pipeline import refusals
 from pipeline.api import patterns
-from pipeline.api.wire import At, Failure
+from pipeline.api.wire import ErrorAnswer, WireMatch
 from pipeline.errors import PipelineError
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,9 @@ def problem(status: int, title: str, headers: Mapping[str, str] | None = None) -
     return JSONResponse({"title": title, "status": status}, status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def answer(at: At | None, failure: Failure) -> Response:
+def answer(match: WireMatch | None, failure: ErrorAnswer) -> Response:
     """The answer to a request that failed there: in the form of its wire, else a problem."""
-    return problem(failure.status, failure.sentence, failure.headers) if at is None else at.wire.answer(failure)
+    return problem(failure.status, failure.sentence, failure.headers) if match is None else match.wire.answer(failure)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -111,19 +111,19 @@ def _explained(error: Any) -> str:
     return f"{name}: {message}"
 
 
-def _answer(request: Request, failure: Failure) -> Response:
-    return answer(request.app.state.wires.at(request.scope["path"]), failure)
+def _answer(request: Request, failure: ErrorAnswer) -> Response:
+    return answer(request.app.state.wires.match(request.scope["path"]), failure)
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  by registration
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
-        return _answer(request, Failure(405, _TEXTS[405], {"Allow": ", ".join(_methods(request)) or allowed}))
+        return _answer(request, ErrorAnswer(405, _TEXTS[405], {"Allow": ", ".join(_methods(request)) or allowed}))
     if error.status_code == 400:  # FastAPI's status for a body that is not even text
-        return _answer(request, Failure(422, "the body is not JSON"))
+        return _answer(request, ErrorAnswer(422, "the body is not JSON"))
     given = error.detail if error.status_code not in _TEXTS or error.detail[:1].islower() else None
-    return _answer(request, Failure(error.status_code, given or _TEXTS[error.status_code], error.headers or {}))
+    return _answer(request, ErrorAnswer(error.status_code, given or _TEXTS[error.status_code], error.headers or {}))
 
 
 def _methods(request: Request) -> list[str]:
@@ -139,7 +139,7 @@ def _methods(request: Request) -> list[str]:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  by registration
     status = 400 if any(each["type"] == "string_unicode" for each in error.errors()) else 422
-    return _answer(request, Failure(status, sentence(error.errors())))
+    return _answer(request, ErrorAnswer(status, sentence(error.errors())))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -147,8 +147,8 @@ async def _failed(request: Request, error: Exception) -> Response:
     if (known := refusals.for_reader(error)) is not None:
         status = refusals.meaning(known).status
         later = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
-        return _answer(request, Failure(status, str(known), later))
+        return _answer(request, ErrorAnswer(status, str(known), later))
     if isinstance(error, UnicodeEncodeError) and patterns.SURROGATE.search(error.object[error.start : error.end]):
-        return _answer(request, Failure(400, patterns.NO_SURROGATE))
+        return _answer(request, ErrorAnswer(400, patterns.NO_SURROGATE))
     refusals.log_unexpected(error, "api.failed")
-    return _answer(request, Failure(500, UNEXPECTED))
+    return _answer(request, ErrorAnswer(500, UNEXPECTED))

@@ -13,7 +13,7 @@ WAIT_SECONDS = 5.0
 """How long a request waits for its turn, as it does for a connection."""
 
 
-class Turns:
+class PageTurns:
     """At most so many have a turn at once. Of those that wait, the oldest woken one and the oldest other alternate."""
 
     def __init__(self, most: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ErrorAnswer:
     """An answer that is an error, before it has a form. `handshake`: of a WebSocket, instead of its upgrade."""
 
     status: int
@@ -28,11 +28,11 @@ class Failure:
     handshake: bool = False
 
 
-Form = Callable[[Failure], Response]
+ErrorForm = Callable[[ErrorAnswer], Response]
 
 
 @dataclass(frozen=True)
-class Place:
+class WirePath:
     """A path of a wire, written as routes are. `get_changes`: a GET of it changes something, as if it were a POST."""
 
     path: str
@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class WireResources:
     """What a wire is served with. `server`: this server's name, unique among those on one pipeline database."""
 
     config: Config
@@ -57,7 +57,7 @@ class Surroundings:
     server: str
 
 
-class Service(Protocol):
+class WireService(Protocol):
     """A wire while it is served."""
 
     @property
@@ -69,7 +69,7 @@ class Service(Protocol):
 
 
 @dataclass(frozen=True)
-class Wire:
+class WireProtocol:
     """What the clients of one other system speak.
 
     `forms` has the form of errors by their status; those of every other status have the form `otherwise`. Its clients
@@ -77,40 +77,40 @@ class Wire:
     """
 
     name: str
-    places: tuple[Place, ...]
-    forms: Mapping[int, Form]
-    otherwise: Form
-    serve: Callable[[Surroundings], Service]
+    paths: tuple[WirePath, ...]
+    forms: Mapping[int, ErrorForm]
+    otherwise: ErrorForm
+    serve: Callable[[WireResources], WireService]
     wants_bearer: bool = False
 
-    def place(self, path: str) -> Place | None:
+    def find_path(self, path: str) -> WirePath | None:
         """The place with that path; None when it is not one of this wire."""
-        return next((place for place in self.places if place.matches(path)), None)
+        return next((each for each in self.paths if each.matches(path)), None)
 
-    def answer(self, failure: Failure) -> Response:
+    def answer(self, failure: ErrorAnswer) -> Response:
         """The failure as these clients know it."""
         return self.forms.get(failure.status, self.otherwise)(failure)
 
 
 @dataclass(frozen=True)
-class At:
+class WireMatch:
     """Where a request goes on a wire. `is_open`: it is answered without the token."""
 
-    wire: Wire
-    place: Place
+    wire: WireProtocol
+    path: WirePath
     is_open: bool
 
 
-class Served:
+class ServedWires:
     """The wires that a server serves; all others are as if they did not exist."""
 
-    def __init__(self, wires: Iterable[Wire], open_wires: Iterable[str] = ()) -> None:
+    def __init__(self, wires: Iterable[WireProtocol], open_wires: Iterable[str] = ()) -> None:
         self.wires = tuple(wires)
         self._open = frozenset(open_wires)
 
-    def at(self, path: str) -> At | None:
+    def match(self, path: str) -> WireMatch | None:
         """Where on a wire that path leads; None: elsewhere."""
         for wire in self.wires:
-            if (place := wire.place(path)) is not None:
-                return At(wire, place, wire.name in self._open)
+            if (wire_path := wire.find_path(path)) is not None:
+                return WireMatch(wire, wire_path, wire.name in self._open)
         return None

@@ -9,9 +9,9 @@ from contextlib import suppress
 from types import TracebackType
 
 from pipeline.client.held_items import Item
-from pipeline.client.pump import Pump
+from pipeline.client.pump import QueuePump
 from pipeline.client.queue import held_items
-from pipeline.client.sigterm import Sigterm
+from pipeline.client.sigterm import SigtermHandler
 
 
 class AsyncQueue:
@@ -33,10 +33,10 @@ class AsyncQueue:
         """Connects later. `dsn`: libpq URI or key=value."""
         self._held = held_items(ahead, visibility)
         self._news = asyncio.Event()
-        self._pump = Pump(dsn, consumer, self._held, self._news.set)
+        self._pump = QueuePump(dsn, consumer, self._held, self._news.set)
         self._wait = wait
         self._on_sigterm = on_sigterm
-        self._sigterm: Sigterm | None = None
+        self._sigterm: SigtermHandler | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> AsyncQueue:
@@ -53,7 +53,7 @@ class AsyncQueue:
     async def __anext__(self) -> Item:
         held = self._held
         if self._task is None and not held.stopping:
-            self._sigterm = Sigterm(self._pump.stop) if self._on_sigterm else None
+            self._sigterm = SigtermHandler(self._pump.stop) if self._on_sigterm else None
             self._task = asyncio.create_task(self._pump.run())
         item = None if held.stopping else held.take()
         if item is None:

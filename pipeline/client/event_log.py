@@ -115,9 +115,9 @@ class EventLog:
         such patterns, or
         `after` is a seq that the log has not handed out.
         """
-        return self._following(_Place(after, wait), _filter(tables))
+        return self._following(_ReadingState(after, wait), _filter(tables))
 
-    def _following(self, place: _Place, wanted: EventFilter) -> Iterator[Event]:
+    def _following(self, place: _ReadingState, wanted: EventFilter) -> Iterator[Event]:
         delay = _FIRST_DELAY
         while True:
             try:
@@ -134,14 +134,14 @@ class EventLog:
             delay = min(2 * delay, _LONGEST_DELAY)
 
     @contextmanager
-    def _reader(self, wanted: EventFilter) -> Iterator[_Reader]:
+    def _reader(self, wanted: EventFilter) -> Iterator[_LogReader]:
         where = f"the log {self._table} ({describe(self._dsn)})"
         try:
             connection = connections.connect_plainly(
                 self._dsn, name="pipeline client", settings=session_settings.READER, prepare_threshold=1
             )
             with connection:
-                yield _Reader(connection, self._table, wanted)
+                yield _LogReader(connection, self._table, wanted)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             if not connections.is_gone(error):
                 raise StatementRefusedError(
@@ -155,7 +155,7 @@ class EventLog:
 
 
 @dataclass
-class _Place:
+class _ReadingState:
     """How far a follower is; `seen`: when it last got an event, or began."""
 
     position: int | None
@@ -168,7 +168,7 @@ class _Place:
         return None if self.wait is None or self.seen is None else max(0.0, self.seen + self.wait - time.monotonic())
 
 
-def _follow(reader: _Reader, place: _Place) -> Iterator[Event]:
+def _follow(reader: _LogReader, place: _ReadingState) -> Iterator[Event]:
     """Follow over one connection, until no event came for too long."""
     reader.listen()
     if place.position is None:
@@ -186,7 +186,7 @@ def _follow(reader: _Reader, place: _Place) -> Iterator[Event]:
             reader.wait(place.left)
 
 
-class _Reader:
+class _LogReader:
     """A reader's connection. `rows`: how many events to ask for, so that a page stays small in memory."""
 
     def __init__(self, connection: Connection, table: EventsTable, wanted: EventFilter) -> None:

@@ -43,7 +43,7 @@ _TRY_AGAIN = "40"
 _REFUSALS = {"42704": UnknownConsumerError, "42809": WrongConsumerKindError}
 
 
-class Pump:
+class QueuePump:
     """`run` it in an event loop; `told` is called there when there is something new for the program.
 
     The program's thread calls `wake`, `settle` and `close`. `error`: what it has ended with. A lost connection is made

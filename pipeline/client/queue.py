@@ -11,8 +11,8 @@ from functools import partial
 from types import TracebackType
 
 from pipeline.client.held_items import HeldItems, Item
-from pipeline.client.pump import Pump
-from pipeline.client.sigterm import Sigterm
+from pipeline.client.pump import QueuePump
+from pipeline.client.sigterm import SigtermHandler
 from pipeline.errors import ConsumerError
 
 _CLOSE_SECONDS = 15.0
@@ -60,7 +60,7 @@ class Queue:
         """Connects later. `dsn`: libpq URI or key=value."""
         self._held = held_items(ahead, visibility)
         self._news = threading.Condition()
-        self._pump = Pump(dsn, consumer, self._held, partial(_tell, self._news))
+        self._pump = QueuePump(dsn, consumer, self._held, partial(_tell, self._news))
         self._wait = wait
         self._on_sigterm = on_sigterm
         self._is_started = False
@@ -106,7 +106,7 @@ class Queue:
             return
         self._is_started = True
         # Nothing of this refers to the queue: one that is forgotten, or still there at the program's end, is closed.
-        sigterm = Sigterm(self._pump.stop) if self._on_sigterm else None
+        sigterm = SigtermHandler(self._pump.stop) if self._on_sigterm else None
         thread = threading.Thread(target=asyncio.run, args=(self._pump.run(),), name="queue", daemon=True)
         self._finish = weakref.finalize(self, _finish, self._pump, thread, sigterm)
         thread.start()
@@ -137,7 +137,7 @@ def _tell(news: threading.Condition) -> None:
         news.notify_all()
 
 
-def _finish(pump: Pump, thread: threading.Thread, sigterm: Sigterm | None) -> None:
+def _finish(pump: QueuePump, thread: threading.Thread, sigterm: SigtermHandler | None) -> None:
     pump.close()
     thread.join(_CLOSE_SECONDS)
     if sigterm is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 
 
-class Sigterm:
+class SigtermHandler:
     """Calls `stop` at the first SIGTERM; the next one ends the program at once.
 
     Only in the main thread, and only where the program has no handler of its own. `restore` puts the default back, and

@@ -9,7 +9,7 @@ from psycopg.rows import scalar_row
 from starlette.exceptions import HTTPException
 
 from pipeline.api.database import TheDatabase, TheWakeups
-from pipeline.api.long_poll import Client, until_found
+from pipeline.api.long_poll import WaitingClient, until_found
 from pipeline.api.models import (
     MAX_SEQ,
     Ack,
@@ -105,7 +105,7 @@ async def receive(
     wanted = body or Receive()
     with wakeups.for_consumer(name) as subscription:
 
-        async def look(client: Client) -> list[str] | None:
+        async def look(client: WaitingClient) -> list[str] | None:
             return await _hand_out(database, client, name, wanted)
 
         async def due() -> float | None:
@@ -171,7 +171,7 @@ def json_list(texts: list[str]) -> Response:
     return Response(f'{{"data":[{",".join(texts)}]}}', media_type="application/json")
 
 
-async def _hand_out(database: Pool, client: Client, name: str, wanted: Receive) -> list[str] | None:
+async def _hand_out(database: Pool, client: WaitingClient, name: str, wanted: Receive) -> list[str] | None:
     """Items for a client that is still connected; if it disconnected meanwhile, their delivery is rolled back."""
     parameters = {"name": name, "max": wanted.max, "visibility": wanted.visibility}
     # Of a delivery that a crash forgets the item is handed out again, as of any that is not acknowledged.

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pipeline.config.settings import Config
 from pipeline.exports import extra, job
-from pipeline.exports.child import Event
+from pipeline.exports.child import ScriptEvent
 from pipeline.postgres import connections
 from pipeline.postgres.queries import statement
 
@@ -41,7 +41,7 @@ def export(console: Console, config: Config) -> LakeExport:
     """Export the whole log and count it on both sides. Raises ExportFailedError."""
     with console.status("exporting the log to Parquet with Spark") as status:
 
-        def on_event(event: Event) -> None:
+        def on_event(event: ScriptEvent) -> None:
             if event["event"] == "progress" and event["rows"]:
                 status.update(Text(f"exporting the log to Parquet with Spark: {event['done'] / event['rows']:.0%}"))
             if event["event"] == "state":

@@ -21,13 +21,13 @@ from typing import IO, Any
 
 from pipeline.errors import ExportFailedError, ExportStoppedError
 
-Event = Mapping[str, Any]
-OnEvent = Callable[[Event], None]
+ScriptEvent = Mapping[str, Any]
+OnEvent = Callable[[ScriptEvent], None]
 END_SECONDS = 10.0
 """How long a script and its JVM may take to end after SIGTERM."""
 ENDS_WITH_STDIN = "PIPELINE_ENDS_WITH_STDIN"
 """Set for a script that is to end with its standard input (`spark/lake/running/parent.py`)."""
-KEPT = "kept"
+KEPT_EVENT = "kept"
 """The event of a script that has done its run and waits for another (`spark/export.py`)."""
 REST_SECONDS = 3.0
 """How long the JVM may outlive the script that started it."""
@@ -35,7 +35,7 @@ _POLL = 0.1
 
 
 @dataclass(frozen=True)
-class Script:
+class SparkScript:
     """What to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit.
 
     `again`: the last of its arguments, those that another run of the same process would have of its own; None where it
@@ -53,7 +53,7 @@ class Script:
         """Those that follow interpreter and script."""
         return list(self.command[2:])
 
-    def may_run_in(self, other: Script) -> bool:
+    def may_run_in(self, other: SparkScript) -> bool:
         """Whether a process that was started for another run can do this one."""
         return self.again is not None and self._shared == other._shared
 
@@ -62,13 +62,13 @@ class Script:
         return list(self.command[: len(self.command) - len(self.again or ())]), dict(self.environment)
 
 
-class Kept:
+class KeptProcess:
     """The process of a run that has ended, which waits for the next one with its Spark session. To be closed."""
 
     def __init__(self) -> None:
-        self._waiting: _Process | None = None
+        self._waiting: _ScriptProcess | None = None
 
-    def take(self, script: Script) -> _Process | None:
+    def take(self, script: SparkScript) -> _ScriptProcess | None:
         """The process that waits, if it can do this run; one that cannot is ended.
 
         Raises ExportFailedError where the log of the run cannot be written; then it goes on waiting.
@@ -84,7 +84,7 @@ class Kept:
         self.close()
         return None
 
-    def keep(self, process: _Process) -> None:
+    def keep(self, process: _ScriptProcess) -> None:
         """Let it wait."""
         self._waiting = process
 
@@ -95,7 +95,9 @@ class Kept:
             self._waiting = None
 
 
-def run(script: Script, on_event: OnEvent, stopped: Callable[[], bool], kept: Kept | None = None) -> Event:
+def run(
+    script: SparkScript, on_event: OnEvent, stopped: Callable[[], bool], kept: KeptProcess | None = None
+) -> ScriptEvent:
     """Run it to its end; returns its last event.
 
     Whatever happens, no process that it started is left when this returns, but for one that `kept` has. Raises
@@ -106,13 +108,17 @@ def run(script: Script, on_event: OnEvent, stopped: Callable[[], bool], kept: Ke
         if found or process.returncode:
             return _checked(process, found, script)
         # Its session had ended; it has done nothing.
-    process = _Process(script)
+    process = _ScriptProcess(script)
     return _checked(process, _run_in(process, script, on_event, stopped, kept), script)
 
 
 def _run_in(
-    process: _Process, script: Script, on_event: OnEvent, stopped: Callable[[], bool], kept: Kept | None
-) -> Event:
+    process: _ScriptProcess,
+    script: SparkScript,
+    on_event: OnEvent,
+    stopped: Callable[[], bool],
+    kept: KeptProcess | None,
+) -> ScriptEvent:
     waits = False
     try:
         last, waits = _follow(process, script, on_event, stopped)
@@ -124,16 +130,16 @@ def _run_in(
     return last
 
 
-def _checked(process: _Process, last: Event, script: Script) -> Event:
+def _checked(process: _ScriptProcess, last: ScriptEvent, script: SparkScript) -> ScriptEvent:
     if process.returncode:
         raise ExportFailedError(_reason(process.returncode, last, script.log))
     return last
 
 
-class _Process:
+class _ScriptProcess:
     """A started script. What it prints is read by a thread; another copies its standard error to the log of its run."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: SparkScript) -> None:
         self.script = script
         self._log = _opened(script.log)
         self._process = subprocess.Popen(
@@ -158,7 +164,7 @@ class _Process:
         """None while it runs."""
         return self._process.poll()
 
-    def ask(self, script: Script) -> None:
+    def ask(self, script: SparkScript) -> None:
         """Do another run, to whose log goes what of the last one's standard error comes late.
 
         Raises OSError when it has ended, ExportFailedError when that log cannot be written.
@@ -224,13 +230,15 @@ def _opened(log: Path) -> IO[bytes]:
         raise ExportFailedError(f"{log}: {error.strerror}; fix that") from error
 
 
-def _follow(process: _Process, script: Script, on_event: OnEvent, stopped: Callable[[], bool]) -> tuple[Event, bool]:
+def _follow(
+    process: _ScriptProcess, script: SparkScript, on_event: OnEvent, stopped: Callable[[], bool]
+) -> tuple[ScriptEvent, bool]:
     """Pass its events on until its run has ended; returns the last one, and whether it waits for another run.
 
     The JVM may keep its standard output open for longer.
     """
     deadline = time.monotonic() + script.seconds
-    last: Event = {}
+    last: ScriptEvent = {}
     before = b""
     for line in process.lines():
         if stopped():
@@ -245,14 +253,14 @@ def _follow(process: _Process, script: Script, on_event: OnEvent, stopped: Calla
             before = line
             process.log(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ".encode() + line)
             if event := _event(line):
-                if event["event"] == KEPT:
+                if event["event"] == KEPT_EVENT:
                     return last, True
                 last = event
                 on_event(event)
     return last, False
 
 
-def _event(line: bytes) -> Event | None:
+def _event(line: bytes) -> ScriptEvent | None:
     """The event in a line of JSON; None for other output, as Spark or the JVM may print."""
     try:
         found = json.loads(line)
@@ -261,7 +269,7 @@ def _event(line: bytes) -> Event | None:
     return found if isinstance(found, dict) and "event" in found else None
 
 
-def _reason(code: int, last: Event, log: Path) -> str:
+def _reason(code: int, last: ScriptEvent, log: Path) -> str:
     if last.get("event") == "failed":
         return str(last.get("reason"))
     if code < 0:

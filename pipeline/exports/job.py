@@ -21,10 +21,10 @@ from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedError, PipelineError
 from pipeline.exports import child, extra, java, ledger
-from pipeline.exports.child import Event, Kept, OnEvent, Script
-from pipeline.exports.java import Java
+from pipeline.exports.child import KeptProcess, OnEvent, ScriptEvent, SparkScript
+from pipeline.exports.java import JavaInstallation
 from pipeline.exports.ledger import Trigger
-from pipeline.exports.window import Window
+from pipeline.exports.window import ExportWindow
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.process import python_path
@@ -56,7 +56,7 @@ USERS_JAVA_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExportOutcome:
     """The result. `run` None: nothing was new, so no run was started. `rows`: events that were exported."""
 
     exported_upto: int
@@ -72,8 +72,8 @@ def export(
     stopped: Callable[[], bool],
     *,
     wait: bool = False,
-    kept: Kept | None = None,
-) -> Outcome:
+    kept: KeptProcess | None = None,
+) -> ExportOutcome:
     """Export to the lake what it lacks up to the head of the log.
 
     `on_event` gets each event of the script, `stopped` ends it. While another exporter is running: ExportBusyError, or
@@ -85,7 +85,7 @@ def export(
         window = _in_turn(config, connection, on_event, stopped, wait)
         require_lake(config, window)
         if not window.anything_new and not _misses_jump(config, window):
-            return Outcome(window.exported_upto)
+            return ExportOutcome(window.exported_upto)
         began = time.monotonic()
         run = ledger.begin_run(connection, trigger)
         reason: str | None = None
@@ -101,17 +101,17 @@ def export(
         finally:
             _finish(config, connection, run, reason)
     upto = int(last.get("exported_upto", window.head))
-    return Outcome(upto, run, int(last.get("rows", 0)), time.monotonic() - began)
+    return ExportOutcome(upto, run, int(last.get("rows", 0)), time.monotonic() - began)
 
 
 def _in_turn(
     config: Config, connection: Connection, on_event: OnEvent, stopped: Callable[[], bool], wait: bool
-) -> Window:
+) -> ExportWindow:
     """How far the lake is, once nobody else exports to it; nobody of this version does until the session ends.
 
     An export by hand with `spark-submit`, or one that has outlived its server, holds the lake without a turn.
     """
-    before: Event = {}
+    before: ScriptEvent = {}
     ours = False
     while True:
         ours = ours or ledger.take_turn(connection, config)
@@ -130,7 +130,7 @@ def _in_turn(
         time.sleep(WAIT_SECONDS)
 
 
-def require_lake(config: Config, window: Window) -> None:
+def require_lake(config: Config, window: ExportWindow) -> None:
     """Raises ExportFailedError when the files that the ledger says were exported are not in the folder.
 
     Of a bucket the export itself finds out, which has the credentials to ask it.
@@ -144,7 +144,7 @@ def require_lake(config: Config, window: Window) -> None:
         )
 
 
-def _misses_jump(config: Config, window: Window) -> bool:
+def _misses_jump(config: Config, window: ExportWindow) -> bool:
     """True if the log has jumped since the last run: then the lake may have events that the log lost.
 
     Of a bucket the next run finds out, which has the credentials to ask it.
@@ -160,7 +160,7 @@ def _misses_jump(config: Config, window: Window) -> bool:
 
 def state(
     config: Config, table: str, as_of: str, output: Path | None, on_event: OnEvent, stopped: Callable[[], bool]
-) -> Event:
+) -> ScriptEvent:
     """A table as it was after a seq, or at a time in ISO 8601; returns the script's last event.
 
     Raises ExportFailedError.
@@ -194,8 +194,8 @@ def run_script(
     on_event: OnEvent,
     stopped: Callable[[], bool],
     events: int | None = None,
-    kept: Kept | None = None,
-) -> Event:
+    kept: KeptProcess | None = None,
+) -> ScriptEvent:
     """Run a script, and return its last event; `events`: how many it reads, None: not known.
 
     Raises ExportFailedError.
@@ -212,7 +212,7 @@ def run_script(
         "PIPELINE_SPARK": json.dumps(config.spark),
     }
     lake = ["--export-dir", str(config.exports), "--events-table", config.events_table]
-    script = Script(
+    script = SparkScript(
         command=[sys.executable, str(scripts() / name), "--master", config.spark_master, *lake, *arguments],
         environment={key: value for key, value in environment.items() if value is not None},
         log=log,
@@ -222,7 +222,7 @@ def run_script(
     return child.run(script, on_event, stopped, kept)
 
 
-def _arguments(config: Config, run: int, kept: Kept | None) -> list[str]:
+def _arguments(config: Config, run: int, kept: KeptProcess | None) -> list[str]:
     """Of a run, beside those that say which lake."""
     made = ["--run", str(run), "--keep", str(config.export_keep_seconds), *formats(config)]
     made += ["--checkpoints", str(config.export_checkpoints_seconds)]
@@ -274,7 +274,7 @@ def _finish(config: Config, connection: Connection, run: int, reason: str | None
 
 
 def jvm_options(
-    java: Java, master: str, events: int | None, data_dir: Path, environment: Mapping[str, str]
+    java: JavaInstallation, master: str, events: int | None, data_dir: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
     """The variables by which Spark gives a JVM its options; `events`: how many the run reads, None: not known.
 
@@ -302,7 +302,7 @@ def _jvm_variables(*more: str) -> dict[str, str]:
     return {"SPARK_LAUNCHER_OPTS": QUICK_START, "SPARK_SUBMIT_OPTS": " ".join([QUICK_START, _QUIET_JVM, *more])}
 
 
-def _archive_key(java: Java) -> str:
+def _archive_key(java: JavaInstallation) -> str:
     """Another for each Java and each Spark: their classes differ."""
     try:
         spark = version("pyspark")

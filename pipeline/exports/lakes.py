@@ -10,8 +10,8 @@ from pipeline.config.bucket import LakeAt
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedError
 from pipeline.exports import job
-from pipeline.exports.child import Kept, OnEvent
-from pipeline.exports.job import Outcome
+from pipeline.exports.child import KeptProcess, OnEvent
+from pipeline.exports.job import ExportOutcome
 from pipeline.exports.ledger import Trigger
 from pipeline.log import tables
 from pipeline.postgres import connections
@@ -19,12 +19,12 @@ from pipeline.postgres.connections import Connection
 
 
 @dataclass(frozen=True)
-class Exported:
+class TableExport:
     """What has come of the export of one events table to its lake."""
 
     events_table: str
     lake: LakeAt
-    outcome: Outcome
+    outcome: ExportOutcome
 
 
 def folder(config: Config, events_table: str) -> LakeAt:
@@ -62,8 +62,8 @@ def export(
     stopped: Callable[[], bool],
     *,
     wait: bool = False,
-    kept: Kept | None = None,
-) -> Sequence[Exported]:
+    kept: KeptProcess | None = None,
+) -> Sequence[TableExport]:
     """Export every events table that there is, the default one first: a run for each that has something new.
 
     `kept`: where the Spark session of the default one's run waits for the next.
@@ -73,14 +73,14 @@ def export(
     """
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
         names = exported_tables(config, connection)
-    made: list[Exported] = []
+    made: list[TableExport] = []
     failed: ExportFailedError | None = None
     for name in names:
         one = of(config, name)
         try:
             keeps = kept if name == config.events_table else None
             outcome = job.export(one, trigger, on_event, stopped, wait=wait, kept=keeps)
-            made.append(Exported(name, one.exports, outcome))
+            made.append(TableExport(name, one.exports, outcome))
         except ExportFailedError as error:
             if isinstance(error, ExportStoppedError) or (
                 name == config.events_table and not isinstance(error, ExportBusyError)

@@ -14,7 +14,7 @@ from psycopg import sql
 from pipeline.config.settings import Config
 from pipeline.config.values import ICEBERG
 from pipeline.errors import ExportFailedError
-from pipeline.exports.window import Window
+from pipeline.exports.window import ExportWindow
 from pipeline.log.table import EventsTable
 from pipeline.postgres import migrations, queries
 from pipeline.postgres.connections import Connection
@@ -35,7 +35,7 @@ _TAKE_TURN = "select pg_try_advisory_lock(hashtextextended('pipeline export to '
 
 
 @dataclass(frozen=True)
-class Run:
+class ExportRun:
     """One run of the export. `state`: running, done, failed. `seconds`: how long it took, or has been running."""
 
     id: int
@@ -50,7 +50,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Export:
+class ExportRange:
     """One range of seqs, without `after_seq`. `state`: writing, publishing, committed, failed. `files`: how many."""
 
     id: int
@@ -70,7 +70,7 @@ class Export:
 
 
 @dataclass(frozen=True)
-class File:
+class ExportFile:
     """A file of a committed range; `path` is relative to the lake's folder."""
 
     path: str
@@ -110,7 +110,7 @@ class UnexchangedFolder:
     reason: str
 
 
-def window(connection: Connection, config: Config) -> Window:
+def window(connection: Connection, config: Config) -> ExportWindow:
     """What the lake of these settings lacks.
 
     Raises ExportFailedError when the events table does not exist, SchemaError when the database is not at this
@@ -126,7 +126,7 @@ def window(connection: Connection, config: Config) -> Window:
         "latest_age": config.export_latest_age_seconds,
     }
     try:
-        return queries.one(connection, Window, query, parameters) or Window()
+        return queries.one(connection, ExportWindow, query, parameters) or ExportWindow()
     except psycopg.errors.UndefinedTable as error:
         raise ExportFailedError(
             f"the events table {table} does not exist; restore it, or correct PIPELINE_EVENTS_TABLE"
@@ -169,25 +169,25 @@ def finish_run(connection: Connection, run: int, reason: str | None) -> None:
     connection.execute(_FINISH_RUN, {"run": run, "state": state, "reason": reason})
 
 
-def runs(connection: Connection, limit: int, *states: str) -> list[Run]:
+def runs(connection: Connection, limit: int, *states: str) -> list[ExportRun]:
     """The newest runs first; with one of these states, or all."""
     chosen = list(states or ("running", "done", "failed"))
     return queries.rows(
-        connection, Run, statement("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
+        connection, ExportRun, statement("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
     )
 
 
-def exports(connection: Connection, limit: int | None) -> list[Export]:
+def exports(connection: Connection, limit: int | None) -> list[ExportRange]:
     """The newest ranges first."""
-    return queries.rows(connection, Export, statement("exports", "list_exports"), {"id": None, "limit": limit})
+    return queries.rows(connection, ExportRange, statement("exports", "list_exports"), {"id": None, "limit": limit})
 
 
-def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
+def export(connection: Connection, number: int) -> tuple[ExportRange, list[ExportFile]]:
     """One range and its files. Raises ExportFailedError when no range has this id."""
-    found = queries.one(connection, Export, statement("exports", "list_exports"), {"id": number, "limit": 1})
+    found = queries.one(connection, ExportRange, statement("exports", "list_exports"), {"id": number, "limit": 1})
     if found is None:
         raise ExportFailedError(f"there is no export {number}; `pipeline export list` shows all")
-    return found, queries.rows(connection, File, statement("exports", "export_files"), {"id": number})
+    return found, queries.rows(connection, ExportFile, statement("exports", "export_files"), {"id": number})
 
 
 def waiting_states(connection: Connection, config: Config) -> WaitingStates:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from rich.console import Group
 from rich.table import Table
 
-from pipeline.exports.ledger import Export, File, Run, UnexchangedFolder
+from pipeline.exports.ledger import ExportFile, ExportRange, ExportRun, UnexchangedFolder
 from pipeline.exports.status import ExportStatus
 from pipeline.snapshots import render
 from pipeline.snapshots.snapshot_status import SnapshotStatus
@@ -43,8 +43,8 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
 
 
 def show_exports(
-    found: Sequence[Export],
-    runs: Sequence[Run],
+    found: Sequence[ExportRange],
+    runs: Sequence[ExportRun],
     now: SnapshotStatus | None = None,
     unexchanged: Sequence[UnexchangedFolder] = (),
 ) -> None:
@@ -65,13 +65,13 @@ def _unexchanged(each: UnexchangedFolder) -> Text:
     return Text(f"{each.directory}/{each.folder} keeps its files: the file system cannot exchange it ({each.reason})")
 
 
-def show_export(found: Export, files: Sequence[File]) -> None:
+def show_export(found: ExportRange, files: Sequence[ExportFile]) -> None:
     """Print one range and its files."""
     where = drawing.dim(f"in {found.directory}, by {found.holder}")
     drawing.show(Group(_ranges([found]), where), _files(files) if files else None)
 
 
-def _files(found: Sequence[File]) -> Table:
+def _files(found: Sequence[ExportFile]) -> Table:
     return drawing.table(
         ("file", "rows", "size", "seqs", "sha256"),
         (
@@ -87,12 +87,12 @@ def _files(found: Sequence[File]) -> Table:
     )
 
 
-def _ranges(found: Sequence[Export]) -> Table:
+def _ranges(found: Sequence[ExportRange]) -> Table:
     columns = ("export", "seqs", "state", "rows", "files", "size", "took", "begun", "run", "reason")
     return drawing.table(columns, map(_range, found))
 
 
-def _range(each: Export) -> list[object]:
+def _range(each: ExportRange) -> list[object]:
     return [
         each.id,
         f"{each.after_seq + 1} to {each.upto_seq}",
@@ -107,7 +107,7 @@ def _range(each: Export) -> list[object]:
     ]
 
 
-def _runs(found: Sequence[Run]) -> Table:
+def _runs(found: Sequence[ExportRun]) -> Table:
     return drawing.table(
         ("run", "by", "state", "took", "begun", "log", "reason"),
         (
@@ -125,7 +125,7 @@ def _runs(found: Sequence[Run]) -> Table:
     )
 
 
-def _last_run(run: Run) -> Text:
+def _last_run(run: ExportRun) -> Text:
     when = f"run {run.id} by {run.trigger}, {drawing.since(run.started_at)} ago"
     text = drawing.dim(when + ("" if run.seconds is None else f", {drawing.lasted(run.seconds)}"))
     return text.line(run.reason, "not dim") if run.reason else text

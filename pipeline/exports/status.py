@@ -10,8 +10,8 @@ from pipeline.config.bucket import LakeBucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailedError
 from pipeline.exports import extra, job, ledger, reach, window
-from pipeline.exports.ledger import HiddenState, Run, WaitingStates
-from pipeline.exports.window import Window
+from pipeline.exports.ledger import ExportRun, HiddenState, WaitingStates
+from pipeline.exports.window import ExportWindow
 from pipeline.postgres.connections import Connection
 
 
@@ -29,7 +29,7 @@ class ExportStatus:
     directory: str
     off: str | None = None
     next_run: datetime | None = None
-    last_run: Run | None = None
+    last_run: ExportRun | None = None
     last_success: datetime | None = None
     exported_seq: int | None = None
     behind_seqs: int | None = None
@@ -81,8 +81,8 @@ def why_off(config: Config) -> str | None:
     return None
 
 
-def _window(config: Config, connection: Connection) -> tuple[Window, str | None]:
-    found = Window()
+def _window(config: Config, connection: Connection) -> tuple[ExportWindow, str | None]:
+    found = ExportWindow()
     try:
         found = ledger.window(connection, config)
         extra.require(config.export_formats)

@@ -9,7 +9,7 @@ from pipeline.config import cron
 
 
 @dataclass(frozen=True)
-class Window:
+class ExportWindow:
     """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
 
     `jumped`: so many of them the log has skipped by jumping. `jump`: the first seq behind its last jump, 0 if it has

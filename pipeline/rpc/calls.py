@@ -12,7 +12,7 @@ T = TypeVar("T")
 END_SECONDS = 1.0
 
 
-class Calls:
+class RunningCalls:
     """Runs the work of each call, until it ends or all are ended."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from pipeline.rpc import statuses
 from pipeline.rpc.calls import until_one_ends
 from pipeline.rpc.parsing import parser, require
 
-NAME = "grpc.health.v1.Health"
+NAME = "grpc.health.v1.HealthService"
 LOOK_SECONDS = 2.0
 """How old an answer may be, and how often one who watches is told."""
 MESSAGE_SECONDS = 10.0
@@ -33,7 +33,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 _Answer: TypeAlias = "Callable[[_Context], Coroutine[Any, Any, None]]"
 
 
-class Health:
+class HealthService:
     """The service. A service that is unknown: NOT_FOUND, or SERVICE_UNKNOWN to one who watches."""
 
     name = NAME

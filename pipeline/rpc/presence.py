@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 ROLE = "grpc"
 
 
-class Presence:
+class RolePresence:
     """`report` says how the role is; it is stored as soon as the lock is ours and the database answers."""
 
     def __init__(self, config: Config, server: str) -> None:

@@ -14,15 +14,15 @@ from grpc_reflection.v1alpha import reflection
 
 from pipeline.api import access
 from pipeline.config.settings import Config
-from pipeline.consumers.cursor.leases import Cursors
+from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.pool import Pool
 from pipeline.process import open_files, supervised
 from pipeline.process.signals import Stop, in_loop
 from pipeline.rpc import health
-from pipeline.rpc.health import Health
-from pipeline.rpc.presence import Presence
-from pipeline.rpc.service import Parts, Service, Surroundings
+from pipeline.rpc.health import HealthService
+from pipeline.rpc.presence import RolePresence
+from pipeline.rpc.service import GrpcResources, GrpcService, RoleServices
 
 logger = logging.getLogger(__name__)
 
@@ -57,28 +57,28 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHand
 _TOKEN_NEEDED = "this call needs the metadata authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 
 
-def run(config: Config, server: str, parts: Parts, stop: Stop) -> None:
+def run(config: Config, server: str, served: RoleServices, stop: Stop) -> None:
     """Serve until asked to stop. A port that is taken is waited for, which the log says."""
-    asyncio.run(_serve(config, server, parts, stop))
+    asyncio.run(_serve(config, server, served, stop))
 
 
-async def _serve(config: Config, server: str, parts: Parts, stop: Stop) -> None:
+async def _serve(config: Config, server: str, served: RoleServices, stop: Stop) -> None:
     asyncio.get_running_loop().set_exception_handler(_pass_over_departures)
     leaving = asyncio.Event()
     stop.then(in_loop(leaving.set))
-    presence = Presence(config, server)
-    async with _surroundings(config, server) as surroundings:
-        services = parts.services(surroundings)
+    presence = RolePresence(config, server)
+    async with _open_resources(config, server) as resources:
+        services = served.create(resources)
         names = tuple(service.name for service in services)
-        services.append(Health(parts.is_ready, names))
+        services.append(HealthService(served.is_ready, names))
         with presence.kept():
-            listening = await _listening(config, services, Guard(config, parts.wires), leaving, presence)
+            listening = await _listening(config, services, CallGuard(config, served.wires), leaving, presence)
             if listening is not None:
                 await listening.start()
                 presence.report("running")
                 logger.info("serving %s", ", ".join(names), extra={"action": "grpc.serving"})
                 await leaving.wait()
-                surroundings.wakeups.close()
+                resources.wakeups.close()
                 await asyncio.gather(*(service.close() for service in services))
                 await listening.stop(_LEAVE_SECONDS)
 
@@ -90,15 +90,15 @@ def _pass_over_departures(loop: asyncio.AbstractEventLoop, context: dict[str, An
 
 
 @asynccontextmanager
-async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundings]:
+async def _open_resources(config: Config, server: str) -> AsyncIterator[GrpcResources]:
     """The pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
     database = Pool(config.database, "pipeline grpc")
     wakeups = WakeupListener(config.database, config.events_table, config.grpc_port)
     await database.open()
-    cursors = Cursors(config.database, database.transaction)
+    cursors = CursorLeases(config.database, database.transaction)
     hearing = supervised.start_task("wakeups", wakeups.run)
     try:
-        yield Surroundings(config, database, wakeups, cursors, server)
+        yield GrpcResources(config, database, wakeups, cursors, server)
     finally:
         hearing.cancel()
         with suppress(asyncio.CancelledError):
@@ -108,7 +108,7 @@ async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundin
 
 
 async def _listening(
-    config: Config, services: Sequence[Service], guard: Guard, leaving: asyncio.Event, presence: Presence
+    config: Config, services: Sequence[GrpcService], guard: CallGuard, leaving: asyncio.Event, presence: RolePresence
 ) -> grpc.aio.Server | None:
     """A server that has the port; None when asked to stop before."""
     told = False
@@ -152,7 +152,7 @@ def _bind(server: grpc.aio.Server, config: Config) -> bool:
     return bound != 0
 
 
-class Guard(grpc.aio.ServerInterceptor):
+class CallGuard(grpc.aio.ServerInterceptor):
     """No call that is not allowed gets through."""
 
     def __init__(self, config: Config, wires: Mapping[str, str]) -> None:

@@ -9,23 +9,23 @@ from typing import Protocol
 import grpc
 
 from pipeline.config.settings import Config
-from pipeline.consumers.cursor.leases import Cursors
+from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.log.wakeups import WakeupListener
 from pipeline.postgres.pool import Pool
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class GrpcResources:
     """What a service is served with. `server`: this server's name, unique among those on one pipeline database."""
 
     config: Config
     database: Pool
     wakeups: WakeupListener
-    cursors: Cursors
+    cursors: CursorLeases
     server: str
 
 
-class Service(Protocol):
+class GrpcService(Protocol):
     """A service while it is served."""
 
     @property
@@ -41,13 +41,13 @@ class Service(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts:
+class RoleServices:
     """What the role serves beside health.
 
     `services`: those that the settings serve. `wires`: services that other systems' clients speak, and the names that
     settings have for them. `is_ready` judges this server, or with False whether it can read the log.
     """
 
-    services: Callable[[Surroundings], list[Service]]
+    create: Callable[[GrpcResources], list[GrpcService]]
     wires: Mapping[str, str]
     is_ready: Callable[[bool], bool]

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from pipeline.consumers.cursor.feed import Feed
+from pipeline.consumers.cursor.feed import LogFeed
 from pipeline.errors import CursorExpiredError, WrongArgumentError
 from pipeline.log import shapes
 from pipeline.log.page import DEFAULT_LOG, NewestSeq, OldestKeptSeq, beyond, is_expired
 from pipeline.log.shapes import EventColumns
 from pipeline.log.table import EventsTable
-from pipeline.rpc.service import Surroundings
+from pipeline.rpc.service import GrpcResources
 
 
-class Table:
+class ReadableTable:
     """One events table."""
 
-    def __init__(self, name: str, surroundings: Surroundings) -> None:
+    def __init__(self, name: str, resources: GrpcResources) -> None:
         """`name`: `schema.table`."""
-        config, self._lend = surroundings.config, surroundings.database.connection
+        config, self._lend = resources.config, resources.database.connection
         table = EventsTable.parse(name)
         self.relation = DEFAULT_LOG if name == config.events_table else table.identifier
         self.pages = shapes.columns_of(self.relation)
-        self.feed: Feed[EventColumns] = Feed(config.database, surroundings.wakeups, self._lend, self.pages, name)
+        self.feed: LogFeed[EventColumns] = LogFeed(config.database, resources.wakeups, self._lend, self.pages, name)
         self._kept_from = OldestKeptSeq(table)
         self._newest = NewestSeq(table)
 
@@ -52,17 +52,17 @@ class Table:
             return await self.pages.newest_async(connection)
 
 
-class Tables:
+class ReadableTables:
     """All that were asked for."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
-        self._known: dict[str, Table] = {}
+    def __init__(self, resources: GrpcResources) -> None:
+        self._resources = resources
+        self._known: dict[str, ReadableTable] = {}
 
-    def get(self, name: str) -> Table:
+    def get(self, name: str) -> ReadableTable:
         """The table of that name, which must be one of the settings', or read by a consumer."""
         if name not in self._known:
-            self._known[name] = Table(name, self._surroundings)
+            self._known[name] = ReadableTable(name, self._resources)
         return self._known[name]
 
 

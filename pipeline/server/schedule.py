@@ -18,7 +18,7 @@ from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusyError, ExportStoppedError, PipelineError, RetentionBusyError
 from pipeline.exports import compaction, extra, lakes, status
-from pipeline.exports.child import Event, Kept
+from pipeline.exports.child import KeptProcess, ScriptEvent
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import retention as drop_old
@@ -62,7 +62,7 @@ def run(config: Config, connection: Connection, stop: Stop, report: Callable[[st
     `report` is called with the schedules that failed when they last ran, each time that this has changed.
     """
     ending = threading.Event()
-    kept, sessions, failed = Kept(), publishing_sessions(config), FailedJobs()
+    kept, sessions, failed = KeptProcess(), publishing_sessions(config), FailedJobs()
     scheduler = planned(config, lambda: bool(stop) or ending.is_set(), kept, sessions)
     scheduler.add_listener(failed, EVENT_JOB_ERROR | EVENT_JOB_EXECUTED)
     scheduler.start()
@@ -81,7 +81,7 @@ def run(config: Config, connection: Connection, stop: Stop, report: Callable[[st
 
 
 def planned(
-    config: Config, stopped: Callable[[], bool], kept: Kept | None = None, sessions: KeptSessions | None = None
+    config: Config, stopped: Callable[[], bool], kept: KeptProcess | None = None, sessions: KeptSessions | None = None
 ) -> BackgroundScheduler:
     """Return the jobs for these settings, not started. No job runs twice at a time; missed times run once.
 
@@ -181,7 +181,7 @@ def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[
         watcher.join()
 
 
-def export(config: Config, stopped: Callable[[], bool], kept: Kept | None = None) -> None:
+def export(config: Config, stopped: Callable[[], bool], kept: KeptProcess | None = None) -> None:
     """Export what is new in the log to the lake, in a separate process; starts none when nothing is new."""
     try:
         made = lakes.export(config, "schedule", _log_lost, stopped, kept=kept)
@@ -198,7 +198,7 @@ def export(config: Config, stopped: Callable[[], bool], kept: Kept | None = None
                 logger.info("exported", extra={"action": "export.done", **of, **values})
 
 
-def _log_lost(event: Event) -> None:
+def _log_lost(event: ScriptEvent) -> None:
     if event["event"] == "set_aside":
         logger.warning(
             "the lake had what the log lost when it was restored: %s files were moved to %s",

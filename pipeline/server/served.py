@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.api import app, events
-from pipeline.api.app import Parts
-from pipeline.api.wire import Served, Surroundings
+from pipeline.api.app import ApplicationParts
+from pipeline.api.wire import ServedWires, WireResources
 from pipeline.config.settings import Config
 from pipeline.consumers import endpoints as consumers
 from pipeline.consumers.cursor import websocket
-from pipeline.consumers.cursor.leases import Cursors
+from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.followers.operating import endpoints as followers
 from pipeline.log.wakeups import WakeupListener
 from pipeline.operate import endpoints as operate
@@ -22,9 +22,7 @@ from pipeline.wires.pgdeltastream import endpoints as pgdeltastream
 from pipeline.wires.sequin import endpoints as sequin
 
 if TYPE_CHECKING:
-    from pipeline.rpc.service import Parts as GrpcParts
-    from pipeline.rpc.service import Service
-    from pipeline.rpc.service import Surroundings as GrpcSurroundings
+    from pipeline.rpc.service import GrpcResources, GrpcService, RoleServices
 
 WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE, sequin.WIRE)}
 """Wires over HTTP, by their names in the settings."""
@@ -35,13 +33,13 @@ def serve_http(config: Config, server: str, stop: Stop) -> None:
     app.run(parts(config, server), stop)
 
 
-def parts(config: Config, server: str) -> Parts:
+def parts(config: Config, server: str) -> ApplicationParts:
     """Return all endpoints, with the wires of PIPELINE_WIRES."""
     database = Pool(config.database, "pipeline api")
     wakeups = WakeupListener(config.database, config.events_table, config.http_port)
-    cursors = Cursors(config.database, database.transaction)
-    surroundings = Surroundings(config, database, wakeups, server)
-    wires = Served([WIRES[name] for name in config.wires if name in WIRES], config.open_wires)
+    cursors = CursorLeases(config.database, database.transaction)
+    resources = WireResources(config, database, wakeups, server)
+    wires = ServedWires([WIRES[name] for name in config.wires if name in WIRES], config.open_wires)
     routers = (
         operate.router(config, server),
         consumers.router,
@@ -50,33 +48,33 @@ def parts(config: Config, server: str) -> Parts:
         events.router,
         websocket.router(config, database, wakeups, cursors, server),
     )
-    return Parts(surroundings, routers, wires, [wire.serve(surroundings) for wire in wires.wires], cursors.close)
+    return ApplicationParts(resources, routers, wires, [wire.serve(resources) for wire in wires.wires], cursors.close)
 
 
 def serve_grpc(config: Config, server: str, stop: Stop) -> None:
     """Run the role `grpc`."""
     from pipeline.rpc import server as rpc  # here, so that no other role loads grpcio
 
-    rpc.run(config, server, grpc_parts(config, server), stop)
+    rpc.run(config, server, grpc_services(config, server), stop)
 
 
-def grpc_parts(config: Config, server: str) -> GrpcParts:
+def grpc_services(config: Config, server: str) -> RoleServices:
     """Return all gRPC services, with walstream's if PIPELINE_WIRES has it."""
-    from pipeline.rpc.event_log.service import EventLog
-    from pipeline.rpc.service import Parts
-    from pipeline.rpc.tables import Tables
+    from pipeline.rpc.event_log.service import EventLogService
+    from pipeline.rpc.service import RoleServices
+    from pipeline.rpc.tables import ReadableTables
     from pipeline.wires.walstream.service import PluginService
 
     wires = {PluginService.name: "walstream"}
 
-    def services(of: GrpcSurroundings) -> list[Service]:
-        tables = Tables(of)
-        served: list[Service] = [EventLog(of, tables)]
+    def services(resources: GrpcResources) -> list[GrpcService]:
+        tables = ReadableTables(resources)
+        served: list[GrpcService] = [EventLogService(resources, tables)]
         if wires[PluginService.name] in config.wires:
-            served.append(PluginService(of, tables.get(config.events_table).feed))
+            served.append(PluginService(resources, tables.get(config.events_table).feed))
         return served
 
     def is_ready(whole: bool) -> bool:
         return not readiness.look(config, server, None if whole else "api").reasons
 
-    return Parts(services, wires, is_ready)
+    return RoleServices(services, wires, is_ready)

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.config.settings import Config, load
 from pipeline.exports import job, ledger
-from pipeline.exports.child import Kept
+from pipeline.exports.child import KeptProcess
 from pipeline.server import schedule
 from tests.fixtures.iceberg_lake import iceberg_tables
 from tests.fixtures.mounts import tmpfs
@@ -184,7 +184,7 @@ def test_an_interrupted_run_is_taken_up_by_the_schedule(
 @pytest.mark.long
 def test_a_kept_session_takes_the_next_run_and_nobody_is_left(export_log: Log, config: Config, tmp_path: Path) -> None:
     keeps = config.model_copy(update={"export_keep_session": "60s"})
-    kept = Kept()
+    kept = KeptProcess()
     try:
         schedule.export(keeps, lambda: False, kept)
         group = scripts(tmp_path)

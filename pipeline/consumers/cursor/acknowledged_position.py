@@ -11,7 +11,7 @@ REMEMBERED_ENDS = 131_072
 """How many ends of unacknowledged transactions are remembered, to tell which acknowledgement is inside one."""
 
 
-class Acknowledgements:
+class AcknowledgementTracker:
     """Never beyond what was sent; of clients that get whole transactions, never inside one."""
 
     def __init__(self, position: int, *, whole: bool) -> None:

@@ -28,7 +28,7 @@ where name = any (%(names)s::text[])
 """The state of the cursors that this process has claimed; using the session also shows that it is not frozen."""
 
 
-class Claim:
+class CursorClaim:
     """A cursor that this process may read. `position`: the last acknowledged seq that is stored.
 
     `events_table`: what it reads, `schema.table`; None is the default one.
@@ -63,10 +63,10 @@ class Claim:
             self.ended.set_result(reason)
 
 
-class Session:
+class CursorSession:
     """A connection that holds the advisory lock of its name. When it breaks, all its claims are lost."""
 
-    def __init__(self, name: str, dsn: str, connection: Connection, claims: dict[str, Claim]) -> None:
+    def __init__(self, name: str, dsn: str, connection: Connection, claims: dict[str, CursorClaim]) -> None:
         self.name = name
         self.lost: PipelineError | None = None
         self._dsn = dsn
@@ -75,7 +75,7 @@ class Session:
         self._task = asyncio.create_task(self._keep(), name="cursors")
 
     @classmethod
-    async def open(cls, dsn: str, claims: dict[str, Claim]) -> Session:
+    async def open(cls, dsn: str, claims: dict[str, CursorClaim]) -> CursorSession:
         """Raises DatabaseUnavailableError."""
         name = uuid.uuid4().hex
         try:
@@ -108,7 +108,7 @@ class Session:
         await asyncio.wait({self._task})
         await self._connection.close()
 
-    def _own_claims(self) -> list[Claim]:
+    def _own_claims(self) -> list[CursorClaim]:
         return [claim for claim in self._claims.values() if claim.session.startswith(f"{self.name}:")]
 
     async def _review(self) -> None:
@@ -122,7 +122,7 @@ class Session:
                 claim.end(reason)
 
 
-def _judge(claim: Claim, position: int, row: DictRow | None) -> ConsumerError | None:
+def _judge(claim: CursorClaim, position: int, row: DictRow | None) -> ConsumerError | None:
     """Why a claim has ended, by the consumer's current row, or None; also updates whether it is paused."""
     if row is None:
         return UnknownConsumerError(f"consumer {claim.name} was dropped")

@@ -33,7 +33,7 @@ POLL_SECONDS = 2.0
 _RETRY_SECONDS, _START_SECONDS = 0.5, 10.0
 
 
-class Event(NumberedEvent, FilterableEvent, Protocol):
+class FollowableEvent(NumberedEvent, FilterableEvent, Protocol):
     """An event in a shape that can be followed."""
 
     @property
@@ -41,7 +41,7 @@ class Event(NumberedEvent, FilterableEvent, Protocol):
         """The characters it takes."""
 
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=FollowableEvent)
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class _Interest:
         changed.set()
 
 
-class Follower(Generic[E]):
+class FeedFollower(Generic[E]):
     """One reader of the feed. `position`: it has everything up to there; also skips what its filter leaves out."""
 
-    def __init__(self, feed: Feed[E], wanted: EventFilter, position: int) -> None:
+    def __init__(self, feed: LogFeed[E], wanted: EventFilter, position: int) -> None:
         self._feed = feed
         self._filter = wanted
         self._position = position
@@ -124,7 +124,7 @@ class Follower(Generic[E]):
             await self._feed.wait(self._filter)
 
 
-class Feed(Generic[E]):
+class LogFeed(Generic[E]):
     """One per process, events table and shape. Reads the log only while there is a follower."""
 
     def __init__(self, dsn: str, wakeups: WakeupListener, lend: Connect, pages: EventPageReader[E], table: str) -> None:
@@ -143,7 +143,7 @@ class Feed(Generic[E]):
         self._readers = asyncio.Semaphore(PAGE_READERS)
 
     @asynccontextmanager
-    async def follower(self, wanted: EventFilter, position: int) -> AsyncIterator[Follower[E]]:
+    async def follower(self, wanted: EventFilter, position: int) -> AsyncIterator[FeedFollower[E]]:
         """Follow the events that a filter wants after `position`.
 
         Raises DatabaseUnavailableError when the log cannot be read.
@@ -156,7 +156,7 @@ class Feed(Generic[E]):
                     await self._started.wait()
             except TimeoutError:
                 raise DatabaseUnavailableError("the log cannot be read now; connect again") from None
-            yield Follower(self, wanted, position)
+            yield FeedFollower(self, wanted, position)
 
     def nothing_since(self, wanted: EventFilter, position: int) -> bool:
         """Whether the filter wants no event from there to the head, as far as is known without reading."""

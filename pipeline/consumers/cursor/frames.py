@@ -19,14 +19,14 @@ Mode = Literal["events", "transactions"]
 
 
 @dataclass(frozen=True)
-class Options:
+class StreamOptions:
     """What a client asks of a stream. `max_events`: the most events in a frame."""
 
     mode: Mode = "events"
     max_events: int = MAX_EVENTS
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
+    def parse(cls, given: Mapping[str, str]) -> StreamOptions:
         """From the query of the URL. Raises BadFrameError."""
         if unknown := set(given) - {"mode", "max"}:
             raise BadFrameError(POLICY, f"unknown parameter {min(unknown)!r}; use mode or max")
@@ -47,7 +47,7 @@ class BadFrameError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ServerFrame:
     """A server's frame of events, ready to send. `seq`: of its last event; `ends`: its transaction ends there."""
 
     text: str
@@ -97,11 +97,11 @@ class EventFrames:
     def __init__(self, max_events: int) -> None:
         self._max_events = max_events
 
-    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[Frame]:
+    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[ServerFrame]:
         """The frames of these events."""
         for part in _parts(entries, self._max_events):
             text = ",".join([entry.event for entry in part])
-            yield Frame(f'{{"type":"events","data":[{text}]}}', part[-1].seq, ends=True)
+            yield ServerFrame(f'{{"type":"events","data":[{text}]}}', part[-1].seq, ends=True)
 
 
 class TransactionFrames:
@@ -117,7 +117,7 @@ class TransactionFrames:
         """Whether some of the added events are in no frame yet."""
         return bool(self._part)
 
-    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[Frame]:
+    def add(self, entries: Sequence[JsonEvent], *, whole: bool) -> Iterator[ServerFrame]:
         """The frames that these events complete. `whole`: no transaction continues after them."""
         for entry in entries:
             if self._part and entry.transaction != self._part[-1].transaction:
@@ -129,14 +129,14 @@ class TransactionFrames:
         if whole and self._part:
             yield self._take(complete=True)
 
-    def _take(self, *, complete: bool) -> Frame:
+    def _take(self, *, complete: bool) -> ServerFrame:
         part, self._part, self._size = self._part, [], 0
         head = json.dumps(
             {"type": "transaction", "commit_lsn": part[0].commit_lsn, "xid": part[0].xid, "complete": complete},
             separators=(",", ":"),
         )
         text = ",".join([entry.event for entry in part])
-        return Frame(f'{head[:-1]},"data":[{text}]}}', part[-1].seq, ends=complete)
+        return ServerFrame(f'{head[:-1]},"data":[{text}]}}', part[-1].seq, ends=complete)
 
 
 def _parts(entries: Sequence[JsonEvent], max_events: int) -> Iterator[Sequence[JsonEvent]]:

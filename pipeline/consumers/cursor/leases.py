@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
-from pipeline.consumers.cursor.claims import Claim, Session
+from pipeline.consumers.cursor.claims import CursorClaim, CursorSession
 from pipeline.consumers.cursor.feed import Connect, Connection
 from pipeline.errors import (
     ConsumerChangedError,
@@ -51,7 +51,7 @@ where name = %(name)s
 
 
 @dataclass(frozen=True)
-class _Found:
+class _CursorRow:
     kind: str
     state: str
     tables: list[str]
@@ -67,18 +67,18 @@ class _Found:
     held_by: int | None
 
 
-class Cursors:
+class CursorLeases:
     """The cursors that are read through this process. `lend`: lends a connection for one transaction."""
 
     def __init__(self, dsn: str, lend: Connect) -> None:
         self._dsn = dsn
         self._lend = lend
         self._silence = Silence(dsn, "pipeline database")
-        self._session: Session | None = None
+        self._session: CursorSession | None = None
         self._opening = asyncio.Lock()
         self._closing = False
         self._numbers = itertools.count(1)
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, CursorClaim] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class Cursors:
             await self._session.close()
 
     @asynccontextmanager
-    async def claim(self, name: str, reader: str) -> AsyncIterator[Claim]:
+    async def claim(self, name: str, reader: str) -> AsyncIterator[CursorClaim]:
         """Read a cursor; `reader` is how other clients see this one.
 
         Raises UnknownConsumerError, WrongConsumerKindError, CursorHeldError, CursorExpiredError, or
@@ -98,7 +98,7 @@ class Cursors:
         own = f"{session.name}:{next(self._numbers)}"
         found = await self._take(name, reader, own)
         wanted = EventFilter(tuple(found.tables), tuple(found.actions))
-        claim = Claim(name, own, wanted, found.position, found.events_table, paused=found.state == "paused")
+        claim = CursorClaim(name, own, wanted, found.position, found.events_table, paused=found.state == "paused")
         if session.lost is not None:
             raise session.lost
         self._claims[own] = claim
@@ -111,7 +111,7 @@ class Cursors:
             release.add_done_callback(self._releases.discard)
             await asyncio.shield(release)
 
-    async def advance(self, claim: Claim, seq: int) -> None:
+    async def advance(self, claim: CursorClaim, seq: int) -> None:
         """Store an acknowledgement.
 
         Raises ConsumerChangedError when another client reads it now, UnknownConsumerError.
@@ -126,7 +126,7 @@ class Cursors:
             raise UnknownConsumerError(f"consumer {claim.name} was dropped") from None
         claim.position = int(row[0]) if row else seq
 
-    async def _take(self, name: str, reader: str, own: str) -> _Found:
+    async def _take(self, name: str, reader: str, own: str) -> _CursorRow:
         """Claim the consumer, and return it as it is; a frozen process that reads it is ended first."""
         try:
             return await self._try_take(name, reader, own)
@@ -138,7 +138,7 @@ class Cursors:
         except _CursorBusyError as busy:
             raise busy.held from None
 
-    async def _try_take(self, name: str, reader: str, own: str) -> _Found:
+    async def _try_take(self, name: str, reader: str, own: str) -> _CursorRow:
         async with self._lend() as connection:
             found = await _find(connection, name)
             if found.held_by is not None and not self._forgotten(found.reader_session):
@@ -185,10 +185,10 @@ class Cursors:
                     return
             await asyncio.sleep(_RELEASE_SECONDS)
 
-    async def _live_session(self) -> Session:
+    async def _live_session(self) -> CursorSession:
         async with self._opening:
             if self._session is None or self._session.lost is not None:
-                self._session = await Session.open(self._dsn, self._claims)
+                self._session = await CursorSession.open(self._dsn, self._claims)
             if self._closing:
                 await self._session.close()
                 raise DatabaseUnavailableError("this server ends; connect again")
@@ -203,8 +203,8 @@ class _CursorBusyError(Exception):
         self.held = held
 
 
-async def _find(connection: Connection, name: str) -> _Found:
-    async with connection.cursor(row_factory=class_row(_Found)) as cursor:
+async def _find(connection: Connection, name: str) -> _CursorRow:
+    async with connection.cursor(row_factory=class_row(_CursorRow)) as cursor:
         values: dict[str, Any] = {"name": name}
         found = await (await cursor.execute(queries.statement("consumers.cursor", "find_cursor"), values)).fetchone()
     if found is None:

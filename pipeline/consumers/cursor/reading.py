@@ -7,24 +7,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
-from pipeline.consumers.cursor.claims import Claim
-from pipeline.consumers.cursor.feed import Follower
-from pipeline.consumers.cursor.leases import Cursors
+from pipeline.consumers.cursor.acknowledged_position import AcknowledgementTracker
+from pipeline.consumers.cursor.claims import CursorClaim
+from pipeline.consumers.cursor.feed import FeedFollower
+from pipeline.consumers.cursor.leases import CursorLeases
 
 IDLE_SECONDS = 30.0
 """How often the position of a client that has acknowledged everything skips events that its filter leaves out."""
 
 
-class Reading:
+class CursorReading:
     """`sent` what is about to be sent, and `acknowledge` what the client has; `store` then moves the position."""
 
     def __init__(
         self,
-        cursors: Cursors,
-        claim: Claim,
-        follower: Follower[Any],
-        acknowledgements: Acknowledgements,
+        cursors: CursorLeases,
+        claim: CursorClaim,
+        follower: FeedFollower[Any],
+        acknowledgements: AcknowledgementTracker,
         holds_back: Callable[[], bool] = lambda: False,
     ) -> None:
         """`holds_back`: whether something that was read is not sent yet."""

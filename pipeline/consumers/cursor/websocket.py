@@ -16,11 +16,11 @@ from pipeline.api import access
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor import frames
-from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
-from pipeline.consumers.cursor.claims import Claim
-from pipeline.consumers.cursor.feed import Feed, Follower
-from pipeline.consumers.cursor.leases import Cursors
-from pipeline.consumers.cursor.reading import Reading
+from pipeline.consumers.cursor.acknowledged_position import AcknowledgementTracker
+from pipeline.consumers.cursor.claims import CursorClaim
+from pipeline.consumers.cursor.feed import FeedFollower, LogFeed
+from pipeline.consumers.cursor.leases import CursorLeases
+from pipeline.consumers.cursor.reading import CursorReading
 from pipeline.errors import PipelineError, WrongArgumentError
 from pipeline.log import shapes
 from pipeline.log.entry import JsonEvent
@@ -35,10 +35,10 @@ ACKNOWLEDGE_SECONDS = 0.1
 _FAREWELL_SECONDS = 2.0
 
 
-def router(config: Config, database: Pool, wakeups: WakeupListener, cursors: Cursors, server: str) -> APIRouter:
+def router(config: Config, database: Pool, wakeups: WakeupListener, cursors: CursorLeases, server: str) -> APIRouter:
     """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, shown to clients refused a cursor."""
     routes = APIRouter()
-    streams = _Streams(cursors, Feeds(config, database, wakeups), server)
+    streams = _Streams(cursors, FeedRegistry(config, database, wakeups), server)
 
     @routes.websocket("/v1/consumers/{name}/stream")
     async def stream(websocket: WebSocket, name: str) -> None:
@@ -50,29 +50,29 @@ def router(config: Config, database: Pool, wakeups: WakeupListener, cursors: Cur
     return routes
 
 
-class Feeds:
+class FeedRegistry:
     """The feeds of this process, one for each events table that a consumer reads."""
 
     def __init__(self, config: Config, database: Pool, wakeups: WakeupListener) -> None:
         self._config = config
         self._database = database
         self._wakeups = wakeups
-        self._known: dict[str | None, Feed[JsonEvent]] = {}
+        self._known: dict[str | None, LogFeed[JsonEvent]] = {}
 
-    def of(self, events_table: str | None) -> Feed[JsonEvent]:
+    def of(self, events_table: str | None) -> LogFeed[JsonEvent]:
         """The feed of an events table; None: of the default one."""
         if events_table not in self._known:
             named = events_table or self._config.events_table
             pages = shapes.JSON if events_table is None else shapes.json_of(EventsTable.parse(named).identifier)
             lend = self._database.connection
-            self._known[events_table] = Feed(self._config.database, self._wakeups, lend, pages, named)
+            self._known[events_table] = LogFeed(self._config.database, self._wakeups, lend, pages, named)
         return self._known[events_table]
 
 
 class _Streams:
     """All streams of this process."""
 
-    def __init__(self, cursors: Cursors, feeds: Feeds, server: str) -> None:
+    def __init__(self, cursors: CursorLeases, feeds: FeedRegistry, server: str) -> None:
         self._cursors = cursors
         self._feeds = feeds
         self._server = server
@@ -93,7 +93,7 @@ class _Streams:
             await _farewell(websocket, close_codes.SERVER_ERROR, UNEXPECTED)
 
     async def _run(self, websocket: WebSocket, name: str) -> None:
-        options = frames.Options.parse(websocket.query_params)
+        options = frames.StreamOptions.parse(websocket.query_params)
         peer = f"{websocket.client.host}:{websocket.client.port}" if websocket.client else "a local client"
         async with (
             self._cursors.claim(name, f"{peer} through server {self._server}") as claim,
@@ -108,10 +108,10 @@ class _Stream:
     def __init__(
         self,
         websocket: WebSocket,
-        cursors: Cursors,
-        claim: Claim,
-        follower: Follower[JsonEvent],
-        options: frames.Options,
+        cursors: CursorLeases,
+        claim: CursorClaim,
+        follower: FeedFollower[JsonEvent],
+        options: frames.StreamOptions,
     ) -> None:
         self._websocket = websocket
         self._claim = claim
@@ -119,8 +119,8 @@ class _Stream:
         self._frames = (frames.EventFrames if options.mode == "events" else frames.TransactionFrames)(
             options.max_events
         )
-        acknowledgements = Acknowledgements(claim.position, whole=options.mode == "transactions")
-        self._reading = Reading(cursors, claim, follower, acknowledgements, lambda: self._frames.has_pending)
+        acknowledgements = AcknowledgementTracker(claim.position, whole=options.mode == "transactions")
+        self._reading = CursorReading(cursors, claim, follower, acknowledgements, lambda: self._frames.has_pending)
 
     async def run(self) -> None:
         """Run until one side ends it. Raises the error that ended it."""

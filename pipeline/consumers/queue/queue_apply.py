@@ -45,7 +45,7 @@ _SETTLE = ("every_3_unsure", "every_5_lines", "every_6_settle")
 """Parts of one `with`, in its order; the last one ends with the select."""
 
 
-class CaughtUp(IntEnum):
+class CatchUpResult(IntEnum):
     """What was applied; true if anything was. `LAGGING`: not all that was there, so that there is more."""
 
     NOTHING = 0
@@ -53,7 +53,7 @@ class CaughtUp(IntEnum):
     LAGGING = 2
 
 
-class _Place(NamedTuple):
+class _LogPlace(NamedTuple):
     """Where consumers stand: after which seq of which events table. `alone`: the id of one that goes on by itself."""
 
     events_table: str | None
@@ -68,7 +68,7 @@ def catch_up(
     records_consumers: Sequence[RecordsConsumer],
     within: float = 0.1,
     odd: set[int] | None = None,
-) -> CaughtUp:
+) -> CatchUpResult:
     """Apply a chunk for each lagging consumer, and changes deferred while items were delivered.
 
     `records_consumers`: all of them; those that lag most go first. One that an administrative function has locked keeps
@@ -76,7 +76,7 @@ def catch_up(
     begun. `odd`: ids of consumers whose last chunk was odd, which the caller keeps for the next call.
     """
     if not records_consumers:
-        return CaughtUp.NOTHING
+        return CatchUpResult.NOTHING
     heads = {of: _head(connection, source, of) for of in {consumer.events_table for consumer in records_consumers}}
     return _CatchUp(connection, default, heads, within, set() if odd is None else odd).run(records_consumers)
 
@@ -100,25 +100,25 @@ class _CatchUp:
     ) -> None:
         self._connection, self._default, self._heads, self._odd = connection, default, heads, odd
         self._within, self._until = within, time.monotonic() + within
-        self._standing = defaultdict[_Place, list[RecordsConsumer]](list)
+        self._standing = defaultdict[_LogPlace, list[RecordsConsumer]](list)
         self._progress = self._lags = False
 
-    def run(self, records_consumers: Sequence[RecordsConsumer]) -> CaughtUp:
+    def run(self, records_consumers: Sequence[RecordsConsumer]) -> CatchUpResult:
         for consumer in records_consumers:
             of, after = consumer.events_table, consumer.applied_seq
             if consumer.has_deferred or after < self._heads[of]:
                 alone = consumer.id in self._odd or not may_be_plain(consumer)
-                self._standing[_Place(of, after, consumer.id if alone else None)].append(consumer)
+                self._standing[_LogPlace(of, after, consumer.id if alone else None)].append(consumer)
         while self._standing:
             place = min(self._standing, key=lambda place: place.seq)
             group = self._standing.pop(place)
             for at in range(0, len(group), TOGETHER):
                 self._go_on(place, group[at : at + TOGETHER])
         if not self._progress:
-            return CaughtUp.NOTHING
-        return CaughtUp.LAGGING if self._lags else CaughtUp.ALL
+            return CatchUpResult.NOTHING
+        return CatchUpResult.LAGGING if self._lags else CatchUpResult.ALL
 
-    def _go_on(self, place: _Place, group: list[RecordsConsumer]) -> None:
+    def _go_on(self, place: _LogPlace, group: list[RecordsConsumer]) -> None:
         """By a chunk, which ends where others stand, at the latest: those are one group with this one then."""
         if self._progress and time.monotonic() >= self._until and not group[0].has_deferred:
             self._lags = True
@@ -134,7 +134,7 @@ class _CatchUp:
             self._standing[end] += reached
         self._lags |= len(reached) < len(group)
 
-    def _apply_chunk(self, place: _Place, group: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
+    def _apply_chunk(self, place: _LogPlace, group: list[RecordsConsumer], end: int) -> list[RecordsConsumer]:
         """Returns those that have come to the end; nobody where somebody has locked them."""
         table = self._default if place.events_table is None else EventsTable.parse(place.events_table)
         with self._connection.transaction():
@@ -183,7 +183,7 @@ class _CatchUp:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedChunk:
     """Ids of consumers: those that have something new, and those for which the chunk is odd."""
 
     changed: list[int]
@@ -197,7 +197,7 @@ def may_be_plain(consumer: RecordsConsumer) -> bool:
 
 def apply_plain(
     connection: Connection, events: sql.Identifier, consumers: Sequence[RecordsConsumer], upto: int
-) -> Applied:
+) -> AppliedChunk:
     """Apply the log up to `upto` to the items of these consumers, which are claimed and have the same `applied_seq`.
 
     Nothing is done for those for which it is odd: `items.apply` does that. Call it in the transaction that has claimed
@@ -205,7 +205,7 @@ def apply_plain(
     """
     values = {"wishes": plain_wishes(consumers), "after": consumers[0].applied_seq, "upto": upto}
     ((changed, odd),) = connection.execute(plain_query(events.as_string(connection)), values, prepare=True).fetchall()
-    return Applied(changed, odd)
+    return AppliedChunk(changed, odd)
 
 
 def plain_wishes(consumers: Sequence[RecordsConsumer]) -> Jsonb:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pipeline.consumers.queue.queue_apply import CaughtUp
+from pipeline.consumers.queue.queue_apply import CatchUpResult
 from pipeline.process.run_delay import ShortCores
 
 SHARE = 0.12
@@ -28,7 +28,7 @@ LAG_EVERY = 0.25
 """Seconds between two looks at that."""
 
 
-class Turn(NamedTuple):
+class QueueTurn(NamedTuple):
     """Time for queues: after `within` seconds no other chunk is begun. `free`: so long nothing else is to be done."""
 
     began: float
@@ -47,9 +47,9 @@ class QueuePace:
         self._lag = lag
         self._cores = cores or ShortCores(free=FREE, short=SHORT)
         self._yields = self._lag_at = self._next_at = self._waited = 0.0
-        self._last = CaughtUp.NOTHING
+        self._last = CatchUpResult.NOTHING
 
-    def turn(self, left: float | None, *, known: bool) -> Turn | None:
+    def turn(self, left: float | None, *, known: bool) -> QueueTurn | None:
         """A turn that begins now, if it is time; `ended` is to be called at its end.
 
         `left`: seconds until more is moved; None when there is nothing to move. `known`: whether there are consumers.
@@ -58,15 +58,15 @@ class QueuePace:
         is_busy, is_due = left is not None, now >= self._next_at
         free = (left or 0.0) * (1 - yields)
         if is_due or not (is_busy or yields):
-            return Turn(now, max(free, BUSY) if is_busy else IDLE, free, is_busy)
+            return QueueTurn(now, max(free, BUSY) if is_busy else IDLE, free, is_busy)
         if free > 0 and known:
-            return Turn(now, free, free, is_busy)
+            return QueueTurn(now, free, free, is_busy)
         return None
 
-    def ended(self, turn: Turn, found: CaughtUp, *, goes_on: bool = False) -> None:
+    def ended(self, turn: QueueTurn, found: CatchUpResult, *, goes_on: bool = False) -> None:
         """The turn has ended with this. `goes_on`: there may be more all the same."""
         now, self._last = time.monotonic(), found
-        if found is not CaughtUp.LAGGING:
+        if found is not CatchUpResult.LAGGING:
             self._waited = 0.0
         share = SHARE if self._waited < LATE_AFTER else LATE_SHARE
         over = max(0.0, now - turn.began - turn.free) * (1 if turn.is_busy else self._look())
@@ -85,6 +85,6 @@ class QueuePace:
         if (now := time.monotonic()) >= self._lag_at:
             self._lag_at = now + LAG_EVERY
             degree = self._cores.degree()
-            lags = degree > 0 and self._last is not CaughtUp.NOTHING and self._lag() > LAG_BYTES
+            lags = degree > 0 and self._last is not CatchUpResult.NOTHING and self._lag() > LAG_BYTES
             self._yields = degree if lags else 0.0
         return self._yields

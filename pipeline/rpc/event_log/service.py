@@ -16,21 +16,21 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from psycopg import sql
 
 from pipeline.config import patterns
-from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
-from pipeline.consumers.cursor.claims import Claim
+from pipeline.consumers.cursor.acknowledged_position import AcknowledgementTracker
+from pipeline.consumers.cursor.claims import CursorClaim
 from pipeline.consumers.cursor.feed import Batch
 from pipeline.consumers.cursor.frames import MAX_EVENTS
-from pipeline.consumers.cursor.reading import Reading
+from pipeline.consumers.cursor.reading import CursorReading
 from pipeline.errors import ConsumerChangedError, DatabaseUnavailableError, TableRefusedError, WrongArgumentError
 from pipeline.log.page import EventFilter
 from pipeline.log.shapes import EventColumns
 from pipeline.postgres.queries import statement
 from pipeline.rpc import statuses
-from pipeline.rpc.calls import Calls, until_one_ends
+from pipeline.rpc.calls import RunningCalls, until_one_ends
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import event_log_pb2 as pb
-from pipeline.rpc.service import Surroundings
-from pipeline.rpc.tables import Table, Tables
+from pipeline.rpc.service import GrpcResources
+from pipeline.rpc.tables import ReadableTable, ReadableTables
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 SESSION = "session"
@@ -49,20 +49,20 @@ KEPT_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 
 
-class EventLog:
+class EventLogService:
     """The service."""
 
-    name = "pipeline.v1.EventLog"
+    name = "pipeline.v1.EventLogService"
 
-    def __init__(self, surroundings: Surroundings, tables: Tables) -> None:
-        self._config = surroundings.config
-        self._server = surroundings.server
-        self._database = surroundings.database
-        self._cursors = surroundings.cursors
+    def __init__(self, resources: GrpcResources, tables: ReadableTables) -> None:
+        self._config = resources.config
+        self._server = resources.server
+        self._database = resources.database
+        self._cursors = resources.cursors
         self._tables = tables
-        self._readings: dict[str, Reading] = {}
-        self._calls = Calls()
-        self._unacknowledged = Unacknowledged()
+        self._readings: dict[str, CursorReading] = {}
+        self._calls = RunningCalls()
+        self._unacknowledged = UnacknowledgedReads()
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -100,8 +100,8 @@ class EventLog:
         await statuses.begin(context)
         await self._send_from(table, wanted, after, context)
 
-    async def _send_from(self, table: Table, wanted: Wanted, after: int, context: Context) -> None:
-        grouping = Grouping()
+    async def _send_from(self, table: ReadableTable, wanted: ReadPlan, after: int, context: Context) -> None:
+        grouping = TransactionGrouping()
         if not wanted.follow:
             async for batch in _up_to_head(table, wanted.filter, after, grouping):
                 await _send(context, grouping, batch)
@@ -112,16 +112,16 @@ class EventLog:
                     await table.require_kept(batch.after)
                 await _send(context, grouping, batch)
 
-    async def _serve_consumer(self, wanted: Wanted, consumer: str, context: Context) -> None:
+    async def _serve_consumer(self, wanted: ReadPlan, consumer: str, context: Context) -> None:
         await self._unacknowledged.end(consumer)
         async with AsyncExitStack() as stack:
             reader = f"{context.peer()} through server {self._server}"
             claim = await stack.enter_async_context(self._cursors.claim(consumer, reader))
             table = self._tables.get(claim.events_table or self._config.events_table)
             follower = await stack.enter_async_context(table.feed.follower(claim.wanted, claim.position))
-            grouping = Grouping()
-            acknowledgements = Acknowledgements(claim.position, whole=True)
-            reading = Reading(self._cursors, claim, follower, acknowledgements, lambda: grouping.has_pending)
+            grouping = TransactionGrouping()
+            acknowledgements = AcknowledgementTracker(claim.position, whole=True)
+            reading = CursorReading(self._cursors, claim, follower, acknowledgements, lambda: grouping.has_pending)
             self._readings[claim.session] = reading
             stack.callback(self._readings.pop, claim.session)
             await statuses.begin(context, (SESSION, claim.session))
@@ -153,7 +153,7 @@ class EventLog:
         await reading.store()
         return pb.AckReply(position=await self._position(reading.claim))
 
-    async def _position(self, claim: Claim) -> pb.Position:
+    async def _position(self, claim: CursorClaim) -> pb.Position:
         table = self._tables.get(claim.events_table or self._config.events_table)
         query = sql.SQL(statement("rpc.event_log", "place")).format(events=table.relation)
         async with self._database.connection() as connection:
@@ -163,7 +163,7 @@ class EventLog:
 
 
 async def _up_to_head(
-    table: Table, wanted: EventFilter, after: int, grouping: Grouping
+    table: ReadableTable, wanted: EventFilter, after: int, grouping: TransactionGrouping
 ) -> AsyncIterator[Batch[EventColumns]]:
     """What is in the log by now, and what completes it in `grouping`, to which each batch is added meanwhile."""
     head, rows = await table.head(), MAX_EVENTS
@@ -176,13 +176,17 @@ async def _up_to_head(
         after, rows = batch.upto, batch.next_rows
 
 
-async def _send(context: Context, grouping: Grouping, batch: Batch[EventColumns]) -> None:
+async def _send(context: Context, grouping: TransactionGrouping, batch: Batch[EventColumns]) -> None:
     for message in grouping.add(batch.entries, whole=batch.whole):
         await context.write(message)
 
 
 async def _send_read(
-    batches: AsyncIterator[Batch[EventColumns]], claim: Claim, reading: Reading, grouping: Grouping, context: Context
+    batches: AsyncIterator[Batch[EventColumns]],
+    claim: CursorClaim,
+    reading: CursorReading,
+    grouping: TransactionGrouping,
+    context: Context,
 ) -> None:
     async for batch in batches:
         await claim.active()
@@ -191,14 +195,14 @@ async def _send_read(
             await context.write(message)
 
 
-async def _store(reading: Reading) -> NoReturn:
+async def _store(reading: CursorReading) -> NoReturn:
     """Passes over what the filter leaves out; what is acknowledged Ack stores itself."""
     while True:
         await reading.acknowledged()
         await reading.store()
 
 
-class Grouping:
+class TransactionGrouping:
     """Makes messages of events as they are read. The last part is held until it is known to be the last."""
 
     def __init__(self) -> None:
@@ -258,7 +262,7 @@ def _change(event: EventColumns) -> pb.Change:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadPlan:
     """What a call reads. `consumer`: from its position, with its filter. `after`: None means all that is kept."""
 
     table: str
@@ -268,7 +272,7 @@ class Wanted:
     filter: EventFilter
 
 
-def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> Wanted:
+def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) -> ReadPlan:
     """`default`: the default events table; `tables`: all that are configured.
 
     Raises WrongArgumentError, TableRefusedError.
@@ -282,7 +286,7 @@ def read_wanted(request: pb.ReadRequest, default: str, tables: Collection[str]) 
     after = request.after.seq if start == "after" else None
     if after is not None and not 0 <= after <= MAX_SEQ:
         raise WrongArgumentError(f"after.seq must be 0 or more, not {after}")
-    return Wanted(
+    return ReadPlan(
         _events_table(request.events_table, default, tables),
         request.follow,
         consumer,
@@ -319,13 +323,13 @@ def _actions(given: Collection[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-class Unacknowledged:
+class UnacknowledgedReads:
     """Those of this process, by the consumer's name."""
 
     def __init__(self) -> None:
         self._kept: dict[str, asyncio.Task[None]] = {}
 
-    def keep(self, reading: Reading, held: AsyncExitStack) -> None:
+    def keep(self, reading: CursorReading, held: AsyncExitStack) -> None:
         """`held`: what the call held; closed once all is acknowledged, the claim has ended, or the time is over."""
         self._kept[reading.claim.name] = asyncio.create_task(_keep(reading, held), name="unacknowledged")
 
@@ -341,7 +345,7 @@ class Unacknowledged:
             await self.end(consumer)
 
 
-async def _keep(reading: Reading, held: AsyncExitStack) -> None:
+async def _keep(reading: CursorReading, held: AsyncExitStack) -> None:
     async with held:
         until = asyncio.get_running_loop().time() + KEPT_SECONDS
         while not reading.settled and asyncio.get_running_loop().time() < until:

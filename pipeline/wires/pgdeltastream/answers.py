@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from pipeline.api.wire import Failure
+from pipeline.api.wire import ErrorAnswer
 
 NO_SLOT = "no slotName provided"
 _HANDSHAKE = {"Sec-Websocket-Version": "13"}
@@ -25,7 +25,7 @@ def refused(status: int, sentence: str) -> Response:
     return JsonAnswer({"error": sentence}, status)
 
 
-def error(failure: Failure) -> Response:
+def error(failure: ErrorAnswer) -> Response:
     """Return the answer to a failed request.
 
     For a handshake it is plain text, with the name of the status before it.
@@ -35,7 +35,7 @@ def error(failure: Failure) -> Response:
     return _no_upgrade(failure.status, failure.sentence, dict(failure.headers))
 
 
-def no_page(_failure: Failure) -> Response:
+def no_page(_failure: ErrorAnswer) -> Response:
     """Return the answer to a method that a path does not have: 404, as from PG Delta Stream."""
     return PlainTextResponse("404 page not found", 404)
 

@@ -13,9 +13,9 @@ from psycopg_pool import PoolTimeout
 from starlette.types import Receive, Scope, Send
 
 from pipeline.api import http_protocol
-from pipeline.api.background import Background
+from pipeline.api.background import BackgroundThreads
 from pipeline.api.problems import explain
-from pipeline.api.wire import Place, Surroundings, Wire
+from pipeline.api.wire import WirePath, WireProtocol, WireResources
 from pipeline.errors import DatabaseSilentError, SessionsFullError
 from pipeline.postgres.silence import Silence
 from pipeline.wires.pgdeltastream import answers, slot_names
@@ -43,15 +43,15 @@ _NO_ROWS = "unable to get snapshot data"
 class DeltaStreamService:
     """The endpoints of this wire, with the snapshots and streams of this process."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._config = surroundings.config
-        self._database = surroundings.database
+    def __init__(self, resources: WireResources) -> None:
+        self._config = resources.config
+        self._database = resources.database
         self._source = Silence(self._config.source, "source")
         self._reading = Silence(self._config.source_reading, "source")
-        self._sessions = WireSessions(NAME, surroundings.database)
+        self._sessions = WireSessions(NAME, resources.database)
         self._snapshots = SnapshotRegistry()
-        self._inits = Background(MOST_INITS)
-        self._streams = ClientStreams(surroundings, self._sessions, self._snapshots)
+        self._inits = BackgroundThreads(MOST_INITS)
+        self._streams = ClientStreams(resources, self._sessions, self._snapshots)
         self.routes = APIRouter(include_in_schema=False)
         self.routes.add_api_route(INIT, self._init, methods=["GET"])
         self.routes.add_api_route(SNAPSHOT, self._page, methods=["POST"])
@@ -126,9 +126,9 @@ class DeltaStreamService:
         await self._streams.serve(websocket)
 
 
-WIRE = Wire(
+WIRE = WireProtocol(
     name="pgdeltastream",
-    places=(Place(INIT, get_changes=True), Place(SNAPSHOT), Place(STREAM)),
+    paths=(WirePath(INIT, get_changes=True), WirePath(SNAPSHOT), WirePath(STREAM)),
     forms={404: answers.no_page, 405: answers.no_page},
     otherwise=answers.error,
     serve=DeltaStreamService,

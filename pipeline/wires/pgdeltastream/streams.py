@@ -14,7 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 from pipeline import refusals
 from pipeline.api import access
 from pipeline.api.problems import explain
-from pipeline.api.wire import Surroundings
+from pipeline.api.wire import WireResources
 from pipeline.errors import (
     DatabaseUnavailableError,
     PipelineError,
@@ -52,10 +52,10 @@ class StreamClosedError(Exception):
 class ClientStreams:
     """The streams of all clients of this process."""
 
-    def __init__(self, surroundings: Surroundings, sessions: WireSessions, snapshots: SnapshotRegistry) -> None:
-        self._config = surroundings.config
-        self._database = surroundings.database
-        self._server = surroundings.server
+    def __init__(self, resources: WireResources, sessions: WireSessions, snapshots: SnapshotRegistry) -> None:
+        self._config = resources.config
+        self._database = resources.database
+        self._server = resources.server
         self._sessions = sessions
         self._snapshots = snapshots
         self._leaving = asyncio.Event()

@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from psycopg.conninfo import conninfo_to_dict
 from starlette.exceptions import HTTPException
 
-from pipeline.api.long_poll import Client, until_found
+from pipeline.api.long_poll import WaitingClient, until_found
 from pipeline.api.patterns import NAME
-from pipeline.api.wire import Failure, Place, Surroundings, Wire
+from pipeline.api.wire import ErrorAnswer, WirePath, WireProtocol, WireResources
 from pipeline.errors import UnknownConsumerError
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import rows
@@ -42,10 +42,10 @@ _NACK_ITEMS = "select pipeline.nack(%(name)s::text, %(ack_ids)s::uuid[], interva
 class SequinService:
     """The endpoints of this wire. Requests share only facts that never change."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._database = surroundings.database
-        self._wakeups = surroundings.wakeups
-        self._hostname = _hostname(surroundings.config.source)
+    def __init__(self, resources: WireResources) -> None:
+        self._database = resources.database
+        self._wakeups = resources.wakeups
+        self._hostname = _hostname(resources.config.source)
         self._items = ItemReceiver()
         self._databases: dict[UUID, str] = {}
         self._messages: dict[str, SequinMessages] = {}
@@ -64,11 +64,11 @@ class SequinService:
         try:
             wanted = request_parameters.receive(await _parameters(request))
         except ParameterError as error:
-            return _error_answer(Failure(400, str(error)))
+            return _error_answer(ErrorAnswer(400, str(error)))
         name = await self._name(request)
         with self._wakeups.for_consumer(name) as subscription:
 
-            async def look(client: Client) -> list[str] | None:
+            async def look(client: WaitingClient) -> list[str] | None:
                 return await self._hand_out(client, name, wanted)
 
             async def due() -> float | None:
@@ -88,11 +88,11 @@ class SequinService:
         try:
             ids = request_parameters.ack_ids(await _parameters(request))
         except ParameterError as error:
-            return _error_answer(Failure(400, str(error)))
+            return _error_answer(ErrorAnswer(400, str(error)))
         await self._database.rows(query, {"name": await self._name(request), "ack_ids": ids})
         return _success()
 
-    async def _hand_out(self, client: Client, name: str, wanted: ReceiveParameters) -> list[str] | None:
+    async def _hand_out(self, client: WaitingClient, name: str, wanted: ReceiveParameters) -> list[str] | None:
         """Receive items as messages. If the client has gone, or after any error, their delivery is rolled back.
 
         The delivery is not durable: after a crash of the database they may be delivered again.
@@ -172,29 +172,29 @@ def _success() -> Response:
     return JSONResponse({"success": True})
 
 
-def _error_answer(failure: Failure) -> Response:
+def _error_answer(failure: ErrorAnswer) -> Response:
     """Return the answer to a failed request: one sentence."""
     return JSONResponse({"summary": failure.sentence}, failure.status, headers=dict(failure.headers))
 
 
-def _bad_request(failure: Failure) -> Response:
+def _bad_request(failure: ErrorAnswer) -> Response:
     """Return the answer to any invalid request."""
     return JSONResponse({"summary": failure.sentence}, 400)
 
 
-def _not_found(_failure: Failure) -> Response:
+def _not_found(_failure: ErrorAnswer) -> Response:
     """Return the answer for a consumer that does not exist."""
     return JSONResponse({"summary": NOT_FOUND}, 404)
 
 
-def _other_kind(failure: Failure) -> Response:
+def _other_kind(failure: ErrorAnswer) -> Response:
     """Return the answer for a consumer that has no items, because it is of another kind."""
     return JSONResponse({"summary": f"{NOT_FOUND}: {failure.sentence}"}, 404)
 
 
-WIRE = Wire(
+WIRE = WireProtocol(
     name="sequin",
-    places=tuple(Place(path, get_changes=path.endswith("/receive")) for path in PATHS),
+    paths=tuple(WirePath(path, get_changes=path.endswith("/receive")) for path in PATHS),
     forms={404: _not_found, 409: _other_kind, 422: _bad_request},
     otherwise=_error_answer,
     serve=SequinService,

@@ -17,9 +17,9 @@ from typing import Any
 import psycopg
 
 from pipeline import refusals
-from pipeline.consumers.cursor.claims import Claim
-from pipeline.consumers.cursor.feed import Feed
-from pipeline.consumers.cursor.leases import Cursors
+from pipeline.consumers.cursor.claims import CursorClaim
+from pipeline.consumers.cursor.feed import LogFeed
+from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.errors import (
     ConsumerError,
     CursorHeldError,
@@ -51,7 +51,7 @@ LOOK_SECONDS = 30.0
 class SessionHub:
     """The sessions of all clients of this process. Call `session` for each client, and `close` at the end."""
 
-    def __init__(self, cursors: Cursors, feed: Feed[EventColumns], store: WalstreamStore, server: str) -> None:
+    def __init__(self, cursors: CursorLeases, feed: LogFeed[EventColumns], store: WalstreamStore, server: str) -> None:
         self._cursors, self._feed, self._store = cursors, feed, store
         self._reader = f"walstream's clients through server {server}"
         self._sessions: set[ClientSession] = set()
@@ -59,8 +59,8 @@ class SessionHub:
         self._coming = 0  # the number of clients that are connected or connecting
         self._writes: list[Callable[[], Awaitable[object]]] = []
         self._changed = asyncio.Event()
-        self._claim: Claim | None = None
-        self._ready: asyncio.Future[Claim] | None = None
+        self._claim: CursorClaim | None = None
+        self._ready: asyncio.Future[CursorClaim] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
         self._holds = HoldCounter(store, lambda: self._claim.session if self._claim else None)
@@ -78,7 +78,7 @@ class SessionHub:
             self._changed.set()
 
     @asynccontextmanager
-    async def _begun(self, peer: str, claim: Claim) -> AsyncIterator[ClientSession]:
+    async def _begun(self, peer: str, claim: CursorClaim) -> AsyncIterator[ClientSession]:
         begun = await self._begin_row(peer, claim)
         session = None
         try:
@@ -96,7 +96,7 @@ class SessionHub:
             if session is None:
                 self._leave(claim, replace(begun, ended=True))
 
-    async def _begin_row(self, peer: str, claim: Claim) -> SessionNote:
+    async def _begin_row(self, peer: str, claim: CursorClaim) -> SessionNote:
         """Begin the row of a session. If the client leaves before the row is stored, the row becomes a hold, too."""
         making = asyncio.ensure_future(self._store.begin(claim.session, peer))
         try:
@@ -109,7 +109,7 @@ class SessionHub:
                 self._leave(claim, replace(await making, ended=True))
             raise
 
-    def _leave(self, claim: Claim, note: SessionNote) -> None:
+    def _leave(self, claim: CursorClaim, note: SessionNote) -> None:
         if claim is self._claim:  # sessions of an earlier claim become holds without this
             self._left.append(note)
 
@@ -132,13 +132,13 @@ class SessionHub:
             await asyncio.wait([self._keeper], timeout=seconds)
             self._keeper.cancel()
 
-    async def _claimed(self) -> Claim:
+    async def _claimed(self) -> CursorClaim:
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_future()
             self._keeper = asyncio.create_task(self._keep(self._ready), name="walstream")
         return await asyncio.shield(self._ready)
 
-    async def _keep(self, ready: asyncio.Future[Claim]) -> None:
+    async def _keep(self, ready: asyncio.Future[CursorClaim]) -> None:
         """Read the cursor as long as there are clients. A client that connects later starts another claim."""
         try:
             async with self._cursor() as claim:
@@ -161,7 +161,7 @@ class SessionHub:
                 ready.set_exception(_reason(error))
                 ready.exception()  # marks it as retrieved: perhaps no client waits for it
 
-    def _end(self, claim: Claim, reason: PipelineError) -> None:
+    def _end(self, claim: CursorClaim, reason: PipelineError) -> None:
         """End the claim and its sessions. The claim goes first: a client that reconnects at once must not find it."""
         self._ready = self._claim = None
         self._left.clear()
@@ -172,7 +172,7 @@ class SessionHub:
                 session.ended.set_result(reason)
 
     @asynccontextmanager
-    async def _cursor(self) -> AsyncIterator[Claim]:
+    async def _cursor(self) -> AsyncIterator[CursorClaim]:
         async with AsyncExitStack() as stack:
             try:
                 claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
@@ -186,7 +186,7 @@ class SessionHub:
                 )
             yield claim
 
-    async def _look(self, claim: Claim) -> None:
+    async def _look(self, claim: CursorClaim) -> None:
         changed = asyncio.ensure_future(self._changed.wait())
         either: list[asyncio.Future[Any]] = [changed, claim.ended]
         await asyncio.wait(either, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -199,7 +199,7 @@ class SessionHub:
         if not self._closing:
             await asyncio.sleep(STORE_SECONDS)
 
-    async def _store_notes(self, claim: Claim) -> None:
+    async def _store_notes(self, claim: CursorClaim) -> None:
         left = [*self._left]
         notes = [*left, *(note for each in self._sessions if each.claim is claim for note in each.news())]
         if notes:

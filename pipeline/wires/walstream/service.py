@@ -11,17 +11,17 @@ from typing import Any, NoReturn, TypeAlias
 import grpc
 import psycopg
 
-from pipeline.consumers.cursor.feed import Feed
+from pipeline.consumers.cursor.feed import LogFeed
 from pipeline.errors import DatabaseUnavailableError, PipelineError
 from pipeline.log.shapes import EventColumns
 from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
 from pipeline.process import supervised
 from pipeline.rpc import statuses
-from pipeline.rpc.calls import Calls, until_one_ends
+from pipeline.rpc.calls import RunningCalls, until_one_ends
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import plugin_pb2 as pb
-from pipeline.rpc.service import Surroundings
+from pipeline.rpc.service import GrpcResources
 from pipeline.wires.walstream.hub import SessionHub
 from pipeline.wires.walstream.messages import WalstreamMessages
 from pipeline.wires.walstream.session import ClientSession
@@ -46,13 +46,13 @@ class PluginService:
 
     name = NAME
 
-    def __init__(self, surroundings: Surroundings, feed: Feed[EventColumns]) -> None:
+    def __init__(self, resources: GrpcResources, feed: LogFeed[EventColumns]) -> None:
         """`feed`: that of the default events table."""
-        self._database = surroundings.database
-        self._store = WalstreamStore(surroundings.database, surroundings.server)
-        self._hub = SessionHub(surroundings.cursors, feed, self._store, surroundings.server)
+        self._database = resources.database
+        self._store = WalstreamStore(resources.database, resources.server)
+        self._hub = SessionHub(resources.cursors, feed, self._store, resources.server)
         self._messages = WalstreamMessages(lambda: self._hub.later(self._store.count_shortened))
-        self._calls = Calls()
+        self._calls = RunningCalls()
         self._making = supervised.start_task("walstream consumer", self._make_consumer)
 
     @property

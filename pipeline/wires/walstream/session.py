@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pipeline.consumers.cursor.claims import Claim
-from pipeline.consumers.cursor.feed import Follower
+from pipeline.consumers.cursor.claims import CursorClaim
+from pipeline.consumers.cursor.feed import FeedFollower
 from pipeline.errors import PipelineError
 from pipeline.log.shapes import EventColumns
 from pipeline.wires.walstream.ledger import AcknowledgementLedger
@@ -15,7 +15,7 @@ from pipeline.wires.walstream.store import SessionNote
 class ClientSession:
     """A connected client's session. `ended`: why it must end. `id`: that of its row."""
 
-    def __init__(self, session: int, claim: Claim, follower: Follower[EventColumns]) -> None:
+    def __init__(self, session: int, claim: CursorClaim, follower: FeedFollower[EventColumns]) -> None:
         """`claim`: that of the cursor. The session and `follower` begin behind the position of the cursor."""
         self.id = session
         self.claim = claim

@@ -154,12 +154,12 @@ def test_an_item_that_changes_while_it_is_held_comes_again(staged: Staged):
 def test_leases_are_extended_while_the_program_iterates_else_returned(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(held_items, "_SHARE", 0.1)
     fill(staged, 5)
-    ask, until = pump.Pump._ask, list[Any]()
+    ask, until = pump.QueuePump._ask, list[Any]()
 
     async def latest(connection: Any) -> Any:
         return await (await connection.execute("select max(visible_at) from consumer_records")).fetchone()
 
-    async def noted(of: pump.Pump, connection: Any, name: str, **values: Any) -> Any:
+    async def noted(of: pump.QueuePump, connection: Any, name: str, **values: Any) -> Any:
         if name != "extend_items":
             return await ask(of, connection, name, **values)
         until.append(await latest(connection))
@@ -167,7 +167,7 @@ def test_leases_are_extended_while_the_program_iterates_else_returned(staged: St
         until.append(await latest(connection))
         return found
 
-    monkeypatch.setattr(pump.Pump, "_ask", noted)
+    monkeypatch.setattr(pump.QueuePump, "_ask", noted)
     with Queue(staged.dsn, "c", visibility=2) as queue:
         item = next(queue)
         eventually(lambda: len(until) > 1)
@@ -179,9 +179,9 @@ def test_leases_are_extended_while_the_program_iterates_else_returned(staged: St
 
 def test_what_somebody_else_has_by_now_is_not_handed_to_the_program(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     """As after a while without the database."""
-    other, ask, stolen, given = fill(staged, 5), pump.Pump._ask, list[str | None](), list[object]()
+    other, ask, stolen, given = fill(staged, 5), pump.QueuePump._ask, list[str | None](), list[object]()
 
-    async def late(of: pump.Pump, connection: Any, name: str, **values: Any) -> Any:
+    async def late(of: pump.QueuePump, connection: Any, name: str, **values: Any) -> Any:
         if name == "extend_items" and not stolen:
             other.expire()
             stolen.extend(item.pk for item in other.receive(3, "1 hour"))
@@ -190,7 +190,7 @@ def test_what_somebody_else_has_by_now_is_not_handed_to_the_program(staged: Stag
             given.append(found)
         return found
 
-    monkeypatch.setattr(pump.Pump, "_ask", late)
+    monkeypatch.setattr(pump.QueuePump, "_ask", late)
     with Queue(staged.dsn, "c", visibility=3) as queue:
         next(queue)
         eventually(lambda: given)

@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.errors import ExportFailedError, ExportStoppedError
 from pipeline.exports import child
-from pipeline.exports.child import Event, Script
+from pipeline.exports.child import ScriptEvent, SparkScript
 from tests.fixtures.processes import alive
 from tests.fixtures.waiting import eventually
 
@@ -30,18 +30,18 @@ print('{"event": "began", "pid": %d}' % process.pid, flush=True)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., list[Event]]:
+def run(tmp_path: Path) -> Callable[..., list[ScriptEvent]]:
     """Run Python code as a script; returns its events. `events` gets them also when it fails."""
 
     def act(
         code: str,
         *,
         seconds: float = 60,
-        events: list[Event] | None = None,
+        events: list[ScriptEvent] | None = None,
         stopped: Callable[[], bool] = lambda: False,
-    ) -> list[Event]:
-        on_event: list[Event] = [] if events is None else events
-        script = Script([sys.executable, "-c", code], dict(os.environ), tmp_path / "log", seconds)
+    ) -> list[ScriptEvent]:
+        on_event: list[ScriptEvent] = [] if events is None else events
+        script = SparkScript([sys.executable, "-c", code], dict(os.environ), tmp_path / "log", seconds)
         child.run(script, on_event.append, stopped)
         return on_event
 
@@ -85,7 +85,7 @@ def test_why_it_failed(run: Callable[..., Any], code: str, reason: str) -> None:
 
 def test_a_script_that_takes_too_long_ends_with_all_it_started(run: Callable[..., Any]) -> None:
     for seconds in (2, 20, 100):  # where the machine is busy, it takes a while to begin
-        events: list[Event] = []
+        events: list[ScriptEvent] = []
         with pytest.raises(ExportFailedError, match=rf"took longer than {seconds} s; raise PIPELINE_EXPORT_TIMEOUT"):
             run(STUBBORN + "time.sleep(600)", seconds=seconds, events=events)
         if events:
@@ -94,7 +94,7 @@ def test_a_script_that_takes_too_long_ends_with_all_it_started(run: Callable[...
 
 
 def test_a_script_that_is_stopped_ends_with_all_it_started(run: Callable[..., Any]) -> None:
-    events: list[Event] = []
+    events: list[ScriptEvent] = []
     with pytest.raises(ExportStoppedError, match="nothing is lost"):
         run(STUBBORN + "time.sleep(600)", events=events, stopped=lambda: bool(events))
     assert_gone(events)
@@ -105,7 +105,7 @@ def test_what_outlives_a_script_that_ended_well_is_ended(run: Callable[..., Any]
 
 
 def test_a_script_that_is_interrupted_ends_with_all_it_started(run: Callable[..., Any]) -> None:
-    events: list[Event] = []
+    events: list[ScriptEvent] = []
 
     def interrupt() -> bool:
         if events:
@@ -117,7 +117,7 @@ def test_a_script_that_is_interrupted_ends_with_all_it_started(run: Callable[...
     assert_gone(events)
 
 
-def assert_gone(events: list[Event]) -> None:
+def assert_gone(events: list[ScriptEvent]) -> None:
     [pid] = [event["pid"] for event in events]
     eventually(lambda: not alive(pid))
 
@@ -128,7 +128,7 @@ def test_a_script_whose_server_was_killed_ends_with_its_next_word(tmp_path: Path
     )
     log = tmp_path / "log"
     code = f"""import pathlib, sys; from pipeline.exports import child
-script = child.Script([sys.executable, '-c', {talker!r}], {{}}, pathlib.Path({str(log)!r}), 600)
+script = child.SparkScript([sys.executable, '-c', {talker!r}], {{}}, pathlib.Path({str(log)!r}), 600)
 child.run(script, print, lambda: False)"""
     server = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
     pid = eventually(lambda: int(log.read_text().split()[1]), errors=(OSError, IndexError))
@@ -150,7 +150,7 @@ time.sleep(600)
 def test_a_silent_script_whose_server_was_killed_ends_with_all_it_started(tmp_path: Path) -> None:
     log, spark = tmp_path / "log", Path(__file__).parents[3] / "spark"
     code = f"""import pathlib, sys; from pipeline.exports import child
-script = child.Script(
+script = child.SparkScript(
     [sys.executable, '-c', {SILENT!r}], {{'PYTHONPATH': {str(spark)!r}}}, pathlib.Path({str(log)!r}), 600
 )
 child.run(script, print, lambda: False)"""
@@ -169,4 +169,4 @@ def test_no_thread_is_left(run: Callable[..., Any]) -> None:
 
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ExportFailedError, match=r"nowhere/log: No such file or directory; fix that"):
-        child.run(Script(["true"], {}, tmp_path / "nowhere" / "log", 1), lambda _: None, lambda: False)
+        child.run(SparkScript(["true"], {}, tmp_path / "nowhere" / "log", 1), lambda _: None, lambda: False)

@@ -20,7 +20,7 @@ from pipeline.config.settings import Config, load
 from pipeline.errors import ExportBusyError, ExportFailedError, ExportStoppedError, SchemaError
 from pipeline.exports import child, java, job, ledger
 from pipeline.exports import status as export_status
-from pipeline.exports.ledger import Run
+from pipeline.exports.ledger import ExportRun
 from pipeline.server import schedule
 from tests.fixtures.server import run_command
 from tests.fixtures.small_log import add_inserts, add_table, small_log
@@ -42,7 +42,7 @@ def config(tmp_path: Path, database_dsn: str) -> Config:
     return load(data_dir=tmp_path / "data", database_dsn=database_dsn, spark_master="local[2]")
 
 
-def run(config: Config) -> job.Outcome:
+def run(config: Config) -> job.ExportOutcome:
     return job.export(config, "command", lambda _: None, lambda: False)
 
 
@@ -79,13 +79,13 @@ def fold(export_log: Log, upto: int, lake: str = LAKE) -> None:
     export_log.execute("update pipeline.lakes set folded_upto = %s where id = %s", [upto, lake])
 
 
-def runs(export_log: Log) -> list[Run]:
+def runs(export_log: Log) -> list[ExportRun]:
     return ledger.runs(export_log, 10)
 
 
 def test_an_empty_log_is_nothing_new(config: Config, database_dsn: str) -> None:
     with small_log(database_dsn, 0) as export_log:
-        assert run(config) == job.Outcome(0)
+        assert run(config) == job.ExportOutcome(0)
         assert runs(export_log) == []
 
 
@@ -94,7 +94,7 @@ def test_nothing_new_starts_nothing(export_log: Log, config: Config) -> None:
     add_export(export_log, 0, 100)
     fold(export_log, 100)
     add_manifest(config)
-    assert run(config) == job.Outcome(100)
+    assert run(config) == job.ExportOutcome(100)
     assert runs(export_log) == []
     assert not (config.data_dir / "logs").exists()
 
@@ -108,7 +108,7 @@ def test_a_log_that_has_jumped_is_something_to_do(export_log: Log, config: Confi
     with pytest.raises(ExportFailedError, match="is not a manifest of a lake"):  # the script has begun
         run(config)
     (config.data_dir / "exports/manifest.json").write_text('{"jump": 200}')
-    assert run(config) == job.Outcome(100)
+    assert run(config) == job.ExportOutcome(100)
 
 
 def test_a_lake_that_is_gone(export_log: Log, config: Config) -> None:
@@ -222,7 +222,7 @@ def test_a_command_waits_for_a_running_export(export_log: Log, config: Config, d
     add_lake(export_log, config)
     add_export(export_log, 0, 60)
     add_manifest(config)
-    told: list[child.Event] = []
+    told: list[child.ScriptEvent] = []
     with psycopg.connect(database_dsn, autocommit=True) as other, ThreadPoolExecutor() as threads:
         other.execute("select pg_advisory_lock(hashtextextended('pipeline lake ' || %s, 0))", [LAKE])
         other.execute(
@@ -238,7 +238,7 @@ def test_a_command_waits_for_a_running_export(export_log: Log, config: Config, d
         add_export(export_log, 60, 100)
         fold(export_log, 100)
         other.close()
-        assert waiting.result(60) == job.Outcome(100)
+        assert waiting.result(60) == job.ExportOutcome(100)
     assert told[0] == {"event": "waiting", "holder": "elsewhere (pid 7)", "exported_upto": 60, "head": 100}
     assert runs(export_log) == []
 

@@ -15,7 +15,7 @@ import pytest
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from pipeline.rpc.protos import event_log_pb2 as pb
-from pipeline.rpc.tables import Table
+from pipeline.rpc.tables import ReadableTable
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, consumer, position, refused, released, session_of
 from tests.fixtures.small_log import add_inserts, add_table, small_log
@@ -104,10 +104,10 @@ def test_all_up_to_the_head_comes_though_the_log_goes_on(
     add_inserts(log, 1_000)  # beyond the last page that is read
     for head in (*range(1, 25), *range(81, 91), *range(337, 347), 500, 501, 1_000):  # where pages end, among others
 
-        async def then(_table: Table, head: int = head) -> int:
+        async def then(_table: ReadableTable, head: int = head) -> int:
             return head
 
-        monkeypatch.setattr(Table, "head", then)
+        monkeypatch.setattr(ReadableTable, "head", then)
         found = list(rpc.read())
         assert all(each.complete for each in found)
         last = seqs(found)[-1]

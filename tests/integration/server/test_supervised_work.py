@@ -13,14 +13,14 @@ from apscheduler.triggers.interval import IntervalTrigger
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.consumers.cursor import claims
-from pipeline.consumers.cursor.leases import Cursors
+from pipeline.consumers.cursor.leases import CursorLeases
 from pipeline.errors import DatabaseUnavailableError
 from pipeline.operate import metrics, readiness, status
 from pipeline.postgres import role_locks
 from pipeline.postgres.pool import Pool
 from pipeline.process import supervised
 from pipeline.process.signals import Stop
-from pipeline.rpc.presence import ROLE, Presence
+from pipeline.rpc.presence import ROLE, RolePresence
 from pipeline.server import schedule
 from pipeline.server.leadership import LeaderElection
 from tests.fixtures.waiting import eventually
@@ -39,7 +39,7 @@ def config(database_dsn: str) -> Config:
 
 
 def test_the_presence_of_grpc_continues_after_an_unexpected_error(config: Config) -> None:
-    presence = Presence(config, "test:1")
+    presence = RolePresence(config, "test:1")
     with presence.kept(), psycopg.connect(config.database, autocommit=True) as connection:
 
         def state() -> str:
@@ -55,7 +55,7 @@ def test_the_presence_of_grpc_continues_after_an_unexpected_error(config: Config
 def test_cursors_are_claimed_again_after_an_unexpected_error(config: Config) -> None:
     async def run(log: psycopg.Connection) -> None:
         pool = Pool(config.database, "test")
-        cursors = Cursors(config.database, pool.transaction)
+        cursors = CursorLeases(config.database, pool.transaction)
         await pool.open()
         try:
             await claim_twice(log, cursors)
@@ -63,7 +63,7 @@ def test_cursors_are_claimed_again_after_an_unexpected_error(config: Config) -> 
             await cursors.close()
             await pool.close()
 
-    async def claim_twice(log: psycopg.Connection, cursors: Cursors) -> None:
+    async def claim_twice(log: psycopg.Connection, cursors: CursorLeases) -> None:
         async with cursors.claim("c", "first") as claim:
             log.execute("update pipeline.consumers set position = null")
             assert isinstance(await asyncio.wait_for(claim.ended, 60), DatabaseUnavailableError)
@@ -163,7 +163,7 @@ def test_the_schedule_continues_after_an_unexpected_error(config: Config) -> Non
 def test_closed_cursors_leave_no_session_and_none_can_be_claimed(config: Config) -> None:
     async def run(log: psycopg.Connection) -> None:
         pool = Pool(config.database, "test")
-        cursors = Cursors(config.database, pool.transaction)
+        cursors = CursorLeases(config.database, pool.transaction)
         await pool.open()
         try:
             async with cursors.claim("c", "first"):

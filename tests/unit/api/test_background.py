@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pipeline.api.background import Background
+from pipeline.api.background import BackgroundThreads
 from pipeline.errors import DatabaseUnavailableError
 
 SECONDS = 30
@@ -30,7 +30,7 @@ class Work:
         self.thrown.set()
 
 
-async def begun(background: Background, work: Work) -> asyncio.Task[str]:
+async def begun(background: BackgroundThreads, work: Work) -> asyncio.Task[str]:
     task = asyncio.create_task(background.run(work, work.throw))
     assert await asyncio.to_thread(work.begun.wait, SECONDS)
     return task
@@ -38,7 +38,7 @@ async def begun(background: Background, work: Work) -> asyncio.Task[str]:
 
 def test_what_it_returns_and_what_it_raises() -> None:
     async def both() -> None:
-        background, work = Background(1), Work()
+        background, work = BackgroundThreads(1), Work()
         task = await begun(background, work)
         work.go.set()
         assert await task == "made"
@@ -51,7 +51,7 @@ def test_what_it_returns_and_what_it_raises() -> None:
 
 def test_there_is_room_for_so_much_and_again_when_it_is_done() -> None:
     async def full() -> None:
-        background, work = Background(1), Work()
+        background, work = BackgroundThreads(1), Work()
         task = await begun(background, work)
         with pytest.raises(DatabaseUnavailableError, match="too many others wait for the same"):
             await background.run(lambda: "second", work.unused.append)
@@ -64,7 +64,7 @@ def test_there_is_room_for_so_much_and_again_when_it_is_done() -> None:
 
 def test_closing_ends_the_waiting_and_what_is_made_later_is_thrown_away() -> None:
     async def closing(work: Work) -> None:
-        background = Background(1)
+        background = BackgroundThreads(1)
         task = await begun(background, work)
         background.close()
         with pytest.raises(DatabaseUnavailableError, match="the server is stopping"):
@@ -81,7 +81,7 @@ def test_closing_ends_the_waiting_and_what_is_made_later_is_thrown_away() -> Non
 
 def test_whoever_is_cancelled_is_not_told_that_the_server_stops() -> None:
     async def cancelled(work: Work) -> None:
-        task = await begun(Background(1), work)
+        task = await begun(BackgroundThreads(1), work)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

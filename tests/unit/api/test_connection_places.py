@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 from pipeline.api import access_guard, connection_places, http_protocol
 from pipeline.api.http_protocol import LimitedHttp
 from pipeline.api.problems import answer
-from pipeline.api.wire import Failure
+from pipeline.api.wire import ErrorAnswer
 
 HALF = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nhalf"
 
@@ -30,7 +30,7 @@ def test_a_displaced_request_leaves_its_place_to_a_complete_one(monkeypatch: pyt
             http_protocol.of(scope).admit(has_token=False)
             begun.release()
             found = await access_guard.read_body(scope, receive, has_token=False)
-            if isinstance(found, Failure):
+            if isinstance(found, ErrorAnswer):
                 await answer(None, found)(scope, receive, send)
 
         config, state, kind = (

@@ -10,7 +10,7 @@ import pytest
 from psycopg_pool import PoolTimeout
 
 from pipeline.api import turns
-from pipeline.api.turns import Turns
+from pipeline.api.turns import PageTurns
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -26,13 +26,13 @@ async def begun(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 def test_woken_ones_alternate_with_others_each_in_order() -> None:
     served: list[str] = []
 
-    async def serve(line: Turns, name: str) -> None:
+    async def serve(line: PageTurns, name: str) -> None:
         async with line.turn(woken=name.startswith("woken")):
             served.append(name)
             await asyncio.sleep(0)
 
     async def work() -> None:
-        line = Turns(1)
+        line = PageTurns(1)
         async with line.turn(woken=False):
             names = ["new 1", "new 2", "new 3", "new 4", "woken 1", "woken 2"]
             tasks = [await begun(serve(line, name)) for name in names]
@@ -47,7 +47,7 @@ def test_woken_ones_alternate_with_others_each_in_order() -> None:
 def test_there_are_never_more_turns_though_waiting_ones_are_cancelled() -> None:
     now = most = ended = 0
 
-    async def serve(line: Turns, number: int) -> None:
+    async def serve(line: PageTurns, number: int) -> None:
         nonlocal now, most, ended
         async with line.turn(woken=number % 3 == 0):
             now += 1
@@ -59,7 +59,7 @@ def test_there_are_never_more_turns_though_waiting_ones_are_cancelled() -> None:
             ended += 1
 
     async def work() -> None:
-        line = Turns(2)
+        line = PageTurns(2)
         tasks = [asyncio.create_task(serve(line, number)) for number in range(60)]
         for task in tasks[::4]:
             await asyncio.sleep(0)
@@ -76,7 +76,7 @@ def test_who_waits_too_long_is_told_so_and_takes_no_turn(monkeypatch: pytest.Mon
     monkeypatch.setattr(turns, "WAIT_SECONDS", 0.01)
 
     async def work() -> None:
-        line = Turns(1)
+        line = PageTurns(1)
         async with line.turn(woken=False):
             with pytest.raises(PoolTimeout):
                 async with line.turn(woken=True):

@@ -16,7 +16,7 @@ from fastapi.responses import PlainTextResponse
 
 from pipeline.api import problems
 from pipeline.api.access_guard import MAX_BODY, RequestGuard
-from pipeline.api.wire import Failure, Place, Served, Surroundings, Wire
+from pipeline.api.wire import ErrorAnswer, ServedWires, WirePath, WireProtocol, WireResources
 from pipeline.config.settings import Config, load
 from pipeline.errors import DatabaseUnavailableError
 
@@ -28,7 +28,7 @@ PROBLEM = "application/problem+json"
 class Old:
     """A service of the test's own."""
 
-    def __init__(self, _: Surroundings | None = None) -> None:
+    def __init__(self, _: WireResources | None = None) -> None:
         self.routes = APIRouter()
         for method in ("GET", "POST"):
             self.routes.add_api_route(INSIDE, self.take, methods=[method], include_in_schema=False)
@@ -49,9 +49,9 @@ class Old:
         """Nothing waits."""
 
 
-WIRE = Wire(
+WIRE = WireProtocol(
     name="old",
-    places=(Place("/old/{name}/take", get_changes=True), Place("/old/{rest:path}")),
+    paths=(WirePath("/old/{name}/take", get_changes=True), WirePath("/old/{rest:path}")),
     forms={404: lambda failure: PlainTextResponse("nothing here", failure.status)},
     otherwise=lambda failure: PlainTextResponse(
         json.dumps({"summary": failure.sentence}), failure.status, dict(failure.headers)
@@ -62,7 +62,7 @@ WIRE = Wire(
 
 def application(config: Config, *, served: bool = True, is_open: bool = False) -> FastAPI:
     app = FastAPI(redirect_slashes=False)
-    app.state.wires = Served([WIRE] if served else [], [WIRE.name] if is_open else [])
+    app.state.wires = ServedWires([WIRE] if served else [], [WIRE.name] if is_open else [])
     app.add_middleware(RequestGuard, config=config, wires=app.state.wires)
     problems.install(app)
     if served:
@@ -177,9 +177,9 @@ def test_a_page_of_another_origin_sends_no_get_that_changes_something(headers: d
 
 
 def test_what_is_refused_to_a_handshake_says_so() -> None:
-    said: list[Failure] = []
-    wire = Wire("w", (Place("/w"),), {}, lambda failure: said.append(failure) or Response(), Old)  # type: ignore[func-returns-value]
-    guard = RequestGuard(PlainTextResponse("reached"), load(api_token="secret"), Served([wire]))
+    said: list[ErrorAnswer] = []
+    wire = WireProtocol("w", (WirePath("/w"),), {}, lambda failure: said.append(failure) or Response(), Old)  # type: ignore[func-returns-value]
+    guard = RequestGuard(PlainTextResponse("reached"), load(api_token="secret"), ServedWires([wire]))
 
     async def shake(headers: list[tuple[bytes, bytes]]) -> None:
         async def receive() -> dict[str, Any]:

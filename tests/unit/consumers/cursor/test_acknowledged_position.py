@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from pipeline.consumers.cursor import acknowledged_position
-from pipeline.consumers.cursor.acknowledged_position import Acknowledgements
+from pipeline.consumers.cursor.acknowledged_position import AcknowledgementTracker
 from pipeline.errors import WrongArgumentError
 
 
 def test_an_acknowledgement_inside_a_transaction_settles_earlier_ones() -> None:
-    ends = Acknowledgements(0, whole=True)
+    ends = AcknowledgementTracker(0, whole=True)
     for seq in range(1, 12):
         ends.sent(seq, ends=seq in (3, 7, 11))
     assert [ends.position(seq) for seq in (2, 3, 6, 7, 7, 10, 11)] == [None, 3, None, 7, None, None, 11]
 
 
 def test_an_acknowledgement_of_what_was_not_sent_is_refused() -> None:
-    ends = Acknowledgements(5, whole=False)
+    ends = AcknowledgementTracker(5, whole=False)
     assert ends.position(5) == 5
     with pytest.raises(WrongArgumentError, match="6 is beyond the last event that was sent, 5"):
         ends.position(6)
@@ -25,7 +25,7 @@ def test_an_acknowledgement_of_what_was_not_sent_is_refused() -> None:
 
 def test_of_many_unacknowledged_ends_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acknowledged_position, "REMEMBERED_ENDS", 10)
-    ends = Acknowledgements(0, whole=True)
+    ends = AcknowledgementTracker(0, whole=True)
     for seq in range(1, 30):
         ends.sent(seq, ends=True)
     assert ends.position(10) is None

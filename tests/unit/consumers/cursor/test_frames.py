@@ -15,8 +15,8 @@ from pipeline.consumers.cursor.frames import (
     FRAME_BYTES,
     BadFrameError,
     EventFrames,
-    Frame,
-    Options,
+    ServerFrame,
+    StreamOptions,
     TransactionFrames,
     acknowledged_seq,
     close_reason,
@@ -39,7 +39,7 @@ def batches(sizes: list[int], cuts: set[int]) -> Iterator[tuple[list[JsonEvent],
         yield [entry(seq + 1, owners[seq]) for seq in range(start, end)], whole
 
 
-def seqs(frame: Frame) -> list[int]:
+def seqs(frame: ServerFrame) -> list[int]:
     return [event["seq"] for event in json.loads(frame.text)["data"]]
 
 
@@ -93,12 +93,12 @@ def test_other_frames_of_clients_are_refused(text: str) -> None:
 )
 def test_other_options_are_refused(given_options: dict[str, Any]) -> None:
     with pytest.raises(BadFrameError):
-        Options.parse(given_options)
+        StreamOptions.parse(given_options)
 
 
 def test_options_have_defaults() -> None:
-    assert Options.parse({}) == Options("events", 500)
-    assert Options.parse({"mode": "transactions", "max": "7"}) == Options("transactions", 7)
+    assert StreamOptions.parse({}) == StreamOptions("events", 500)
+    assert StreamOptions.parse({"mode": "transactions", "max": "7"}) == StreamOptions("transactions", 7)
 
 
 def test_reasons_fit_into_a_close_frame_and_errors_are_json() -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.consumers.queue import queue_pace
-from pipeline.consumers.queue.queue_apply import CaughtUp
+from pipeline.consumers.queue.queue_apply import CatchUpResult
 from pipeline.consumers.queue.queue_pace import (
     BUSY,
     IDLE,
@@ -39,7 +39,12 @@ class Server(ShortCores):
         return self.short
 
     def runs(
-        self, seconds: float, *, took: float = 0.05, left: float | None = None, found: CaughtUp = CaughtUp.LAGGING
+        self,
+        seconds: float,
+        *,
+        took: float = 0.05,
+        left: float | None = None,
+        found: CatchUpResult = CatchUpResult.LAGGING,
     ) -> float:
         """Ask for a turn all the time; each takes this long. Returns the share of the time that turns had."""
         began, before = self.now, sum(self.turns)
@@ -98,7 +103,7 @@ def test_near_the_head_nothing_waits_though_cores_are_short(monkeypatch: pytest.
         turn = server.pace.turn(None, known=True)
         assert turn is not None
         server.now += 0.001
-        server.pace.ended(turn, CaughtUp.ALL)
+        server.pace.ended(turn, CatchUpResult.ALL)
 
 
 def test_they_have_all_of_the_time_as_soon_as_the_log_has_caught_up(server: Server):
@@ -107,7 +112,7 @@ def test_they_have_all_of_the_time_as_soon_as_the_log_has_caught_up(server: Serv
         server.now += ASKED_EVERY
         turn = server.pace.turn(None, known=True)
     server.now += 0.1
-    server.pace.ended(turn, CaughtUp.LAGGING)
+    server.pace.ended(turn, CatchUpResult.LAGGING)
     rest = server.pace.rest
     assert rest is not None
     assert rest > LAG_EVERY
@@ -119,7 +124,7 @@ def test_they_have_all_of_the_time_as_soon_as_the_log_has_caught_up(server: Serv
 def test_a_queue_that_waited_long_gets_half_of_the_time_until_the_head(server: Server):
     server.runs(LATE_AFTER / (1 - SHARE))
     assert server.runs(60.0) == pytest.approx(LATE_SHARE, rel=0.1)
-    server.runs(0.1, found=CaughtUp.ALL)
+    server.runs(0.1, found=CatchUpResult.ALL)
     assert server.runs(60.0) == pytest.approx(SHARE, rel=0.1)
 
 
@@ -133,7 +138,7 @@ def test_in_the_time_until_more_is_moved_a_turn_takes_no_longer_than_that(monkey
     turn = server.pace.turn(0.01, known=True)
     assert turn is not None
     server.now += 0.1
-    server.pace.ended(turn, CaughtUp.LAGGING)
+    server.pace.ended(turn, CatchUpResult.LAGGING)
     turn = server.pace.turn(0.01, known=True)
     assert turn is not None
     assert turn.within == turn.free == 0.01

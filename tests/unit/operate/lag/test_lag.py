@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.cli.render import status as lag_report
-from pipeline.exports.ledger import Run
+from pipeline.exports.ledger import ExportRun
 from pipeline.exports.status import ExportStatus
 from pipeline.log.readers import LaggingReader
 from pipeline.operate import metrics
@@ -177,7 +177,7 @@ def test_exports_are_late_after_two_times_without_one(schedule: str, late: float
 
 
 def test_a_failed_export_is_named_with_its_reason() -> None:
-    run = Run(1, "schedule", "failed", "me", None, "no Java", NOW, NOW, 1.0)
+    run = ExportRun(1, "schedule", "failed", "me", None, "no Java", NOW, NOW, 1.0)
     facts = replace(FACTS, exports=ExportStatus("*/5 * * * *", "/lake", last_run=run))
     assert first(facts, exported=1.0) == (
         "export",

@@ -7,7 +7,7 @@ import re
 import pytest
 from fastapi import Response
 
-from pipeline.api.wire import Failure
+from pipeline.api.wire import ErrorAnswer
 from pipeline.config.settings import load
 from pipeline.config.wires import WIRES as NAMES
 from pipeline.server import served
@@ -25,29 +25,29 @@ def seen(answer: Response) -> tuple[int, str, bytes]:
 
 def test_every_name_of_the_settings_is_a_wire() -> None:
     assert all(wire.name == name for name, wire in WIRES.items())
-    over_grpc = served.grpc_parts(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test").wires
+    over_grpc = served.grpc_services(load(source_dsn="host=/nowhere", database_dsn="host=/nowhere"), "test").wires
     assert sorted([*WIRES, *over_grpc.values()]) == sorted(NAMES)
 
 
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
-        (Failure(404, "unknown path"), (404, TEXT, b"404 page not found")),
-        (Failure(405, "not that method", {"Allow": "GET"}), (404, TEXT, b"404 page not found")),
-        (Failure(401, "it wants ä"), (401, JSON, '{"error":"it wants ä"}'.encode())),
-        (Failure(413, "too large"), (413, JSON, b'{"error":"too large"}')),
-        (Failure(503, "away"), (503, JSON, b'{"error":"away"}')),
-        (Failure(403, "no", handshake=True), (403, TEXT, b'Forbidden\n{"error":"no"}')),
+        (ErrorAnswer(404, "unknown path"), (404, TEXT, b"404 page not found")),
+        (ErrorAnswer(405, "not that method", {"Allow": "GET"}), (404, TEXT, b"404 page not found")),
+        (ErrorAnswer(401, "it wants ä"), (401, JSON, '{"error":"it wants ä"}'.encode())),
+        (ErrorAnswer(413, "too large"), (413, JSON, b'{"error":"too large"}')),
+        (ErrorAnswer(503, "away"), (503, JSON, b'{"error":"away"}')),
+        (ErrorAnswer(403, "no", handshake=True), (403, TEXT, b'Forbidden\n{"error":"no"}')),
     ],
 )
-def test_errors(failure: Failure, expected: tuple[int, str, bytes]) -> None:
+def test_errors(failure: ErrorAnswer, expected: tuple[int, str, bytes]) -> None:
     assert seen(WIRE.answer(failure)) == expected
 
 
 def test_headers_are_kept_and_a_handshake_says_its_version() -> None:
-    answer = WIRE.answer(Failure(401, "no", {"WWW-Authenticate": "Bearer"}, handshake=True))
+    answer = WIRE.answer(ErrorAnswer(401, "no", {"WWW-Authenticate": "Bearer"}, handshake=True))
     assert (answer.headers["www-authenticate"], answer.headers["sec-websocket-version"]) == ("Bearer", "13")
-    assert WIRE.answer(Failure(503, "away", {"Retry-After": "5"})).headers["retry-after"] == "5"
+    assert WIRE.answer(ErrorAnswer(503, "away", {"Retry-After": "5"})).headers["retry-after"] == "5"
 
 
 def test_a_get_of_the_stream() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline.api.wire import Failure
+from pipeline.api.wire import ErrorAnswer
 from pipeline.wires.sequin import endpoints as sequin
 from pipeline.wires.sequin.endpoints import NOT_FOUND
 
@@ -26,6 +26,6 @@ from pipeline.wires.sequin.endpoints import NOT_FOUND
     ],
 )
 def test_each_error_has_its_status_and_sentence(status: int, answered: int, summary: str) -> None:
-    answer = sequin.WIRE.answer(Failure(status, "said", {"Retry-After": "5"} if status == 503 else {}))
+    answer = sequin.WIRE.answer(ErrorAnswer(status, "said", {"Retry-After": "5"} if status == 503 else {}))
     assert (answer.status_code, json.loads(bytes(answer.body))) == (answered, {"summary": summary})
     assert (answer.headers.get("retry-after") == "5") is (status == 503)
